@@ -1,6 +1,7 @@
-// Sparse attention is made of pieces: some queries of a head, and the keys that all of them see. A
-// piece is attended to as a whole head is (attention_forward.h, attention_backward.h), on rows found
-// through lists of positions. Gradients of a head add up over its pieces, in their order.
+// Sparse attention consists of pieces. A piece is some queries of a head and the keys that all of
+// them see. Attention on a piece is computed like that of a whole head (attention_forward.h,
+// attention_backward.h), on rows found through lists of positions. The gradients of a head are
+// summed over its pieces, in their order.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace dtn::DTN_ISA {
 
-// Positions in a sequence; none twice among the queries of a piece.
+// Positions in a sequence. No position occurs twice among the queries of a piece.
 struct Piece {
   const std::int64_t* queries;
   std::int64_t query_count;
@@ -19,7 +20,7 @@ struct Piece {
   std::int64_t key_count;
 };
 
-// The rows of one head by position; those from `limit` on are all the spare row.
+// The rows of one head by position. All positions from `limit` on share the spare row.
 template <class T>
 struct PositionRows {
   T* first;
@@ -38,7 +39,8 @@ struct PieceInputs {
   double scale;
 };
 
-// Writes outputs of type O and the log-sum-exp of the scores of a piece's queries, by position.
+// Computes the outputs, of type O, and the log-sum-exp of the scores of a piece's queries. Writes
+// both by position.
 template <class S, class Bias, class O>
 void attend(Scratch& scratch, const PieceInputs<S>& head, const Piece& piece, const Bias& bias,
             const PositionRows<O>& out, AccumulatorOf<S>* lse) {
@@ -69,7 +71,7 @@ struct PieceGradients {
   }
 };
 
-// Adds the gradients of a piece, given those of its outputs; lse by position.
+// Adds the gradients of a piece to `sums`, given the gradients of its outputs. lse is by position.
 template <class S, class Bias>
 void attend_back(Scratch& scratch, const PieceInputs<S>& head, const Piece& piece, const Bias& bias,
                  const PositionRows<const S>& out, const PositionRows<const S>& dout,
@@ -90,13 +92,13 @@ void attend_back(Scratch& scratch, const PieceInputs<S>& head, const Piece& piec
             added(sums.dk, piece.keys), added(sums.dv, piece.keys)});
 }
 
-// The accumulator's width of a row of D, in whole vectors.
+// D rounded up to whole vectors of the accumulator type.
 template <class A>
 std::int64_t padded_dim(std::int64_t dim) {
   return round_up(dim, kLanes<A>);
 }
 
-// A row of zeros that stands for positions beyond an array.
+// A row of zeros for positions past the end of an array.
 template <class S>
 const S* zero_row(Scratch::Scope& scratch, std::int64_t dim) {
   S* row = scratch.take<S>(dim);
@@ -112,7 +114,7 @@ A row_product(const X* a, const Y* b, std::int64_t dim) {
   return reduce_add(sum);
 }
 
-// to [D] = from [D], of another type.
+// to [D] = from [D], converted to S.
 template <class S, class A>
 void store_row(const A* from, std::int64_t dim, S* to) {
   for_each_vector<A>(dim, [&](std::int64_t d, auto n) { store_n(to + d, load_n(from + d, n), n); });

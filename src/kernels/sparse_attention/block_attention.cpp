@@ -1,5 +1,5 @@
-// Block-sparse attention: a piece for each inner block of queries, and one for the first and the
-// last block together, which see all keys.
+// Block-sparse attention. Each inner block of queries is a piece. The first and the last block,
+// which see all keys, form one piece together.
 #include "kernels/sparse_attention/block_attention.h"
 
 #include "dtn/core/parallel.h"
@@ -11,7 +11,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Where the rows of one head are.
+// Locates the rows of one head.
 template <class S>
 struct HeadRows {
   const BlockAttentionProblem& p;
@@ -37,7 +37,7 @@ struct HeadRows {
   }
 };
 
-// The pieces of one head of one sample, one after the other.
+// Generates the pieces of one head of one sample.
 class BlockPieces {
  public:
   BlockPieces(Scratch::Scope& scratch, const BlockAttentionProblem& p, std::int64_t head,
@@ -48,7 +48,7 @@ class BlockPieces {
         queries_(scratch.take<std::int64_t>(p.blocks * p.block)),
         keys_(scratch.take<std::int64_t>(p.blocks * p.block)) {}
 
-  // Calls f(piece) for all that have queries.
+  // Calls f(piece) for each piece that has queries.
   template <class F>
   void for_each(const F& f) {
     begin();

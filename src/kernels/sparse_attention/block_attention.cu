@@ -1,5 +1,5 @@
-// Block-sparse attention on CUDA devices: by tiles on tensor cores (attention_tiles.cuh), or in
-// float32 and for odd sizes a warp for each token (attention_rows.cuh).
+// Block-sparse attention on CUDA devices. It runs by tiles on tensor cores (attention_tiles.cuh),
+// or, in float32 and for odd sizes, with one warp per token (attention_rows.cuh).
 #include "kernels/attention/attention_rows.cuh"
 #include "kernels/sparse_attention/block_attention.h"
 
@@ -16,7 +16,7 @@ struct BlockView {
   __device__ __forceinline__ int count(int image) const {
     return lengths ? static_cast<int>(lengths[image]) : tokens;
   }
-  // The blocks that a row of blocks sees; null: all.
+  // The blocks that a block of queries sees; null: all.
   __device__ __forceinline__ const std::int64_t* seen_by(int head, int row) const {
     if (!seen || row == 0 || row == blocks - 1) return nullptr;
     return seen + (static_cast<std::int64_t>(head) * blocks + row) * width;
@@ -73,7 +73,7 @@ BlockTable table_of(const BlockAttentionProblem& p) {
   return {p.seen, p.block, p.blocks, p.width, p.zero_keys};
 }
 
-// The same call of dense attention, but for what its queries see.
+// The arguments as a call of dense attention, without the table of seen blocks.
 AttentionForward dense_of(const BlockAttentionForward& args) {
   const BlockAttentionProblem& p = args.problem;
   AttentionForward dense{p.dtype, p.batch,  p.tokens, p.heads, p.head_dim,

@@ -1,11 +1,13 @@
 // Block-sparse multi-head self-attention (BigBird; Zaheer et al., NeurIPS 2020). A sequence is cut
-// into n blocks of positions. The first and the last block of queries see all keys, any other block
-// of queries the blocks of keys that a table says, with one softmax over all of them:
-//   s = scale q k^T    p = softmax(s)    out = p v
-// Positions from T on up to the end of the last block are nothing, or keys with score 0 and value
-// 0. Samples may be of different lengths, padded at the end up to T: a pad is no key, its output and
-// gradients are 0, and what it holds is never read. dtype is float32, bfloat16 (softmax and sums in
-// float32) or float64. Results do not depend on the number of threads.
+// into n blocks of positions. The first and the last block of queries see all keys. Any other block
+// of queries sees the blocks of keys in its row of a table. One softmax covers all keys that a
+// query sees:
+//    s = scale q k^T    p = softmax(s)    out = p v
+// Positions from T to the end of the last block are ignored or, with zero_keys, are keys with score
+// 0 and value 0.
+// Samples may have different lengths, with padding at the end up to T. A padding token is no key,
+// its output and gradients are 0, and its contents are never read. dtype is float32, bfloat16
+// (softmax and sums in float32) or float64. Results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +22,20 @@ struct BlockAttentionProblem {
   DType dtype;
   std::int64_t batch, tokens, heads, head_dim;  // B, T, H, D
   double scale;                                 // usually 1 / sqrt(D)
-  std::int64_t block, blocks;                   // positions of a block, and n
-  // [H, n, width]: the blocks that a block of queries sees, ascending, -1 behind the last; those of
-  // the first and the last are not looked at. Null: all see all.
+  std::int64_t block, blocks;                   // positions per block, and n
+  // [H, n, width]: the blocks that a block of queries sees, in ascending order, with -1 after the
+  // last. The rows of the first and the last block are ignored. null: all blocks see all.
   const std::int64_t* seen;
   std::int64_t width;
   bool zero_keys;               // positions from T on are keys
-  const std::int64_t* lengths;  // [B]: tokens that count, from the first on; null: all
+  const std::int64_t* lengths;  // [B]: valid tokens, which come first; null: all
 
-  // Positions of a block that are tokens, and those that are keys.
+  // Number of tokens in a block, and number of keys.
   std::int64_t tokens_in(std::int64_t b) const {
     return std::clamp<std::int64_t>(tokens - b * block, 0, block);
   }
   std::int64_t keys_in(std::int64_t b) const { return zero_keys ? block : tokens_in(b); }
-  // Pairs of a query and a key, all of a batch and its heads, where every token counts.
+  // Number of pairs of a query and a key, over a batch and its heads, if all tokens are valid.
   double scores() const {
     std::int64_t all_keys = 0, sum = 0;
     for (std::int64_t b = 0; b < blocks; ++b) all_keys += keys_in(b);
@@ -73,7 +75,7 @@ struct BlockAttentionBackward {
   const void* dout;  // [B, T, H, D]
   void* dqkv;        // [B, T, 3, H, D], written (=)
 
-  double multiply_adds() const {  // the scores again, and two gradients of each product
+  double multiply_adds() const {  // scores again, two gradients of each product
     return 5 * problem.scores() * static_cast<double>(problem.head_dim);
   }
 };

@@ -1,4 +1,4 @@
-// The order of positions by their hash, see hashed_attention.h.
+// Sorts positions by their hash, see hashed_attention.h.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace dtn::DTN_ISA {
 
-// argmax of [z, -z], the lowest on ties; z [half].
+// Returns the argmax of [z, -z], the lowest index on ties; z is [half].
 template <class A>
 std::int64_t bucket_of(const A* z, std::int64_t half) {
   std::int64_t best = 0;
@@ -21,7 +21,8 @@ std::int64_t bucket_of(const A* z, std::int64_t half) {
   return best;
 }
 
-// The buckets of the first `count` positions in each round, [R, count]. rotations [D, R half].
+// Computes the buckets of the first `count` positions in each round, [R, count]. rotations is
+// [D, R half].
 template <class S>
 void find_buckets(Scratch::Scope& scratch, const HashedAttentionProblem& p,
                   const PositionRows<const S>& q, std::int64_t count, const float* rotations,
@@ -46,13 +47,13 @@ void find_buckets(Scratch::Scope& scratch, const HashedAttentionProblem& p,
   }
 }
 
-// order [R, N]: in each round the first `count` positions by (bucket, position).
+// Fills order [R, N] in each round with the first `count` positions, sorted by (bucket, position).
 template <class S>
 void sort_by_hash(Scratch::Scope& scratch, const HashedAttentionProblem& p,
                   const PositionRows<const S>& q, std::int64_t count, const float* rotations,
                   std::int64_t* order) {
   auto* buckets = scratch.take<std::int64_t>(p.hashes * count);
-  auto* next = scratch.take<std::int64_t>(p.buckets + 1);  // where a bucket's next position goes
+  auto* next = scratch.take<std::int64_t>(p.buckets + 1);  // index of each bucket's next position
   find_buckets(scratch, p, q, count, rotations, buckets);
   for (std::int64_t r = 0; r < p.hashes; ++r) {
     const std::int64_t* bucket = buckets + r * count;

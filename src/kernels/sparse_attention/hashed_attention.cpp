@@ -1,4 +1,4 @@
-// Attention by hashing: the pieces of a head are its chunks, round by round.
+// Hashed attention. The pieces of a head are its chunks, round by round.
 #include "kernels/sparse_attention/hashed_attention.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Where the rows of one head are, by position.
+// Locates the rows of one head by position.
 template <class S>
 struct HeadRows {
   const HashedAttentionProblem& p;
@@ -21,7 +21,7 @@ struct HeadRows {
 
   std::int64_t sample() const { return item / p.heads; }
   std::int64_t head() const { return item % p.heads; }
-  // Tokens that have gradients, and positions that are sorted.
+  // Number of tokens that have gradients, and number of positions that are sorted.
   std::int64_t length() const { return p.lengths ? p.lengths[sample()] : p.tokens; }
   std::int64_t count() const { return p.lra ? p.positions : length(); }
   template <class T>
@@ -29,7 +29,7 @@ struct HeadRows {
     return {array + (sample() * p.tokens * p.heads + head()) * p.head_dim, p.heads * p.head_dim,
             p.tokens, spare};
   }
-  // Rows of an output: in the variant lra those of a head follow each other, see the header.
+  // Rows of an output. In the variant lra the rows of a head are adjacent, see the header.
   template <class T>
   PositionRows<T> in_out(T* out, T* spare) const {
     if (!p.lra) return in(out, spare);
@@ -41,10 +41,10 @@ struct HeadRows {
 
 template <class A>
 A inverse_norm(A squares) {
-  return squares > 0 ? 1 / std::sqrt(squares) : squares;  // NaN stays
+  return squares > 0 ? 1 / std::sqrt(squares) : squares;  // NaN stays NaN
 }
 
-// k / |k| of the positions that count.
+// k / |k| of the valid positions.
 template <class S>
 PositionRows<const S> normalized(Scratch::Scope& scope, const HeadRows<S>& rows,
                                  const PositionRows<const S>& k) {
@@ -70,11 +70,11 @@ PieceInputs<S> inputs_of(Scratch::Scope& scope, const HeadRows<S>& rows, const v
           rows.p.head_dim, rows.p.lra ? root : 1};
 }
 
-// The chunks of one round of a head, one after the other.
+// Generates the chunks of a round of a head.
 template <class A>
 class Chunks {
  public:
-  // order [R, N], of which `count` positions count in each round.
+  // order [R, N]; its first `count` positions in each round are valid.
   Chunks(Scratch::Scope& scope, const HashedAttentionProblem& p, const std::int64_t* order,
          std::int64_t count)
       : p_(p),
@@ -107,7 +107,7 @@ class Chunks {
   }
 
  private:
-  // The keys of the chunk of a round that begins at `first`; returns how many there are.
+  // Copies the keys of the chunk that begins at `first` in a round; returns their number.
   std::int64_t copy_keys(std::int64_t round, std::int64_t first) {
     const std::int64_t count = std::clamp<std::int64_t>(count_ - first, 0, p_.chunk());
     if (count > 0) std::copy_n(order_ + round * p_.positions + first, count, keys_);
@@ -117,7 +117,7 @@ class Chunks {
     return std::all_of(piece.keys, piece.keys + piece.key_count,
                        [&](std::int64_t key) { return key == piece.queries[0]; });
   }
-  // The chunk of another round may hold queries of this one again.
+  // The chunk before may belong to another round and then contain queries of this chunk again.
   void set_mask(const Piece& piece, std::int64_t before) {
     for (std::int64_t i = 0; i < before; ++i) place_[keys_[i]] = i;
     for (std::int64_t i = 0; i < piece.query_count; ++i) {
@@ -131,11 +131,11 @@ class Chunks {
   const std::int64_t* order_;
   std::int64_t count_;
   std::int64_t* keys_;   // [2 chunk]
-  std::int64_t* place_;  // [N]: where a position is among the keys before, or kNowhere
+  std::int64_t* place_;  // [N]: index of a position among the keys before, or kNowhere
   SelfMask<A> mask_;
 };
 
-// Takes another round into outputs [count, D] and their log-sum-exp.
+// Combines another round with the outputs [count, D] and their log-sum-exp.
 template <class A>
 void join_round(std::int64_t count, std::int64_t dim, const A* round_out, const A* round_lse,
                 A* out, A* lse) {
@@ -197,7 +197,8 @@ void forward_head(Scratch& scratch, const HashedAttentionForward& args, std::int
   if (!p.lra) std::fill(lse + count, lse + p.positions, A{0});
 }
 
-// The gradient of k from that of k / |k|: (dn - n (n . dn)) / |k| with n = k / |k|.
+// Turns dn, the gradient of n = k / |k|, into the gradient of k:
+//    (dn - n (n . dn)) / |k|
 template <class S, class A>
 void through_norm(const S* k, std::int64_t dim, A* dn) {
   const A factor = inverse_norm(row_product<A>(k, k, dim));
@@ -240,7 +241,7 @@ void backward_head(Scratch& scratch, const HashedAttentionBackward& args, std::i
     for_each_vector<A>(dim, [&](std::int64_t d, auto n) {
       store_n(to_qk + d, load_n(dq + d, n) + load_n(dk + d, n), n);
     });
-    // What sees itself alone may be seen by others.
+    // A token that sees only itself may still be seen by others.
     A* sum = sums.dv + i * sums.ld;
     if (lse[i] == static_cast<A>(__builtin_inf())) {
       const S* own = dout.first + i * dout.ld;

@@ -1,7 +1,7 @@
-// Attention by hashing on CUDA devices: a warp for each position finds its buckets, a warp for each
-// head and round sorts them, and then tiles of sorted positions go to the tensor cores
-// (hashed_attention_tiles.cuh); in float32, in the variant lra and with several rounds a warp for
-// each position walks its chunks.
+// Hashed attention on CUDA devices. One warp per position finds its buckets, and one warp per head
+// and round sorts them. Then tiles of sorted positions run on the tensor cores
+// (hashed_attention_tiles.cuh). In float32, in the variant lra and with several rounds, one warp
+// per position walks over its chunks instead.
 #include "kernels/attention/attention_rows.cuh"
 #include "kernels/sparse_attention/hashed_attention.h"
 #include "kernels/sparse_attention/hashed_attention_tiles.h"
@@ -13,8 +13,8 @@ namespace {
 struct HashedView {
   const std::int64_t* lengths;  // null in the variant lra
   const std::int64_t* order;    // [B, H, R, N]
-  const int* place;             // [B, H, R, N]: where a position stands in the order
-  const float* inverse_norm;    // [B, H, N], of keys; null: 1
+  const int* place;             // [B, H, R, N]: index of a position in the order
+  const float* inverse_norm;    // [B, H, N], for keys; null: 1
   int tokens, positions, heads, hashes, buckets, chunk;
   bool lra;
 
@@ -25,7 +25,7 @@ struct HashedView {
   __device__ __forceinline__ std::int64_t row(int image, int head, int round) const {
     return ((static_cast<std::int64_t>(image) * heads + head) * hashes + round) * positions;
   }
-  // The positions of a chunk but `self`.
+  // Calls f for the positions of a chunk; without `self`, except in the variant lra.
   template <class F>
   __device__ __forceinline__ void in_chunk(int image, int head, int round, int c, int count,
                                            int self, const F& f) const {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// A warp sorts a round of a head: bucket by bucket, in the order of positions.
+// A warp sorts one round of a head, bucket by bucket, in the order of positions.
 __global__ void __launch_bounds__(cuda::kWarpSize)
     hashed_attention_sort_kernel(HashedView view, const int* bucket, std::int64_t* order,
                                  int* place) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(cuda::kWarpSize)
     for (int first = 0; first < count; first += cuda::kWarpSize) {
       const int i = first + lane;
       const bool here = i < count && bucket[row + i] == b;
-      int before = here ? 1 : 0;  // becomes how many are here up to this lane
+      int before = here ? 1 : 0;  // becomes their number up to this lane
 #pragma unroll
       for (int offset = 1; offset < cuda::kWarpSize; offset *= 2) {
         const int lower = __shfl_up_sync(cuda::kWholeWarp, before, offset);
@@ -179,7 +179,7 @@ RowArrays<T> arrays_of(const Args& args) {
 
 std::int64_t rows_of(const HashedAttentionProblem& p) { return p.batch * p.heads * p.positions; }
 
-// The norms of keys go to `inverse_norm`, where they are wanted.
+// Computes 1 / |k| into `inverse_norm`, except in the variant lra.
 template <int C, class T>
 void find_norms(CudaQueue& queue, const HashedAttentionProblem& p, const RowArrays<T>& arrays,
                 float* inverse_norm, HashedView& view) {

@@ -1,17 +1,18 @@
-// Attention among tokens that a random hash finds alike (Reformer; Kitaev, Kaiser, Levskaya, ICLR
-// 2020). Queries and keys are one projection. Of each head and round:
-//   z = q . rotations,  bucket = argmax of [z, -z], the lowest on ties
-// Positions 0..N-1 are sorted by (bucket, position) and cut into `buckets` chunks, N / buckets long,
-// and a query sees its own chunk and the one before; that before the first of a round is the last of
-// the round before, cyclically. The softmax is over the keys of all rounds; a key that is seen twice
-// counts twice. No gradient goes through the order. In its two variants:
-//   clean  the score is q . k / |k|, and 0 where k is; a query sees itself only where it sees
-//          nothing else. Samples may be of different lengths, padded at the end up to T: pads come
-//          behind all buckets, a pad is no key, its output and gradients are 0, and what it holds is
-//          never read. So it is with positions from T on.
-//   lra    the score is sqrt(D) q . k, itself included; pads are tokens as others are, and positions
-//          from T on have q = k = v = 0. Outputs [H, N, D] are the elements of [N, H, D], of which T
-//          rows are returned.
+// Attention among tokens with the same random hash (Reformer; Kitaev, Kaiser, Levskaya, ICLR 2020).
+// Queries and keys are one projection. For each head and round:
+//    z = q . rotations,  bucket = argmax of [z, -z], the lowest index on ties
+// Positions 0..N-1 are sorted by (bucket, position) and cut into `buckets` chunks of N / buckets
+// positions. A query sees its own chunk and the chunk before. The chunk before the first one of a
+// round is the last one of the round before, cyclically. The softmax is over the keys of all
+// rounds; a key that is seen twice counts twice. No gradient passes through the order. There are
+// two variants:
+//    clean  The score is q . k / |k|, and 0 if k is 0. A query sees itself only if it sees nothing
+//           else. Samples may have different lengths, with padding at the end up to T. A padding
+//           token comes after all buckets and is no key. Its output and gradients are 0, and its
+//           contents are never read. The same holds for positions from T on.
+//    lra    The score is sqrt(D) q . k, also of a query with itself. Padding tokens are like other
+//           tokens, and positions from T on have q = k = v = 0. The elements of the outputs
+//           [H, N, D] are taken as [N, H, D] without a transpose, and its first T rows returned.
 // dtype is float32, bfloat16 (softmax and sums in float32) or float64. Results do not depend on the
 // number of threads.
 #pragma once
@@ -29,10 +30,10 @@ struct HashedAttentionProblem {
   std::int64_t positions;                       // N, a multiple of `buckets`, at least T
   std::int64_t hashes, buckets;                 // R rounds, an even number of buckets
   bool lra;
-  const std::int64_t* lengths;  // [B]: tokens that count, from the first on; null: all. Not in lra
+  const std::int64_t* lengths;  // [B]: valid tokens, which come first; null: all. Not in lra
 
   std::int64_t chunk() const { return positions / buckets; }
-  // Pairs of a query and a key, all of a batch and its heads.
+  // Number of pairs of a query and a key, over a batch and its heads.
   double scores() const {
     return 2.0 * static_cast<double>(batch * heads * hashes) * static_cast<double>(positions) *
            static_cast<double>(chunk());
@@ -45,10 +46,10 @@ struct HashedAttentionForward {
   const void* v;           // [B, T, H, D]
   const float* rotations;  // [D, R, buckets / 2]
   void* out;               // [B, T, H, D]
-  // [B, H, N], accumulator type: log-sum-exp of the scores, for backward; infinity where a query
-  // sees itself alone.
+  // [B, H, N], accumulator type: log-sum-exp of the scores, for backward; infinity if a query sees
+  // only itself.
   void* lse;
-  std::int64_t* order;  // [B, H, R, N]: the sorted positions of each round, as far as they count
+  std::int64_t* order;  // [B, H, R, N]: the valid positions of each round, sorted
 
   double multiply_adds() const {  // hashes, scores and values
     const HashedAttentionProblem& p = problem;
@@ -71,7 +72,7 @@ struct HashedAttentionBackward {
   const void* dout;  // [B, T, H, D]
   void *dqk, *dv;    // [B, T, H, D], written (=)
 
-  double multiply_adds() const {  // the scores again, and two gradients of each product
+  double multiply_adds() const {  // scores again, two gradients of each product
     return 5 * problem.scores() * static_cast<double>(problem.head_dim);
   }
 };

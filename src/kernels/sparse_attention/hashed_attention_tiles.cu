@@ -1,6 +1,6 @@
-// Attention by hashing on tensor cores: see hashed_attention_tiles.cuh. The backward pass is one
-// kernel, since the gradients of a token as a query and as a key go to one place: a warp first walks
-// the keys that its rows see, then the queries that see its rows.
+// Hashed attention on tensor cores: see hashed_attention_tiles.cuh. The backward pass is one
+// kernel, because it adds the gradients of a token as a query and as a key. A warp first walks over
+// the keys that its rows see, then over the queries that see its rows.
 #include "kernels/attention/attention_softmax.cuh"
 #include "kernels/attention/attention_tensor_backward.cuh"
 #include "kernels/sparse_attention/hashed_attention_tiles.cuh"
@@ -9,7 +9,7 @@
 namespace dtn::attention {
 namespace {
 
-// The terms of tile `tile` for place `slot` of a ring, by the whole block.
+// Writes the terms of tile `tile` to slot `slot` of a ring buffer. The whole block takes part.
 __device__ __forceinline__ void put_key_terms(KeyTerm* ring, const SortedProblem& p,
                                               const SortedWarp& warp, int tile, int slot) {
   const float* inverse_norm = p.inverse_norm + p.statistics(warp.head);
@@ -21,7 +21,7 @@ __device__ __forceinline__ void put_key_terms(KeyTerm* ring, const SortedProblem
   }
 }
 
-// Keys of 16 streamed rows, as a fragment of scores has them.
+// Terms of the keys of 16 streamed rows, in the layout of a fragment of scores.
 struct StreamedKeys {
   KeyTerm of[2][2];  // rows 8 j + 2 t + side
   __device__ __forceinline__ StreamedKeys(const KeyTerm* ring, int row) {
@@ -31,24 +31,24 @@ struct StreamedKeys {
   }
 };
 
-// A query sees no key but those of two chunks, and not itself.
+// Mask of a query: it sees only the keys of two chunks, and not itself.
 struct Sight {
   OwnChunks chunks;
-  int first;  // row of the warp
+  int first;  // first row of the warp
 
-  // Of the query in row g + 8 half, the key in sorted place `key`.
+  // Returns true if the query in row g + 8 half sees the key at sorted position `key`.
   __device__ __forceinline__ bool operator()(int half, int chunk, int key) const {
     return (chunk == chunks.own[half] || chunk == chunks.before[half]) &&
            key != first + this_lane().g + 8 * half;
   }
 };
 
-// What the softmax is told of its scores, for the keys of one tile: see RowBias.
+// The terms of the softmax's scores, for the keys of one tile; see RowBias.
 struct SortedTerms {
   static constexpr bool kAny = true;
   Sight sight;
   const KeyTerm* ring;
-  int to_sorted;  // from a place in the ring
+  int to_sorted;  // sorted position minus ring position
 
   __device__ __forceinline__ void add(float (&s)[1][2][4], int row, float) const {
     const StreamedKeys keys(ring, row);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
                         : softmax.shift[0][half] * kLn2 + logf(sum);
     }
   }
-  if (__any_sync(cuda::kWholeWarp, alone[0] || alone[1])) {  // its own value is what it gets
+  if (__any_sync(cuda::kWholeWarp, alone[0] || alone[1])) {  // the output is the token's own value
     unsigned v[D / 16][4];
     load_gathered<D>(v, warp.first, warp.count, shape.dim, values);
 #pragma unroll
@@ -188,7 +188,8 @@ struct SortedQueries {
           const KeyTerm& key = keys.of[i.j][i.side];
           const int at = tile * kTileRows + row + 8 * i.j + 2 * this_lane().t + i.side;
           const float p = cuda::exp2_approximate(fmaf(i.of(s), key.factor, -statistics[i].lse));
-          // dk/dq of a score is the key times its factor, which here has log2(e) in it.
+          // The derivative of a score with respect to q is the key times its factor, which includes
+          // log2(e) here.
           i.of(dp) = sight(i.half, key.chunk, at) ? p * i.of(dp) * key.factor : 0.0f;
         });
         unsigned ds[1][4];
@@ -199,7 +200,7 @@ struct SortedQueries {
   }
 };
 
-// And as keys: dk is that of the normalized key.
+// The gradients of a warp's rows as keys. dk is the gradient of the normalized key.
 template <int D>
 struct SortedKeys {
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
@@ -248,7 +249,7 @@ struct SortedKeys {
   }
 };
 
-// dq + (dk - n (n . dk)) / |k| with n = k / |k|, in dq's place.
+// dq += (dk - n (n . dk)) / |k|, with n = k / |k|.
 template <int D>
 __device__ __forceinline__ void add_through_norm(float (&dq)[D / 8][4], const float (&dk)[D / 8][4],
                                                  const unsigned (&k)[D / 16][4],
@@ -279,11 +280,12 @@ __device__ __forceinline__ void add_through_norm(float (&dq)[D / 8][4], const fl
 template <int D>
 __global__ void __launch_bounds__(kTileThreads, 2)
     hashed_tiles_backward_kernel(SortedProblem problem, SortedBackward arrays) {
-  // [keys or queries, values or douts][kRingRows, kRowStride], and what is known of these rows
+  // [keys or queries, values or douts][kRingRows, kRowStride], and the terms or statistics of these
+  // rows
   DTN_SHARED(bfloat16, shared);
   auto* statistics = reinterpret_cast<RowStatistics*>(shared + 2 * kRingSize<D>);
   auto* chunks = reinterpret_cast<QueryChunks*>(statistics + kRingRows);
-  auto* terms = reinterpret_cast<KeyTerm*>(statistics);  // one walk after the other
+  auto* terms = reinterpret_cast<KeyTerm*>(statistics);  // the two walks use this memory in turn
   const HeadShape& shape = problem.shape;
   const SortedWarp warp(problem);
   const Lane lane = this_lane();
@@ -315,7 +317,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     alone[half] = counts && arrays.lse[of_head + token] == INFINITY ? 1.0f : 0.0f;
   }
   SortedKeys<D> keys;
-  if (__any_sync(cuda::kWholeWarp, alone[0] + alone[1] > 0)) {  // dv of what sees itself alone
+  if (__any_sync(cuda::kWholeWarp, alone[0] + alone[1] > 0)) {  // tokens that see only themselves
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) {
       const unsigned pair = other[0][i / 4][i % 4];
@@ -341,7 +343,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         }
       });
 
-  // What was summed as dq has log2(e) in each term.
+  // Each term of the sum in dq has a factor log2(e).
 #pragma unroll
   for (int i = 0; i < D / 2; ++i) queries.dq[0][i / 4][i % 4] *= kLn2;
   add_through_norm<D>(queries.dq[0], keys.dk[0], own[0], inverse_norm);

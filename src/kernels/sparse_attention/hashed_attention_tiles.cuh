@@ -1,18 +1,18 @@
-// Attention by hashing on tensor cores, one round. In the sorted order a query sees its own chunk
-// and the one before, so that a tile of 64 sorted tokens sees a run of tiles, but for the first
-// chunk, which sees the last one, too. Everything is computed in that order; rows are gathered from
-// where the tokens lie, and results go back there. See attention_tiles.cuh, of which the same is true
-// else: zeros take the place of what does not count.
+// Hashed attention on tensor cores, for one round. In the sorted order a query sees its own chunk
+// and the one before. So a tile of 64 sorted tokens sees a run of adjacent tiles; only the first
+// chunk also sees the last one. All work is done in the sorted order: rows are gathered from the
+// places of their tokens, and results are written back there. The rest is as in
+// attention_tiles.cuh: zeros replace invalid tokens.
 #pragma once
 
 #include "kernels/attention/attention_tiles.cuh"
 
 namespace dtn::attention {
 
-// A call, as a kernel gets it.
+// The arguments of a call, as a kernel receives them.
 struct SortedProblem {
   HeadShape shape;              // T, H, D; blocks: tiles of 64 positions; rows are out_stride apart
-  const std::int64_t* lengths;  // [B]; null: all tokens count
+  const std::int64_t* lengths;  // [B]; null: all tokens are valid
   const std::int64_t* order;    // [B, H, N]
   const float* inverse_norm;    // [B, H, N]: 1 / |k|, or 0
   int positions, chunk, buckets;
@@ -26,12 +26,12 @@ struct SortedProblem {
   __device__ __forceinline__ int chunk_before(int c) const { return c > 0 ? c - 1 : buckets - 1; }
 };
 
-// The rows of a warp, which are places in the sorted order.
+// The rows of a warp: positions in the sorted order.
 struct SortedWarp {
   BlockHead head;
   const std::int64_t* order;  // of the head
-  int tile, count;            // of the block; tokens that count
-  int index, first;           // of the warp, and its first row
+  int tile, count;            // of the block; valid tokens
+  int index, first;           // of the warp; its first row
 
   __device__ __forceinline__ explicit SortedWarp(const SortedProblem& p)
       : head(block_head(p.shape)) {
@@ -41,17 +41,16 @@ struct SortedWarp {
     index = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
     first = tile * kTileRows + 16 * index;
   }
-  // Where the token of a row lies. The tokens that do not count, for which there is no order, are
-  // the last ones.
+  // The token of a row. Invalid tokens come last; they have no order.
   __device__ __forceinline__ int token(int row) const {
     return row < count ? static_cast<int>(order[row]) : row;
   }
 };
 
-// Two runs of tiles, one after the other; -1 behind the last.
+// Iterates over two runs of tiles, one after the other. next() returns -1 after the last tile.
 class SortedTiles {
  public:
-  // Those with keys that the rows of a tile see.
+  // Tiles with keys that the rows of a tile see.
   static __device__ __forceinline__ SortedTiles of_keys(const SortedProblem& p,
                                                         const SortedWarp& w) {
     const Chunks own(p, w);
@@ -60,7 +59,7 @@ class SortedTiles {
     if (own.first == 0) tiles.add_behind((p.buckets - 1) * p.chunk, w.count);
     return tiles;
   }
-  // Those with queries that see a row of a tile.
+  // Tiles with queries that see a row of a tile.
   static __device__ __forceinline__ SortedTiles of_queries(const SortedProblem& p,
                                                            const SortedWarp& w) {
     const Chunks own(p, w);
@@ -85,7 +84,7 @@ class SortedTiles {
   };
   __device__ __forceinline__ SortedTiles(int row, int end, const SortedWarp& w)
       : at_(row / kTileRows), end_(tiles_up_to(end < w.count ? end : w.count)) {
-    if (w.tile * kTileRows >= w.count) end_ = at_;  // nothing counts here
+    if (w.tile * kTileRows >= w.count) end_ = at_;  // no valid token here
   }
   static __device__ __forceinline__ int tiles_up_to(int rows) {
     return (rows + kTileRows - 1) / kTileRows;
@@ -104,8 +103,8 @@ class SortedTiles {
   int at_, end_, more_ = 0, more_end_ = 0;
 };
 
-// Where the token of a row lies in an array [B, T, H, D], of which `of_head` is the head's columns of
-// token 0.
+// Returns the address of a row's token in an array [B, T, H, D]. `of_head` points to token 0, at
+// the head's columns.
 template <class T>
 struct SortedRows {
   const SortedWarp& warp;
@@ -117,7 +116,7 @@ struct SortedRows {
   }
 };
 
-// The chunks of a lane's rows g and g + 8, and those before; of rows that do not count no chunk's.
+// The chunks of a lane's rows g and g + 8, and the chunks before; -2 (no chunk) for invalid rows.
 struct OwnChunks {
   int own[2], before[2];
   __device__ __forceinline__ OwnChunks(const SortedProblem& p, const SortedWarp& warp) {
@@ -131,12 +130,12 @@ struct OwnChunks {
   }
 };
 
-// What is known of a streamed key. Of one that does not count, the chunk is -1.
+// Terms of a streamed key. An invalid key has chunk -1.
 struct alignas(8) KeyTerm {
-  float factor;  // of its scores
+  float factor;  // of the key's scores
   int chunk;
 };
-// Of a streamed query: its chunk, and the one before; -1 likewise.
+// The chunk of a streamed query, and the one before. An invalid query has -1.
 struct alignas(8) QueryChunks {
   int own, before;
 };

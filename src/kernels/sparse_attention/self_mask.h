@@ -1,5 +1,6 @@
-// A bias of attention's scores that is -infinity where a query meets itself, at no more than two of
-// its keys, and else 0: windows on a line of zeros with one -infinity in it.
+// A bias of attention's scores that is -infinity if the key is the query itself, else 0. At most
+// two keys of a query may be the query itself. The terms are windows on a line of zeros with one
+// -infinity in it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class SelfMask {
  public:
   static constexpr std::int64_t kNowhere = -1;
 
-  // For pieces of at most so many queries and keys; or one that masks nothing.
+  // For pieces of at most `queries` queries and `keys` keys. Masks nothing unless `active`.
   SelfMask(Scratch::Scope& scratch, bool active, std::int64_t queries, std::int64_t keys)
       : active_(active),
         center_(scratch.take<A>(2 * (keys + kSlack)) + keys),
@@ -34,11 +35,11 @@ class SelfMask {
   }
   explicit operator bool() const { return active_; }
 
-  // Of the i-th query of a piece: which of its keys are itself, or kNowhere.
+  // Sets the keys of the piece that are its i-th query itself, or kNowhere.
   void set(std::int64_t i, std::int64_t first, std::int64_t second) {
     first_[i] = first, second_[i] = second;
   }
-  // After the last of a piece.
+  // Must be called after the last query of a piece.
   void end_queries(std::int64_t count) {
     std::fill_n(first_ + count, kRowSlack, kNowhere);
     std::fill_n(second_ + count, kRowSlack, kNowhere);
@@ -61,8 +62,8 @@ class SelfMask {
   static constexpr std::int64_t kSlack = std::int64_t{kMaxTileWidth} * kLanes<float>;
 
   bool active_;
-  A* center_;   // where the line has its -infinity
-  A* padding_;  // 0 for keys of a chunk, -infinity behind them
+  A* center_;   // at the -infinity of the line
+  A* padding_;  // 0 for the keys of a chunk, -infinity after them
   std::int64_t *first_, *second_;
   std::int64_t first_key_ = 0;
 };
