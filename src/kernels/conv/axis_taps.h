@@ -1,7 +1,7 @@
-// Which sources are summed where, along one axis of a convolution. Forward, an output sums the
-// inputs under its window; backward, an input sums the outputs whose windows it lies under. Inputs
-// whose distance is a multiple of the stride see outputs in the same pattern, so the gradient falls
-// into `stride` phases along an axis, each of which is a correlation with stride 1 of its own.
+// The sums of a convolution along one axis. In the forward pass, an output sums the inputs under
+// its window. In the backward pass, an input sums the outputs whose windows contain it. Inputs
+// whose distance is a multiple of the stride see outputs in the same pattern. So the gradient
+// splits into `stride` phases along an axis. Each phase is a separate correlation with stride 1.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace dtn {
 
-// The places first + n step, 0 <= n < count, are written. Place n is the sum, over 0 <= t < taps, of
-// source source + n source_step + t times tap tap + t tap_step of the kernel; sources outside
-// [0, sources) are zeros.
+// The places first + n step, 0 <= n < count, are written. Place n is the sum over 0 <= t < taps of
+//    source (source + n source_step + t) times tap (tap + t tap_step) of the kernel
+// Sources outside [0, sources) are zeros.
 struct AxisTaps {
   std::int64_t first, step, count;
   std::int64_t source, source_step, sources;
   std::int64_t tap, tap_step, taps;
 
   DTN_HOST_DEVICE std::int64_t place(std::int64_t n) const { return first + n * step; }
-  // The source that place n multiplies with its tap 0; it may be outside.
+  // The source for place n and tap 0; it may be outside.
   DTN_HOST_DEVICE std::int64_t first_source(std::int64_t n) const {
     return source + n * source_step;
   }
-  // The taps [begin_of, end_of) of place n whose sources are inside.
+  // The taps [begin_of, end_of) of place n have their sources inside.
   DTN_HOST_DEVICE std::int64_t begin_of(std::int64_t n) const {
     const std::int64_t s = first_source(n);
     return s >= 0 ? 0 : -s < taps ? -s : taps;
@@ -43,9 +43,9 @@ inline AxisTaps forward_taps(std::int64_t inputs, std::int64_t outputs, std::int
   return {0, 1, outputs, -pad, stride, inputs, 0, 1, kernel};
 }
 
-// Inputs i with (i + pad) mod stride = phase, from outputs: tap u = phase + k stride lies over input
-// i in the window of output (i + pad - u) / stride. Taps are taken last first, so that outputs
-// follow each other.
+// Inputs i with (i + pad) mod stride = phase, from outputs. Tap u = phase + k stride lies over
+// input i in the window of output (i + pad - u) / stride. The taps run from last to first, so that
+// the outputs are in ascending order.
 inline AxisTaps backward_taps(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
                               std::int64_t stride, std::int64_t pad, std::int64_t phase) {
   AxisTaps a{};

@@ -1,6 +1,6 @@
-// The rows of a convolution seen as a matrix product: row (b, n, m) holds what one place of a map
-// sums, tap after tap and within a tap channel after channel. They are made in parts, where a tile
-// of the product needs them; see convolution.cpp.
+// The rows of a convolution as a matrix product. Row (b, n, m) holds the terms of one place of a
+// map, tap after tap, and channel after channel within a tap. The rows are built in parts, when a
+// tile of the product needs them; see convolution.cpp.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace dtn {
 
-// Patches of the channels [first_channel, first_channel + width) of maps [h.sources, w.sources,
-// channels] with elements of `unit` bytes.
+// Patches of the channels [first_channel, first_channel + width) of maps
+// [h.sources, w.sources, channels]. An element has `unit` bytes.
 struct Patches {
   AxisTaps h, w;
   std::int64_t channels, first_channel, width;
@@ -51,7 +51,7 @@ struct Patches {
     ++at.image;
   }
 
-  // Elements [begin, end) of the taps of row u.
+  // Copies elements [begin, end) of row u of the taps.
   void copy_line(const Place& at, std::int64_t u, std::int64_t begin, std::int64_t end,
                  char* to) const {
     const std::int64_t y = h.first_source(at.n) + u;
@@ -65,9 +65,10 @@ struct Patches {
     clear(to + (high - begin) * unit, end - high);
   }
 
-  // Elements [begin, end) of the taps from source `row` of the map on, all inside.
+  // Copies elements [begin, end) of the taps from source `row` of the map on. All sources are
+  // inside.
   void copy_taps(std::int64_t row, std::int64_t begin, std::int64_t end, char* to) const {
-    if (width == channels) {  // taps beside each other are one run
+    if (width == channels) {  // adjacent taps are one run
       copy(row * channels + begin, end - begin, to);
       return;
     }

@@ -1,13 +1,12 @@
 // Convolutions of tokens as matrix products whose left factor is gathered tile by tile
 // (conv_patches.h); see convolution.h.
 //
-// With the taps of a kernel ahead of its channels, w[o, (u, v), c], a window of the grid is a few
+// The taps of a kernel come before its channels, w[o, (u, v), c]. So a window of the grid is a few
 // runs of memory, and a convolution is patches [positions, kh kw C] times w^T. The gradient of x is
-// the same with another kernel, for each phase of the stride on its own (axis_taps.h), where each
-// input is written once and nothing is multiplied with the zeros of a stride; where windows do not
-// overlap it is one product whose columns are the patches. The gradient of the kernel is
-// dy^T patches. All the cutting into tiles is that of matrix products, so the bits depend on the
-// shape alone.
+// the same with another kernel, separately for each phase of the stride (axis_taps.h). Each input
+// is written once, and nothing is multiplied by the zeros of a stride. If windows do not overlap,
+// the gradient is one product whose columns are the patches. The gradient of the kernel is dy^T
+// patches. All work is cut into tiles as in matrix products, so the bits depend on the shape alone.
 #include "kernels/conv/convolution.h"
 
 #include "dtn/core/check.h"
@@ -26,7 +25,7 @@ std::int64_t unit_of(const ConvolutionShape& s) {
   return static_cast<std::int64_t>(size_of(s.dtype));
 }
 
-// Calls f with a zero of an unsigned type of that size, to move values by.
+// Calls f with a zero of an unsigned type of `bytes` bytes, for copies of values.
 template <class F>
 void for_unit(std::int64_t bytes, F&& f) {
   switch (bytes) {
@@ -36,8 +35,8 @@ void for_unit(std::int64_t bytes, F&& f) {
   }
 }
 
-// The taps of a kernel that a product takes, in its order: tap (u, v) of it is number
-// first + u step_h + v step_w.
+// The taps of a kernel that a product uses, in its order. Tap (u, v) of the product is number
+// first + u step_h + v step_w of the kernel.
 struct TapOrder {
   std::int64_t rows, columns, first, step_h, step_w;
 
@@ -52,7 +51,7 @@ TapOrder taps_of(const AxisTaps& h, const AxisTaps& w, std::int64_t kernel_w) {
   return {h.taps, w.taps, h.tap * kernel_w + w.tap, h.tap_step * kernel_w, w.tap_step};
 }
 
-// Kernels [O, C / groups, taps] with the channels innermost: element (o, t, c) goes to
+// Copies kernels [O, C / groups, taps] with the channels innermost. Element (o, t, c) goes to
 // o step_o + t step_t + c.
 void channels_last(const ConvolutionShape& s, const TapOrder& taps, const void* weight, void* to,
                    std::int64_t step_o, std::int64_t step_t) {
@@ -88,7 +87,7 @@ Patches input_patches(const ConvolutionShape& s, std::int64_t group, const void*
           static_cast<const char*>(x)};
 }
 
-// C[m, n] = A[m, k] B[k, n] of one group, all strides those of dense matrices.
+// C[m, n] = A[m, k] B[k, n] of one group, with the strides of dense matrices.
 Gemm product(const ConvolutionShape& s, std::int64_t m, std::int64_t n, std::int64_t k) {
   Gemm g{};
   g.dtype = g.c_dtype = s.dtype;
@@ -99,7 +98,7 @@ Gemm product(const ConvolutionShape& s, std::int64_t m, std::int64_t n, std::int
 
 // --- gradient of the input ----------------------------------------------------------------------
 
-// Rows [row, row + rows) of a tile of [B h.count w.count, C], to their places in dx.
+// Writes the rows of a tile of [B h.count w.count, C] to their places in dx.
 void store_places(CpuQueue& queue, const ConvolutionShape& s, const AxisTaps& h, const AxisTaps& w,
                   const ProductTile& tile, char* dx) {
   const std::int64_t of_image = h.count * w.count, unit = unit_of(s);
@@ -108,7 +107,7 @@ void store_places(CpuQueue& queue, const ConvolutionShape& s, const AxisTaps& h,
   e.cols = tile.cols;
   e.ld_product = tile.ld;
   e.ld = w.step * s.channels;
-  for (std::int64_t r = 0; r < tile.rows; r += e.rows) {  // as far as a line of the grid goes
+  for (std::int64_t r = 0; r < tile.rows; r += e.rows) {  // up to the end of a line of the grid
     const std::int64_t image = (tile.row + r) / of_image, n = (tile.row + r) % of_image / w.count;
     const std::int64_t m = (tile.row + r) % w.count;
     const std::int64_t line = (image * s.window.height + h.place(n)) * s.window.width;
@@ -119,7 +118,7 @@ void store_places(CpuQueue& queue, const ConvolutionShape& s, const AxisTaps& h,
   }
 }
 
-// The inputs of one phase of the stride, of one group.
+// Computes the gradients of the inputs of one phase of the stride, for one group.
 void backward_phase(CpuQueue& queue, const ConvolutionBackwardInput& args, const AxisTaps& h,
                     const AxisTaps& w, std::int64_t group, const char* weight) {
   const ConvolutionShape& s = args.shape;
@@ -142,7 +141,8 @@ void backward_phase(CpuQueue& queue, const ConvolutionBackwardInput& args, const
   run_gathered(queue, g, &gather, nullptr, &store);
 }
 
-// All inputs of a convolution, phase by phase. The kernel of a phase is [groups, taps, out, in].
+// Computes the gradients of all inputs, phase by phase. The kernel of a phase is
+// [groups, taps, out, in].
 void backward_phases(CpuQueue& queue, const ConvolutionBackwardInput& args) {
   const ConvolutionShape& s = args.shape;
   const Window& w = s.window;
@@ -168,7 +168,7 @@ void backward_phases(CpuQueue& queue, const ConvolutionBackwardInput& args) {
   }
 }
 
-// Windows that do not overlap: dy w gives whole patches of dx.
+// Computes the gradients if windows do not overlap: dy w gives whole patches of dx.
 void backward_patches(CpuQueue& queue, const ConvolutionBackwardInput& args) {
   const ConvolutionShape& s = args.shape;
   const Window& w = s.window;
@@ -208,14 +208,14 @@ void clear(const ConvolutionBackwardInput& args) {
   });
 }
 
-// Whether windows lie side by side.
+// True if the windows are adjacent and do not overlap.
 bool tiles_the_grid(const ConvolutionShape& s) {
   const Window& w = s.window;
   return s.groups == 1 && w.pad_h == 0 && w.pad_w == 0 && w.stride_h == w.kernel_h &&
          w.stride_w == w.kernel_w;
 }
 
-// Whether the products leave some inputs unwritten, since no window covers them.
+// True if the products leave some inputs unwritten, because no window covers them.
 bool leaves_out_inputs(const ConvolutionShape& s) {
   const Window& w = s.window;
   if (w.kernel_h < w.stride_h || w.kernel_w < w.stride_w) return true;

@@ -1,11 +1,11 @@
 // Convolutions of tokens on a device as implicit matrix products; see convolution.h.
 //
-// As on the CPU a convolution is patches [positions, taps C] times its kernel [taps C, O], and the
-// gradient of the input the same with another kernel for each phase of the stride. A block makes a
-// tile of the result: its threads gather a few columns of patches at a time, straight from the map,
-// into shared memory, the next ones while the present are multiplied. The gradient of the kernel is
-// patches^T dy; where its tiles are few, positions are split among blocks, whose parts are added in
-// order.
+// As on the CPU, a convolution is patches [positions, taps C] times its kernel [taps C, O]. The
+// gradient of the input is the same with another kernel for each phase of the stride. A block
+// computes a tile of the result. Its threads gather a few columns of patches at a time, straight
+// from the map, into shared memory. They gather the next columns while the current ones are
+// multiplied. The gradient of the kernel is patches^T dy. If it has few tiles, the positions are
+// split among blocks, whose parts are added in order.
 #include <type_traits>
 
 #include "kernels/conv/convolution_cuda.cuh"
@@ -22,14 +22,14 @@ using cuda::WeightGradient;
 
 constexpr int kThreads = 256;
 
-// The kernel of every group as a matrix, [groups, taps in, out] or [groups, taps out, in], of the
+// The kernel of every group as a matrix, [groups, taps in, out] or [groups, taps out, in], with the
 // taps first + u step_h + v step_w.
 struct KernelOrder {
-  std::int64_t groups, rows, columns;  // taps
+  std::int64_t groups, rows, columns;  // rows and columns of taps
   std::int64_t first, step_h, step_w, all;
   std::int64_t in, out;  // of a group
-  std::int64_t there;    // of the inputs; the others are zeros
-  bool of_outputs;       // rows are (tap, output), columns inputs
+  std::int64_t there;    // inputs that exist; the others are zeros
+  bool of_outputs;       // rows are (tap, output), columns are inputs
 
   std::int64_t count() const { return groups * rows * columns * in * out; }
 };
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
                       : cuda::from_float<T>(0.0f);
 }
 
-// Values of the tokens of a map, filled up with zeros.
+// Copies the tokens of a map with their channels padded by zeros.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     fill_up_channels_kernel(const T* x, std::int64_t channels, std::int64_t padded, T* to,
@@ -81,8 +81,9 @@ Sources<T> sources_of(const AxisTaps& h, const AxisTaps& w, const void* from, st
   return {h, w, static_cast<const T*>(from), channels, width, wide};
 }
 
-// How many inputs of a group a convolution computes with: more than there are where tensor cores want
-// eights and zeros cost less than to do without them, as for the three channels of an image.
+// Number of inputs of a group that a convolution computes with. It is padded to a multiple of eight
+// if the tensor cores need that and the zeros cost less than doing without these cores, as for the
+// three channels of an image.
 template <class T>
 std::int64_t inputs_computed(const ConvolutionShape& s) {
   const std::int64_t eights = (s.channels + 7) / 8 * 8;
@@ -134,7 +135,7 @@ DeviceScratch<T> kernel_matrix(CudaQueue& queue, const ConvolutionShape& s, cons
   return to;
 }
 
-// Whether the tensor cores take rows of `out` of `channels` values of a group.
+// True if the tensor cores accept rows of `channels` values at p, with `of_group` values per group.
 bool by_eights(const void* p, std::int64_t channels, std::int64_t of_group) {
   return channels % 8 == 0 && of_group % 8 == 0 && cuda::all_aligned(p);
 }
@@ -155,7 +156,7 @@ void correlate(CudaQueue& queue, const char* name, const Correlation<T>& args,
   cuda::correlate_plain(queue, name, args, groups);
 }
 
-// Enough blocks for a device, of enough positions to be worth one.
+// Number of positions per share: it gives enough blocks for a device, and each block enough work.
 std::int64_t positions_of_share(std::int64_t positions, std::int64_t tiles) {
   constexpr std::int64_t kEnoughBlocks = 512, kLeast = 512;
   std::int64_t shares = (kEnoughBlocks + tiles - 1) / tiles;

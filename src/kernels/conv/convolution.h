@@ -1,9 +1,9 @@
 // Convolutions of tokens and their gradients:
-//   y[b, (i, j), o] = bias[o] + sum over (c, u, v) of
-//                     w[o, c, u, v] x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c],
-// where x is 0 outside the grid and c runs over the channels of o's group. Tokens are in raster
-// order, channels innermost. Sums are taken in the accumulator type and rounded once; the bits
-// depend on the shape alone.
+//    y[b, (i, j), o] = bias[o] + sum over (c, u, v) of
+//                      w[o, c, u, v] x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c]
+// x is 0 outside the grid, and c runs over the channels of o's group. Tokens are in raster order,
+// channels innermost. Sums are computed in the accumulator type and rounded once. The bits of the
+// results depend on the shape alone.
 #pragma once
 
 #include "core/queue.h"
@@ -22,15 +22,15 @@ struct ConvolutionShape {
   std::int64_t outputs_of_group() const { return outputs / groups; }
   std::int64_t taps() const { return window.kernel_h * window.kernel_w; }
   std::int64_t positions() const { return batch * window.out_h * window.out_w; }
-  // Whether every output sees the one input at its own place.
+  // True if every output sees only the input at its own position.
   bool in_place() const {
     return taps() == 1 && window.stride_h == 1 && window.stride_w == 1 && window.pad_h == 0 &&
            window.pad_w == 0;
   }
-  // Whether it is a linear layer.
+  // True if the convolution is a linear layer.
   bool pointwise() const { return in_place() && groups == 1; }
   bool depthwise() const { return groups == channels && outputs == channels; }
-  // Padding included, as convolutions are counted.
+  // Includes padding, as is usual for convolutions.
   double multiply_adds() const {
     return static_cast<double>(positions() * taps()) *
            static_cast<double>(channels_of_group() * outputs);

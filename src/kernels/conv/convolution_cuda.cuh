@@ -1,5 +1,5 @@
-// What the products of a convolution on a device share: how its rows, places and kernels lie in
-// memory; see convolution.cu.
+// Shared parts of a convolution's products on a device: the layout of its rows, places and kernels
+// in memory; see convolution.cu.
 #pragma once
 
 #include "kernels/conv/axis_taps.h"
@@ -8,21 +8,21 @@
 
 namespace dtn::cuda {
 
-// One group's channels of maps of sources.
+// The channels of one group in maps of sources.
 template <class T>
 struct Sources {
   AxisTaps h, w;
   const T* from;          // [B, h.sources, w.sources, channels]
   std::int64_t channels;  // of the map
   std::int64_t width;     // of a group
-  bool wide;              // four channels of a group from a multiple of four on are aligned
+  bool wide;              // four channels of a group, from a multiple of four on, are aligned
 
   DTN_HOST_DEVICE std::int64_t columns() const { return h.taps * w.taps * width; }
 };
 
-// Where a row (image, n, m) of patches begins: the source of its first tap, maybe outside.
+// The start of row (image, n, m) of patches: the source of its first tap, which may be outside.
 struct PatchRow {
-  std::int64_t image, y, x;  // image: the first source of the image
+  std::int64_t image, y, x;  // image: index of the image's first source
 
   template <class Index, class T>
   static __device__ __forceinline__ PatchRow of(const Sources<T>& s, std::int64_t row) {
@@ -33,7 +33,7 @@ struct PatchRow {
   }
 };
 
-// Column k of the patches: a tap, and a channel of the group.
+// Column k of the patches: a tap and a channel of the group.
 struct PatchColumn {
   int u, v, c;
 
@@ -46,7 +46,7 @@ struct PatchColumn {
   }
 };
 
-// n values of a row of patches from a column on, all of one tap: those of `group`, or zeros outside.
+// Loads n values of `group` in a row of patches from a column on, all of one tap; zeros outside.
 template <int n, class T>
 __device__ __forceinline__ void load_patch(const Sources<T>& s, std::int64_t group,
                                            const PatchRow& row, const PatchColumn& column,
@@ -61,7 +61,7 @@ __device__ __forceinline__ void load_patch(const Sources<T>& s, std::int64_t gro
               to);
 }
 
-// Four columns from k on of a row of patches, zeros from `columns` on. `column` is that of k.
+// Loads four columns of a row of patches from k on; zeros from `columns` on. `column` is that of k.
 template <class T>
 __device__ __forceinline__ void load_four(const Sources<T>& s, std::int64_t group,
                                           const PatchRow& row, const PatchColumn& column,
@@ -75,7 +75,7 @@ __device__ __forceinline__ void load_four(const Sources<T>& s, std::int64_t grou
   }
 }
 
-// Four values of a row of `columns` from column k on, zeros behind its end.
+// Loads four values of a row of `columns` from column k on; zeros past its end.
 template <class T>
 __device__ __forceinline__ void load_row(const T* row, std::int64_t k, std::int64_t columns,
                                          bool wide, float (&to)[4]) {
@@ -86,18 +86,18 @@ __device__ __forceinline__ void load_row(const T* row, std::int64_t k, std::int6
 
 // --- products -----------------------------------------------------------------------------------
 
-// Patches of `sources` times a kernel, to places of a map.
+// The product of the patches of `sources` and a kernel, written to places of a map.
 template <class T>
 struct Correlation {
   Sources<T> sources;
-  std::int64_t rows;           // of patches: places of all images
+  std::int64_t rows;           // patches: places of all images
   const T* weight;             // [groups, columns, out]
   const float* bias;           // [groups out] or null
   T* to;                       // [B, height, width, channels]
   std::int64_t height, width;  // of the map that is written
   std::int64_t channels, out;  // of the map, of a group
 
-  // Where row r of group `group` goes.
+  // Returns the address in the map of row r of group `group`.
   template <class Index>
   __device__ __forceinline__ T* target(std::int64_t r, std::int64_t group) const {
     const RowColumn line = row_and_column<Index>(r, sources.w.count);
@@ -108,8 +108,8 @@ struct Correlation {
   }
 };
 
-// The gradient of the kernels of all groups, each [columns, out], over shares of the positions:
-// patches^T dy.
+// The gradient of the kernels of all groups, patches^T dy, each [columns, out], over shares of the
+// positions.
 template <class T>
 struct WeightGradient {
   Sources<T> sources;
@@ -117,18 +117,18 @@ struct WeightGradient {
   std::int64_t channels, out;  // of dy, of a group
   std::int64_t groups, positions, share;
   float* partials;  // [shares, groups, columns, out]
-  bool wide;        // four channels of dy from a multiple of four on are aligned
+  bool wide;        // four channels of dy, from a multiple of four on, are aligned
 };
 
-// A tile of a result, and how deep the factors are that meet in shared memory.
+// Size of a tile of the result, and depth of its factors in shared memory.
 struct ProductTileShape {
   int rows, columns, depth;
 };
 inline constexpr ProductTileShape kPlainTile{128, 64, 16};
 inline constexpr ProductTileShape kTensorTile{128, 64, 32}, kWideTensorTile{128, 128, 32};
 
-// The one that wastes nothing more on `out` outputs, and else the wide one, which has more products to
-// an address.
+// Returns the wide tile, which has more products per address, if it wastes no more on `out`
+// outputs; else the narrow one.
 inline const ProductTileShape& tensor_tile(std::int64_t out) {
   return (out + 63) / 64 % 2 == 0 ? kWideTensorTile : kTensorTile;
 }
@@ -140,8 +140,8 @@ void correlate_plain(CudaQueue&, const char* name, const Correlation<bfloat16>&,
 void weight_gradient_plain(CudaQueue&, const WeightGradient<float>&);
 void weight_gradient_plain(CudaQueue&, const WeightGradient<bfloat16>&);
 
-// On tensor cores. They want eight channels of a group from a multiple of eight on aligned, of
-// everything that is read and written.
+// On tensor cores. In all arrays that are read and written, eight channels of a group, from a
+// multiple of eight on, must be aligned.
 void correlate_tensor(CudaQueue&, const char* name, const Correlation<bfloat16>&,
                       std::int64_t groups);
 void weight_gradient_tensor(CudaQueue&, const WeightGradient<bfloat16>&);

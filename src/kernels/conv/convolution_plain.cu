@@ -1,7 +1,7 @@
-// The products of a convolution on CUDA cores, of both types, in float32; see convolution.cu. A block
-// makes 128 x 64 results, a thread 8 x 8 of them: two groups of four rows and of four columns, so
-// that what a quarter of a warp reads at once of a factor lies together. Threads gather the next
-// pieces of both factors into registers while the present ones are multiplied.
+// The products of a convolution on CUDA cores, in float32 for both types; see convolution.cu. A
+// block computes 128 x 64 results, a thread 8 x 8 of them: two groups of four rows and of four
+// columns. So the values of a factor that a quarter of a warp reads at once are adjacent. Threads
+// gather the next pieces of both factors into registers while the current ones are multiplied.
 #include "kernels/conv/convolution_cuda.cuh"
 
 namespace dtn::cuda {
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kRows = kPlainTile.rows, kColumns = kPlainTile.columns, kDepth = kPlainTile.depth;
 constexpr int kThreads = 128;
-// Factors are [kDepth, kRows] and [kDepth, kColumns] in shared memory.
+// The factors are [kDepth, kRows] and [kDepth, kColumns] in shared memory.
 constexpr int kRowsStride = kRows + 4, kColumnsStride = kColumns + 4;
 constexpr std::size_t kTileBytes = kDepth * (kRowsStride + kColumnsStride) * sizeof(float);
 static_assert(kRows == 128 && kColumns == 64 && kDepth == 16);
@@ -43,7 +43,7 @@ struct ThreadTile {
   }
 };
 
-// Sums over [begin, end): fetch(k) brings the next pieces into registers, put() writes them to
+// Sums over [begin, end). fetch(k) loads the next pieces into registers; put() writes them to
 // shared memory.
 template <class Fetch, class Put>
 __device__ __forceinline__ void multiply_pieces(std::int64_t begin, std::int64_t end,

@@ -1,7 +1,7 @@
-// The products of a convolution on tensor cores, of bfloat16; see convolution.cu. A block of eight
-// warps makes 128 x 64 or 128 x 128 results, a warp 32 rows of half of the columns. Patches come into shared memory by
-// asynchronous copies of eight channels, of which those outside the grid are zeros; of three stages
-// two are under way while one is multiplied.
+// The products of a convolution on tensor cores, in bfloat16; see convolution.cu. A block of eight
+// warps computes 128 x 64 or 128 x 128 results, a warp 32 rows of half of the columns. Patches are
+// copied into shared memory asynchronously, eight channels at a time; channels outside the grid are
+// zeros. Of three stages, two are being copied while one is multiplied.
 #include "kernels/conv/convolution_cuda.cuh"
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -13,12 +13,12 @@ namespace {
 constexpr int kRows = kTensorTile.rows, kDepth = kTensorTile.depth;
 static_assert(kWideTensorTile.rows == kRows && kWideTensorTile.depth == kDepth);
 constexpr int kThreads = 256, kStages = 3;
-// From one row in shared memory to the next: an odd number of 16-byte units, so that the eight rows
-// that one phase of load_matrices reads lie in different banks.
+// Row strides in shared memory: an odd number of 16-byte units, so that the eight rows that one
+// phase of load_matrices reads lie in different banks.
 constexpr int kDepthStride = kDepth + 8, kRowsStride = kRows + 8;
 
-// The factors of a stage: A as [kRows, kDepth], or transposed as [kDepth, kRows], and B as [kDepth,
-// kColumns].
+// The factors of a stage. A is [kRows, kDepth], or transposed [kDepth, kRows]; B is
+// [kDepth, kColumns].
 template <bool kTransposed, int kColumns>
 struct Stage {
   static constexpr int kColumnsStride = kColumns + 8;
@@ -71,7 +71,7 @@ struct WarpTile {
     }
   }
 
-  // Calls f(row, column, first, second) for pairs of results beside each other.
+  // Calls f(row, column, first, second) for pairs of adjacent results.
   template <class F>
   __device__ __forceinline__ void for_pairs(F&& f) const {
 #pragma unroll
@@ -88,7 +88,7 @@ struct WarpTile {
   }
 };
 
-// Sums over `steps` stages; fetch(copies, step, a, b) starts the copies of one.
+// Sums over `steps` stages; fetch(copies, step, a, b) starts the copies of one stage.
 template <bool kTransposed, int kColumns, class Fetch>
 __device__ __forceinline__ void multiply_stages(bfloat16* shared, int steps,
                                                 WarpTile<kColumns>& tile, const Fetch& fetch) {
@@ -103,14 +103,14 @@ __device__ __forceinline__ void multiply_stages(bfloat16* shared, int steps,
   for (int step = 0; step < kStages - 1; ++step) start(step);
   for (int step = 0; step < steps; ++step) {
     copies.wait<kStages - 2>();
-    __syncthreads();  // all have arrived, and nobody reads the stage before any more
+    __syncthreads();  // this stage has arrived, and no thread reads the one before
     start(step + kStages - 1);
     const bfloat16* a = shared + step % kStages * Shape::kSize;
     tile.template multiply<kTransposed>(a, a + Shape::kA);
   }
 }
 
-// Starts to bring eight columns of a row of patches; zeros unless `valid`.
+// Starts to copy eight columns of a row of patches; zeros unless `valid`.
 __device__ __forceinline__ void copy_patch(AsyncCopies& copies, bfloat16* to,
                                            const Sources<bfloat16>& s, std::int64_t group,
                                            const PatchRow& row, const PatchColumn& column,
@@ -122,15 +122,17 @@ __device__ __forceinline__ void copy_patch(AsyncCopies& copies, bfloat16* to,
   copies.copy<16>(to, valid ? s.from + at : s.from, valid);
 }
 
-// How a block brings kDepth rows of kColumns values, of which a thread copies eight at a time.
+// Copies kDepth rows of kColumns values with the whole block; a thread copies eight values at a
+// time.
 template <int kColumns>
 struct ColumnCopies {
-  static constexpr int kAtOnce = kThreads * 8 / kColumns;  // rows
+  static constexpr int kAtOnce = kThreads * 8 / kColumns;  // rows at a time
   static constexpr int kCopies = kDepth / kAtOnce;
   int row = static_cast<int>(threadIdx.x) / (kColumns / 8);
   int column = static_cast<int>(threadIdx.x) % (kColumns / 8) * 8;
 
-  // Starts to bring the rows from + d stride, d < kDepth, zeros from d = depth on or if not `wanted`.
+  // Starts to copy the rows from + d stride, d < kDepth; zeros from d = depth on or if not
+  // `wanted`.
   __device__ __forceinline__ void start(AsyncCopies& copies, bfloat16* to, const bfloat16* from,
                                         std::int64_t stride, std::int64_t depth,
                                         bool wanted) const {
@@ -154,7 +156,7 @@ __global__ void __launch_bounds__(kThreads) convolution_tensor_kernel(Correlatio
   const std::int64_t first_row = std::int64_t{blockIdx.x} * kRows;
   const std::int64_t first_out = std::int64_t{blockIdx.y} * kColumns;
 
-  // This thread brings eight columns of two rows of patches, and of a row of the kernel or two.
+  // This thread copies eight columns of two rows of patches, and of one or two rows of the kernel.
   const int patch = thread / 4, patch_column = thread % 4 * 8;
   const ColumnCopies<kColumns> kernel;
   constexpr int kApart = kRows / 2;
@@ -211,7 +213,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t end =
       begin + args.share < args.positions ? begin + args.share : args.positions;
 
-  // This thread brings eight columns of the patches of two positions, and of the dy of one or two.
+  // This thread copies eight columns of the patches of two positions, and of the dy of one or two.
   const int patch = thread / 16, patch_column = thread % 16 * 8;
   const ColumnCopies<kColumns> outputs;
   constexpr int kApart = kDepth / 2;
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Calls f(columns of a tile, Index{}), the former a constant.
+// Calls f(columns of a tile as an integral constant, Index{}).
 template <class F>
 void for_tile(std::int64_t out, std::int64_t rows, F&& f) {
   for_index(rows, [&](auto index) {

@@ -1,12 +1,13 @@
-// Depthwise convolutions of tokens on short vectors of channels; see depthwise_tokens.h.
+// Depthwise convolutions of tokens on vectors of channels; see depthwise_tokens.h.
 //
-// The rows of the grid that a row of windows sees are first laid out in scratch memory, in the
-// accumulator type and with all that windows reach beyond the edges, a block of channels at a time
-// that stays in cache. So the loops over places and taps know no edges, bfloat16 is widened once for
-// all taps, and tokens whose channels are a power of two do not push each other out of the same sets
-// of the cache. Channels are innermost: a vector of outputs is a sum of vectors times vectors.
-// Places beside each other are computed together; what their windows share and the kernel are read
-// once. The gradient of x is the same correlation, one for each phase of the stride (axis_taps.h).
+// The rows of the grid that a row of windows sees are first copied to scratch memory. The copy is
+// in the accumulator type, includes the padding past the edges, and has a block of channels that
+// stays in the cache. So the loops over places and taps handle no edges, and bfloat16 is converted
+// once for all taps. Tokens whose number of channels is a power of two do not evict each other from
+// the same cache sets. Channels are innermost: a vector of outputs is a sum of vectors times
+// vectors. Adjacent places are computed together, so the kernel and the sources that their windows
+// share are read once. The gradient of x is the same correlation, once for each phase of the stride
+// (axis_taps.h).
 #include "kernels/conv/depthwise_tokens.h"
 
 #include <algorithm>
@@ -19,31 +20,31 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Channels from one token to the next in scratch memory, and from one tap to the next.
+// Stride in channels of the tokens in scratch memory, and of the taps.
 std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16 + 16; }
 
-// Sources and places of all images; either may be the input of the convolution.
+// Sources and places of all images. Either may be the input of the convolution.
 struct Map {
   AxisTaps h, w;
   std::int64_t channels, kernel_w;
   std::int64_t height, width;  // of the image that is written
 
-  // Where tap (u, v) lies among kernels [taps, padded(C)].
+  // Offset of tap (u, v) in kernels [taps, padded(C)].
   std::int64_t tap(std::int64_t u, std::int64_t v) const {
     return ((h.tap + u * h.tap_step) * kernel_w + w.tap + v * w.tap_step) * padded(channels);
   }
-  // Sources between the first and the last that a row of places sees.
+  // Number of sources from the first to the last one that a row of places sees.
   std::int64_t columns_seen() const { return (w.count - 1) * w.source_step + w.taps; }
 };
 
-// Channels of a token, [begin, end).
+// Channels [begin, end) of a token.
 struct Block {
   std::int64_t begin, end;
   std::int64_t size() const { return end - begin; }
 };
 
-// What a row of places sees of an image, in one block of channels. Going down the rows, each source
-// is laid out once: a row takes the place of the one that is seen no more.
+// The sources of an image that a row of places sees, in one block of channels. From row to row of
+// places, each row of sources is copied only once. It replaces a row that is no longer needed.
 template <class A>
 class Lines {
  public:
@@ -52,13 +53,13 @@ class Lines {
         columns_(map.columns_seen()),
         values_(scope.take<A>(map.h.taps * columns_ * padded(most_channels))) {}
 
-  // Row n of places is the first.
+  // Starts a walk at row n of places; advance() must follow.
   void begin(std::int64_t n, const Block& block) {
     block_ = block;
     stride_ = padded(block.size());
     first_ = next_ = map_.h.first_source(n);
   }
-  // Row n of places is the next.
+  // Moves on to row n of places.
   template <class T>
   void advance(const T* image, std::int64_t n) {
     top_ = map_.h.first_source(n);
@@ -67,8 +68,8 @@ class Lines {
     }
     next_ = top_ + map_.h.taps;
   }
-  // What place m multiplies with tap (u, 0), from the block's first channel on; the next tap is
-  // stride() further.
+  // The source for place m and tap (u, 0), at the block's first channel. The source for the next
+  // tap is stride() further.
   const A* source(std::int64_t u, std::int64_t m) const {
     return line(top_ + u) + m * map_.w.source_step * stride_;
   }
@@ -102,21 +103,21 @@ class Lines {
   std::int64_t stride_ = 0, first_ = 0, next_ = 0, top_ = 0;
 };
 
-// Rows of places that a thread takes in a go: windows of neighbours share rows, but a few images
-// should keep many threads busy.
+// Number of rows of places per task. Windows of adjacent rows share sources, but a few images must
+// still keep many threads busy.
 std::int64_t rows_together(const Map& map, std::int64_t batch) {
   const std::int64_t most = std::min<std::int64_t>(16, map.h.count);
   return std::clamp<std::int64_t>(batch * map.h.count / 64, 1, most);
 }
 
-// Channels of a block: lines of them take some 256 KiB as float32.
+// Number of channels per block: the lines of a block take about 256 KiB as float32.
 std::int64_t channels_of_block(const Map& map) {
   constexpr std::int64_t kValues = 64 << 10;
   const std::int64_t tokens = std::max<std::int64_t>(1, map.h.taps * map.columns_seen());
   return std::min(map.channels, std::max<std::int64_t>(64, kValues / tokens / 32 * 32));
 }
 
-// Calls visit(m, n) for runs of n places from m on that make up a row of `count`.
+// Calls visit(m, n) for runs of n places from m on, which together make up a row of `count`.
 template <class Visit>
 void for_each_run(std::int64_t count, Visit&& visit) {
   std::int64_t m = 0;
@@ -126,9 +127,9 @@ void for_each_run(std::int64_t count, Visit&& visit) {
   if (m < count) visit(m, std::integral_constant<int, 1>{});
 }
 
-// Calls f(v, x) for the taps v of a line of a kernel, where x(q) is what place q of a run multiplies
-// with it. from: the source of place 0 and tap 0. With kTaps, their number, places follow each other
-// and each source is read once.
+// Calls f(v, x) for the taps v of a line of a kernel; x(q) is the source for place q of a run and
+// tap v. `from` is the source for place 0 and tap 0. kTaps is the number of taps if places are
+// adjacent; then each source is read once. Otherwise kTaps is 0.
 template <int kRun, int kTaps, class A, class N, class F>
 [[gnu::always_inline]] inline void for_taps(const A* from, std::int64_t stride, const AxisTaps& w,
                                             N count, F&& f) {
@@ -148,15 +149,14 @@ template <int kRun, int kTaps, class A, class N, class F>
   }
 }
 
-// Calls f with the number of taps as a constant where it is 3 and places follow each other, else
-// with 0.
+// Calls f with the number of taps as a constant if it is 3 and places are adjacent, else with 0.
 template <class F>
 void with_taps(const AxisTaps& w, F&& f) {
   if (w.taps == 3 && w.source_step == 1) return f(std::integral_constant<int, 3>{});
   f(std::integral_constant<int, 0>{});
 }
 
-// Places m .. m + kRun - 1 of the row that sees `lines`: to[c] = bias[c] + sum over the taps.
+// For places m .. m + kRun - 1 of the row that sees `lines`: to[c] = bias[c] + sum over the taps.
 template <int kRun, int kTaps, class A, class T>
 void correlate(const Map& map, const Lines<A>& lines, std::int64_t m, const Block& block,
                const A* weight, const A* bias, T* to) {
@@ -208,7 +208,7 @@ void correlate_images(CpuQueue& queue, const Map& map, std::int64_t batch, const
   });
 }
 
-// [C, taps] -> [taps, padded(C)] in the accumulator type.
+// Copies [C, taps] to [taps, padded(C)] in the accumulator type.
 template <class A, class T>
 const A* taps_first(Scratch::Scope& scope, const T* weight, std::int64_t channels,
                     std::int64_t taps) {
@@ -230,7 +230,7 @@ Map forward_map(const Window& w, std::int64_t channels) {
           w.out_w};
 }
 
-// sums[tap, c] += dy[c] x[c], and behind the taps sums[taps, c] += dy[c], over a run of outputs.
+// sums[tap, c] += dy[c] x[c], and after the taps sums[taps, c] += dy[c], over a run of outputs.
 template <int kRun, int kTaps, class A, class T>
 void add_products(const Map& map, const Lines<A>& lines, std::int64_t m, const Block& block,
                   const T* dy, A* sums) {
@@ -257,7 +257,7 @@ void add_products(const Map& map, const Lines<A>& lines, std::int64_t m, const B
   });
 }
 
-// The rows [first, last) of the outputs of one image.
+// Adds the products of rows [first, last) of the outputs of one image to `sums`.
 template <class T, class A>
 void add_rows(const Map& map, Lines<A>& lines, std::int64_t first, std::int64_t last,
               std::int64_t width, const T* x, const T* dy, A* sums) {
@@ -288,7 +288,7 @@ void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args)
   A* totals = scope.take<A>(count);
   std::fill_n(totals, count, A(0));
   void* const to[1] = {totals};
-  constexpr std::int64_t kLeastRows = 4;  // what a chunk costs beside its rows is like one of them
+  constexpr std::int64_t kLeastRows = 4;  // a chunk's fixed cost is about that of one row
   add_row_sums<A, 1>(queue, args.batch * map.h.count, count, kLeastRows, to,
                      [&](std::int64_t first, std::int64_t last, A*(&sums)[1]) {
                        Scratch::Scope of_chunk(queue.scratch());

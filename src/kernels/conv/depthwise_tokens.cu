@@ -1,9 +1,9 @@
-// Depthwise convolutions of tokens on a device; see depthwise_tokens.h. Forward and towards the
-// input a thread makes a few places beside each other in a vector of channels, which share the
-// kernel and much of what they read; neighbouring threads have neighbouring channels. Towards the
-// kernel a thread adds up one channel over every kWarps-th row of a chunk of rows; warps, then
-// chunks are added in order. A window of 3 x 3 that moves by one column at a time has kernels of its own
-// (depthwise_tokens_3x3.cu).
+// Depthwise convolutions of tokens on a device; see depthwise_tokens.h. For the outputs and for the
+// gradient of the input, a thread computes a few adjacent places in a vector of channels. The
+// places share the kernel and most of their sources; neighbouring threads have neighbouring
+// channels. For the gradient of the kernel, a thread sums one channel over every kWarps-th row of a
+// chunk of rows. The sums of warps, then of chunks, are added in order. A 3 x 3 window that moves
+// by one column at a time has separate kernels (depthwise_tokens_3x3.cu).
 #include "kernels/conv/depthwise_tokens.h"
 #include "kernels/conv/depthwise_tokens_cuda.cuh"
 #include "kernels/cuda/partials.cuh"
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 }
 
 // Blocks: [chunk of rows, 32 channels, output]; threads: [warp, channel]. kSide 3: all nine taps of
-// a 3 x 3 kernel and the bias at once; 0: one tap, or behind the taps the bias.
+// a 3 x 3 kernel and the bias at once. kSide 0: one tap, or the bias if output = taps.
 template <class T, int kSide>
 __global__ void __launch_bounds__(kWarps* cuda::kWarpSize)
     depthwise_tokens_weight_kernel(Map map, const T* x, const T* dy, std::int64_t rows,
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kWarps* cuda::kWarpSize)
   }
 }
 
-// Output `taps` is the bias.
+// Adds sums to the gradients. Output `taps` is the bias.
 struct AddToKernels {
   std::int64_t taps;
   float *dweight, *dbias;

@@ -1,8 +1,8 @@
-// Convolution of each channel of tokens with a kernel of its own, and its gradients:
-//   y[b, (i, j), c] = bias[c] + sum over (u, v) of
-//                     w[c, u, v] x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c],
-// where x is 0 outside the grid. Tokens are in raster order, channels innermost. Sums are taken in
-// the accumulator type and rounded once; the bits depend on the shape alone.
+// Convolution of each channel of tokens with a separate kernel, and its gradients:
+//    y[b, (i, j), c] = bias[c] + sum over (u, v) of
+//                      w[c, u, v] x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c]
+// x is 0 outside the grid. Tokens are in raster order, channels innermost. Sums are computed in the
+// accumulator type and rounded once. The bits of the results depend on the shape alone.
 #pragma once
 
 #include "core/queue.h"

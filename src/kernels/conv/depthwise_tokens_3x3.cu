@@ -1,11 +1,11 @@
-// Depthwise convolutions of 3 x 3 taps on a device where the window moves by one column at a time: what
-// it sees of a row is loaded once and serves three places. See depthwise_tokens.h.
+// Depthwise convolutions of 3 x 3 taps on a device, for windows that move by one column at a time.
+// The sources of a row are loaded once and serve three places. See depthwise_tokens.h.
 //
-// Towards outputs or inputs a thread makes two rows of four places in four channels: 24 loads, 18 of the
-// kernel and 288 multiply-adds. Towards the kernel it walks along rows with the window in
-// registers, four loads and 36 multiply-adds for a place in four channels, and adds up all nine taps
-// and the bias; warps take the rows of a chunk in turn. Memory moves x and y, or x and dy, once, if the
-// caches hold three rows of what is read.
+// For the outputs, or the gradient of the input, a thread computes two rows of four places in four
+// channels: 24 loads, 18 of the kernel and 288 multiply-adds. For the gradient of the kernel, a
+// thread walks along rows with the window in registers: four loads and 36 multiply-adds for a place
+// in four channels. It sums all nine taps and the bias. The warps take the rows of a chunk in turn.
+// Memory moves x and y, or x and dy, once, if the caches hold three rows of the sources.
 #include "kernels/conv/depthwise_tokens_cuda.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -13,15 +13,15 @@ namespace dtn::depthwise {
 namespace {
 
 constexpr int kSide = 3, kTaps = kSide * kSide;
-constexpr int kSums = kTaps + 1;  // and the bias
+constexpr int kSums = kTaps + 1;  // with the bias
 constexpr int n = kVector;
-constexpr int kRows = 2;  // of places, of a thread
+constexpr int kRows = 2;  // rows of places per thread
 using Places = ThreadPlaces<n, kRows>;
 
-// The columns of one row of sources, zeros outside.
+// One row of sources by column; zeros outside.
 template <class T>
 struct SourceRow {
-  const T* begin;  // of column 0; null: the row is outside
+  const T* begin;  // at column 0; null: the row is outside
   int columns;
   std::int64_t channels;
 
@@ -40,7 +40,8 @@ struct SourceRow {
   }
 };
 
-// The four rows of sources come one after the other: all at once do not fit the registers.
+// The four rows of sources are loaded one after the other, because all of them do not fit the
+// registers.
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     depthwise_3x3_kernel(Map map, const T* from, const float* weight, const float* bias, T* to,
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-// A walk along a row of places. Column j of the window is kept at j % 3.
+// A walk along a row of places. Column j of the window is kept at index j % 3.
 template <class T>
 struct Walk {
   SourceRow<T> rows[kSide];
@@ -92,12 +93,12 @@ struct Walk {
                                   std::int64_t channel)
       : Walk(map, from, of_dy, row, row / map.h.count, row % map.h.count, channel) {}
 
-  // Takes in the last column that place m sees, which is column `k + 2` of the walk modulo 3.
+  // Loads the last column that place m sees to index (k + 2) % 3, where k = m modulo 3.
   __device__ __forceinline__ void see(int m, int k) {
 #pragma unroll
     for (int u = 0; u < kSide; ++u) rows[u].load(left + m + kSide - 1, x[u][(k + 2) % kSide]);
   }
-  // Adds what place m, m % 3 == k, gives to the sums.
+  // Adds the terms of place m to the sums; k = m % 3.
   __device__ __forceinline__ void add(int m, int k, float (&sums)[kSums][n]) {
     float gradient[n];
     cuda::load_values(dy + m * channels, gradient);

@@ -1,4 +1,4 @@
-// What the kernels of depthwise convolutions on a device share.
+// Shared parts of the kernels of depthwise convolutions on a device.
 #pragma once
 
 #include "kernels/conv/axis_taps.h"
@@ -7,31 +7,33 @@
 namespace dtn::depthwise {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kBeside = 4;  // places of a thread, beside each other
-// Per multiprocessor: left to itself, the compiler takes fewer registers than a thread's places need.
+inline constexpr int kBeside = 4;  // adjacent places of a thread
+// Blocks per multiprocessor, for the launch bounds. Without it the compiler uses fewer registers
+// than a thread's places need.
 inline constexpr int kBlocks = 2;
-inline constexpr int kWarps = 8;   // of a block towards the kernel
-inline constexpr int kVector = 4;  // channels of a thread, where these are aligned
+inline constexpr int kWarps = 8;   // per block, for the gradient of the kernel
+inline constexpr int kVector = 4;  // channels of a thread, if they are aligned
 
-// Sources and places of all images; either may be the input of the convolution.
+// Sources and places of all images. Either may be the input of the convolution.
 struct Map {
   AxisTaps h, w;
   std::int64_t batch, channels, kernel_w;
   std::int64_t height, width;  // of the image that is written
 
-  // Where the kernel has tap (u, v).
+  // Index of tap (u, v) in the kernel.
   DTN_HOST_DEVICE std::int64_t tap(std::int64_t u, std::int64_t v) const {
     return (h.tap + u * h.tap_step) * kernel_w + w.tap + v * w.tap_step;
   }
-  // Whether the sources of a place are 3 x 3, and those of the next one a column or a row further.
+  // True if a place has 3 x 3 sources, and the sources of the next place are one column or row
+  // further.
   bool slides_3x3() const {
     return h.taps == 3 && w.taps == 3 && h.source_step == 1 && w.source_step == 1 &&
            w.sources < (1 << 30);
   }
 };
 
-// Where a thread's channels and places are: threads are [image, group of kRows rows, group of kBeside
-// places, vector of n channels], the last innermost.
+// A thread's places and channels. Threads are [image, group of kRows rows, group of kBeside places,
+// vector of n channels], the last innermost.
 template <int n, int kRows>
 struct ThreadPlaces {
   std::int64_t image, row, first, channel;
@@ -58,7 +60,7 @@ __device__ __forceinline__ void begin_sums(const float* bias, std::int64_t chann
     for (int k = 0; k < n; ++k) sum[q][k] = bias ? bias[channel + k] : 0.0f;
   }
 }
-// To `row`, a row of places of the image.
+// Stores the sums to `row`, a row of places of the image.
 template <class Places, int n, class T>
 __device__ __forceinline__ void store_sums(const Map& map, const Places& at, std::int64_t row,
                                            const float (&sum)[kBeside][n], T* to) {
@@ -71,15 +73,16 @@ __device__ __forceinline__ void store_sums(const Map& map, const Places& at, std
   }
 }
 
-// What follows is for maps that slide by 3 x 3 and vectors of kVector channels
+// The functions below are for maps with slides_3x3() and vectors of kVector channels
 // (depthwise_tokens_3x3.cu).
 
-// `to` from `from`; weight [taps, C] float32.
+// Computes `to` from `from`; weight is [taps, C] in float32.
 template <class T>
 void correlate_3x3(CudaQueue& queue, const char* name, const Map& map, const T* from,
                    const float* weight, const float* bias, T* to);
 
-// Sums for the nine taps and the bias: partials [chunks, 10, C], each of rows_per_chunk rows of places.
+// Sums for the nine taps and the bias: partials [chunks, 10, C], with rows_per_chunk rows of places
+// per chunk.
 template <class T>
 void weight_sums_3x3(CudaQueue& queue, const Map& map, const T* x, const T* dy, std::int64_t rows,
                      std::int64_t rows_per_chunk, float* partials);

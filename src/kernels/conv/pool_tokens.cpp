@@ -1,6 +1,6 @@
-// Pooling of tokens on short vectors of channels; see pool_tokens.h. The gradient goes by bands of
-// rows of the input: what windows send to a band is added up in scratch memory, window after window
-// in raster order, and windows that reach into two bands are asked twice.
+// Pooling of tokens on vectors of channels; see pool_tokens.h. The gradient is computed by bands of
+// rows of the input. The terms of all windows of a band are summed in scratch memory, window after
+// window in raster order. Windows that reach into two bands are evaluated twice.
 #include "kernels/conv/pool_tokens.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void for_inputs(const Window& w, const PoolInputs& in, F&& f) {
   }
 }
 
-// Lane by lane: whether x takes the place of the largest so far.
+// Returns in each lane true if x replaces the largest value so far: x is larger, or the first NaN.
 template <class V>
 auto exceeds(V x, V most) {
   return (x > most) | ((x != x) & (most == most));
@@ -49,7 +49,8 @@ void pool_window(const PoolTokensForward& args, const PoolInputs& in, const T* x
   });
 }
 
-// Adds what a window sends to rows [begin, end) of the input to sums [end - begin, width, C].
+// Adds the gradients that a window sends to rows [begin, end) of the input to sums
+// [end - begin, width, C].
 template <class T, class A>
 void send_back(const PoolTokensBackward& args, const PoolInputs& in, std::int64_t begin,
                std::int64_t end, const T* x, const T* dy, A* sums) {
@@ -68,7 +69,7 @@ void send_back(const PoolTokensBackward& args, const PoolInputs& in, std::int64_
       return;
     }
     auto value = [&](std::int64_t place) { return load_n(x + c + place * args.channels, count); };
-    // The largest, and at which place of the window it comes first.
+    // The largest value, and its first place in the window.
     Vec<A> most = value(in.top * w.width + in.left), which{};
     A number = 0;
     for_inputs(w, in, [&](std::int64_t place) {
@@ -88,7 +89,7 @@ void send_back(const PoolTokensBackward& args, const PoolInputs& in, std::int64_
   });
 }
 
-// Rows [begin, end) of the gradient of one image.
+// Computes rows [begin, end) of the gradient of one image.
 template <class T>
 void backward_band(CpuQueue& queue, const PoolTokensBackward& args, std::int64_t image,
                    std::int64_t begin, std::int64_t end) {
@@ -140,7 +141,7 @@ void run(CpuQueue&, const PoolTokensForward& args) {
 void run(CpuQueue& queue, const PoolTokensBackward& args) {
   const Window& w = args.window;
   if (args.channels == 0) return;
-  constexpr std::int64_t kBand = 1 << 16;  // elements, which stay in the second-level cache
+  constexpr std::int64_t kBand = 1 << 16;  // elements that stay in the second-level cache
   const std::int64_t rows =
       std::clamp<std::int64_t>(kBand / (w.width * args.channels), 1, w.height);
   const std::int64_t bands = (w.height + rows - 1) / rows;

@@ -1,5 +1,6 @@
-// Pooling of tokens, a thread for each output and channel, backward for each input, which asks the
-// windows that see it; see pool_tokens.h. Neighbouring threads have neighbouring channels.
+// Pooling of tokens, with one thread per output and channel. In the backward pass, each input and
+// channel has one thread, which evaluates all windows that contain the input; see pool_tokens.h.
+// Neighbouring threads have neighbouring channels.
 #include "kernels/conv/pool_tokens.h"
 #include "kernels/primitive/pool_inputs.h"
 #include "kernels/primitive/window.cuh"
@@ -8,11 +9,11 @@ namespace dtn {
 namespace {
 
 using cuda::kWindowThreads;
-// Per multiprocessor, of the backward pass: left to itself, the compiler takes fewer registers than
-// its divisions need.
+// Blocks per multiprocessor of the backward pass, for the launch bounds. Without it the compiler
+// uses fewer registers than its divisions need.
 constexpr int kBlocks = 2;
 
-// Where a thread is: an image, a place of its grid and a channel, channels innermost.
+// A thread's image, place in the grid and channel; channels are innermost.
 struct Place {
   std::int64_t image, i, j, c;
   template <class Index>
@@ -25,8 +26,8 @@ struct Place {
   }
 };
 
-// Which place of the grid holds the first largest input, or the first NaN; x [height width, C] from
-// a channel on.
+// Returns the place in the grid of the first largest input, or of the first NaN. x is
+// [height width, C] from a channel on.
 template <class T>
 __device__ __forceinline__ std::int64_t largest(const Window& w, const PoolInputs& in, const T* x,
                                                 std::int64_t channels) {

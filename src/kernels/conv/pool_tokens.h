@@ -1,7 +1,7 @@
 // Maximum and average pooling of tokens, channel by channel, and their gradients. Tokens are in
-// raster order, channels innermost. What a window gives is what it gives of a plane (see
-// kernels/primitive/pool.h): its maximum is that of the inputs inside the grid, NaN when one is, and
-// has its gradient where it comes first.
+// raster order, channels innermost. Windows are treated as in the pooling of planes (see
+// kernels/primitive/pool.h). A window's maximum is that of its inputs inside the grid, and NaN if
+// one of them is NaN. The gradient of the maximum goes to the first input that has it.
 #pragma once
 
 #include "core/queue.h"

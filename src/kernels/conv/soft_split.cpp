@@ -1,4 +1,4 @@
-// The soft split, a token at a time; see soft_split.h.
+// The soft split, one token at a time; see soft_split.h.
 #include "kernels/conv/soft_split.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The soft split, a thread for each element of what is written; see soft_split.h.
+// The soft split, with one thread per element that is written; see soft_split.h.
 #include "kernels/conv/soft_split.h"
 #include "kernels/primitive/window.cuh"
 

@@ -1,6 +1,6 @@
-// The soft split of T2T-ViT: every window of a zero-padded grid of tokens becomes one token,
-//   y[b, (i, j), (c kernel_h + u) kernel_w + v] =
-//       x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c], or 0 outside the grid.
+// The soft split of T2T-ViT: every window of a zero-padded grid of tokens becomes one token.
+//    y[b, (i, j), (c kernel_h + u) kernel_w + v] =
+//        x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c], or 0 outside the grid
 // Tokens are in raster order, channels innermost.
 #pragma once
 
@@ -20,7 +20,7 @@ struct SoftSplitForward {
 void run(CpuQueue&, const SoftSplitForward&);
 void run(CudaQueue&, const SoftSplitForward&);
 
-// dx[b, (i, j), c]: the sum of the gradients of its copies, tap after tap.
+// dx[b, (i, j), c] is the sum of the gradients of its copies, tap after tap.
 struct SoftSplitBackward {
   DType dtype;
   Window window;
