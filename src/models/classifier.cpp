@@ -29,7 +29,8 @@ std::set<std::string> names_in(const ParameterStore& store) {
   return names;
 }
 
-// The parameters that grow with the number of classes, found by making the heads for one class more.
+// Returns the parameters that grow with the number of classes. Finds them by making the heads for
+// one more class.
 std::set<std::string> names_of_class_rows(const Backbone& backbone, const NormRegistry& norms,
                                           const ParameterStore& store, int classes) {
   ParameterStore larger;

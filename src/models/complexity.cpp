@@ -34,8 +34,8 @@ double bytes_kept(Classifier& model, DType compute, std::int64_t samples) {
   return static_cast<double>(meta_bytes_in_use() - before);
 }
 
-// Without what does not grow with the samples, such as statistics of the batch. BatchNorm does not
-// train on a single sample.
+// Returns the bytes per sample, without memory that does not grow with the samples, such as batch
+// statistics. Compares 3 and 2 samples, because BatchNorm does not train on a single one.
 double bytes_of_sample(Classifier& model, DType compute) {
   return bytes_kept(model, compute, 3) - bytes_kept(model, compute, 2);
 }

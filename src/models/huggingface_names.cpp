@@ -12,13 +12,13 @@
 namespace dtn {
 namespace {
 
-// The beginning of a name, and what timm has in its place.
+// The beginning of a name, and timm's beginning for it.
 struct HubRenaming {
   std::string_view theirs, ours;
 };
 
 constexpr std::string_view kPatchWeight = "embeddings.patch_embeddings.projection.weight";
-// Prefixes of models with a head. Models without a head have none.
+// Prefixes of models with a head. Models without a head have no prefix.
 constexpr std::string_view kModelPrefixes[] = {"", "vit.", "deit.", "dinov2.",
                                                "dinov2_with_registers."};
 constexpr HubRenaming kOfModel[] = {
@@ -35,7 +35,7 @@ constexpr HubRenaming kHeads[] = {
     {"cls_classifier.", "head."},
     {"distillation_classifier.", "head_dist."},
 };
-// In front of a block's number: in files, and in memory since transformers 5.
+// Names before a block's number: in files, and in memory since transformers 5.
 constexpr std::string_view kLayers[] = {"encoder.layer.", "layers."};
 constexpr HubRenaming kOfBlock[] = {
     {"layernorm_before.", "norm1."},
@@ -51,7 +51,7 @@ constexpr HubRenaming kOfBlock[] = {
     {"layer_scale2.lambda1", "ls2.gamma"},
 };
 
-// A tensor that timm has as some rows of a larger one.
+// A tensor that is a part of the rows of a larger tensor in timm.
 struct HubPart {
   std::string_view theirs, ours;
   std::size_t place, parts;
@@ -84,7 +84,8 @@ std::string replace_beginning(std::string_view name, std::span<const HubRenaming
   return std::string(name);
 }
 
-// blocks.3. and attention.output.dense.weight of encoder.layer.3.attention.output.dense.weight.
+// Parts of a name: blocks.3. and attention.output.dense.weight of
+// encoder.layer.3.attention.output.dense.weight.
 struct InBlock {
   std::string block;
   std::string_view rest;
@@ -101,7 +102,7 @@ std::optional<InBlock> find_block(std::string_view name) {
   return {};
 }
 
-// Rows of several tensors, one below the other; undefined where they do not go together.
+// Joins the rows of several tensors. Undefined if their types or row shapes differ.
 Tensor join_rows(std::span<const Tensor> parts) {
   if (!parts[0].defined()) return {};
   std::vector<std::int64_t> dims(parts[0].shape().dims().begin(), parts[0].shape().dims().end());
@@ -154,7 +155,7 @@ class HubTranslation {
         result_.emplace_back(ours, joined);
         continue;
       }
-      for (std::size_t i = 0; i < parts.tensors.size(); ++i) {  // an error will name them
+      for (std::size_t i = 0; i < parts.tensors.size(); ++i) {  // the loading error names them
         if (parts.tensors[i].defined()) result_.emplace_back(parts.names[i], parts.tensors[i]);
       }
     }
@@ -190,7 +191,7 @@ class HubTranslation {
 
   std::string_view prefix_;
   NamedTensors result_;
-  std::map<std::string, Parts> parts_;  // by the name of the whole
+  std::map<std::string, Parts> parts_;  // by the name of the joined tensor
   int pooler_ = 0, decoder_ = 0;        // tensors left out
 };
 

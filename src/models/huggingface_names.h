@@ -1,4 +1,4 @@
-// Vision transformers of Hugging Face's transformers (ViT, DeiT, DINOv2, MAE) under timm's names.
+// Translates the weight names of Hugging Face's transformers (ViT, DeiT, DINOv2, MAE) to timm's.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace dtn {
 
 bool has_huggingface_names(const NamedTensors& tensors);
 
-// Takes the names that save_pretrained() writes and those of the modules in memory since
-// transformers 5. Query, key and value are joined. A pooler and MAE's decoder are left out. All
-// other tensors stay as they are.
+// Accepts the names that save_pretrained() writes and the names of the modules in memory since
+// transformers 5. Joins query, key and value. Leaves out a pooler and MAE's decoder. All other
+// tensors stay unchanged.
 NamedTensors huggingface_in_timm_names(const NamedTensors& tensors,
                                        std::vector<std::string>& notes);
 

@@ -1,4 +1,4 @@
-// What families of models of images share.
+// Helpers that the image model families share.
 #pragma once
 
 #include <string>
@@ -7,26 +7,26 @@
 
 namespace dtn {
 
-// The normalizer norm.type of the scope's registry.
+// Returns the schema of norm.type from the scope's registry.
 const NormSchema& norm_schema_of(const ModelConfig&, const Scope&);
-// The configuration, if the check of its family finds nothing wrong with it. Throws ConfigError.
+// Returns the configuration. Throws ConfigError if the family's check finds a problem.
 const ModelConfig& checked(const ModelConfig&, ModelCheck check, const Scope&);
 
-// The eps of norm.type in a family whose LayerNorms or BatchNorms have model.eps: DTN has one of its
-// own unless norm.eps is set.
+// Returns the eps of norm.type in a family whose LayerNorms or BatchNorms use model.eps. DTN uses
+// kDefaultNormEps unless norm.eps is set.
 double norm_eps_of(const ModelConfig&);
 
-// What is wrong where a side of the images is not a multiple of `of`, for that reason: "its stem
-// halves the grid four times".
+// Returns a problem if a side of the images is not a multiple of `of`. `reason` is a part of the
+// message, such as "the stem halves the grid four times".
 std::optional<ModelProblem> image_size_problem(const ModelConfig&, int of,
                                                const std::string& reason);
 
-// The field "image" that the model reads.
+// Returns the spec of the field "image", which the model reads.
 std::vector<FieldSpec> image_inputs(const ModelConfig&);
-// Its value, [B, channels, height, width]. Throws Error when it is of another size.
+// Returns the images, [B, channels, height, width]. Throws Error if their size differs.
 const Tensor& image_of(const ModelConfig&, const Fields&);
 
-// Keys of the section `model` that belong to attention and to tokens of vision transformers.
+// Returns the keys of the section `model` for attention and tokens of vision transformers.
 std::vector<std::string> keys_of_transformers();
 
 }  // namespace dtn

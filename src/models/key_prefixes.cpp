@@ -9,17 +9,17 @@
 namespace dtn {
 namespace {
 
-// PyTorch's DistributedDataParallel and torch.compile, trainers, and DINO's pairs of networks. Of a
-// teacher and a student the teacher is taken, as in evaluations of DINO.
+// Prefixes of PyTorch's DistributedDataParallel and torch.compile, of trainers, and of DINO's
+// teacher and student. The teacher is taken, as in evaluations of DINO.
 constexpr std::string_view kPrefixes[] = {
     "module.", "_orig_mod.", "teacher.backbone.", "teacher.", "backbone.", "model.",
 };
-constexpr int kMaxNested = 4;  // prefixes, one in another
+constexpr int kMaxNested = 4;  // nested prefixes
 
 struct Unwrapped {
   std::string prefix;
-  NamedTensors inside;  // without the prefix
-  NamedTensors beside;  // without the outer part of it
+  NamedTensors inside;  // tensors that had the prefix, without it
+  NamedTensors beside;  // other tensors, without the outer prefixes that they had
 };
 
 class NameTranslation {
@@ -54,7 +54,8 @@ class NameTranslation {
   NamedTensors renamed(const NamedTensors& tensors, std::vector<std::string>& notes) const {
     return foreign_.renamed ? foreign_.renamed(tensors, notes) : tensors;
   }
-  // Looks at the backbone alone: the head of a wrapper may have the name of the model's.
+  // Returns true if a tensor has the name of a backbone parameter. Ignores heads, because a
+  // wrapper's head may have the name of the model's head.
   bool fits(const NamedTensors& ours) const {
     for (const auto& [name, tensor] : ours) {
       if (names_.contains(name) && !model_.is_head(name)) return true;
@@ -86,7 +87,7 @@ class NameTranslation {
     return false;
   }
 
-  // Moves the heads that stand beside the prefix, and returns the rest.
+  // Moves the heads from `beside` to `inside`, and returns the other tensors of `beside`.
   NamedTensors add_heads(Unwrapped& found) const {
     std::set<std::string> inside;
     for (const auto& [name, tensor] : found.inside) inside.insert(name);
@@ -102,7 +103,7 @@ class NameTranslation {
     return others;
   }
 
-  // The name by which the tensor is one of the model's head, or empty.
+  // Returns the model's name for a head tensor, or empty if the tensor is not one.
   std::string head_name(const std::string& name) const {
     constexpr std::string_view kClassifier = "classifier.";
     if (model_.is_head(name)) return name;

@@ -1,5 +1,5 @@
-// Names of a file's tensors as those of a model's parameters: wrappers' prefixes go first, then the
-// model family translates what is left.
+// Translates the tensor names of a file to the parameter names of a model: removes the prefixes of
+// wrappers, then applies the translation of the model family.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace dtn {
 
 // Returns the tensors under the model's names, as far as they can be translated, and adds notes for
-// people. Where no name fits a parameter outside the head, the prefixes of common wrappers are
-// tried: module., _orig_mod., model., backbone., teacher.backbone., also nested. Of the tensors
-// without the prefix, heads come along and all others are left out. Throws DataError for two
-// tensors of one name.
+// the user. If no name fits a parameter outside the head, tries the prefixes of common wrappers:
+// module., _orig_mod., model., backbone., teacher., teacher.backbone., also nested. Keeps heads
+// that do not have the prefix, and leaves out all other tensors without it. Throws DataError for
+// two tensors of one name.
 NamedTensors in_names_of(const Classifier& model, const NamedTensors& tensors,
                          const std::string& source, std::vector<std::string>& notes);
 

@@ -22,7 +22,7 @@ std::optional<ModelProblem> check_levit(const ModelConfig& c, const NormSchema&)
   if (auto problem = image_size_problem(c, kLevitStride, "the stem halves the grid four times")) {
     return problem;
   }
-  // The stem ends with widths C / 8, C / 4, C / 2 and C; a multiple of 32 suits the heads, too.
+  // The widths of the stem are C / 8, C / 4, C / 2 and C. A multiple of 32 also suits the heads.
   for (int stage = 0; stage < c.stages(); ++stage) {
     const int channels = c.embed_dim.at(stage);
     if (channels % kChannelsOfSiteHead == 0) continue;
@@ -58,7 +58,7 @@ ModelSchema levit_schema() {
 NormConfig levit_batch_norm(const ModelConfig& c) {
   NormConfig plain;
   plain.type = "bn";
-  // What is set of BatchNorm at the sites holds for all.
+  // Options of BatchNorm at the sites apply to all BatchNorms.
   if (c.norm.type == "bn") plain.options = c.norm.options;
   return plain;
 }
@@ -107,7 +107,8 @@ Levit::Levit(const Scope& scope, const ModelConfig& config)
   }
 }
 
-// Towards the channels and heads of `stage`, with the MLP behind it.
+// Adds the shrinking attention from the previous stage to `stage`, and its MLP. `grid` is the grid
+// of the previous stage.
 void Levit::add_shrink(const Scope& blocks, int stage, const TokenGrid& grid) {
   const LevitNorms norms = levit_norms(config_, stage);
   const std::int64_t in = config_.embed_dim.at(stage - 1), out = config_.embed_dim.at(stage);

@@ -1,26 +1,26 @@
-// The blocks of LeViT. Linear layers have no bias, but a normalizer behind them.
+// The blocks of LeViT. Linear layers have no bias; a normalizer follows each.
 #pragma once
 
 #include "dtn/models/levit.h"
 
 namespace dtn {
 
-// Normalizers with heads have one for that many channels, behind the projections of attentions,
-// since the attention's own heads need not divide what is put out there.
+// Channels per head of the normalizer after an attention's projection. The number of attention
+// heads need not divide the output channels, so the normalizer has a different number of heads.
 inline constexpr int kChannelsOfSiteHead = 32;
 
-// How a block's normalizers are made.
+// Options of a block's normalizers.
 struct LevitNorms {
-  NormConfig batch;    // BatchNorm, everywhere but
-  NormConfig at_site;  // behind the projection of an attention
+  NormConfig batch;    // BatchNorm, after all other linear layers
+  NormConfig at_site;  // after the projection of an attention
   double eps = kDefaultNormEps, site_eps = kDefaultNormEps;
 };
 
-// Which column of attention_biases [H, h w] each pair of a query and a key takes, kept where it was
-// used last.
+// Learned attention biases [H, h w]. An index, cached on the device of the last use, gives the
+// column for each pair of a query and a key.
 class LevitBias {
  public:
-  // Keys are the tokens of `grid`, queries those of every stride-th row and column.
+  // Keys are the tokens of `grid`. Queries are the tokens of every stride-th row and column.
   LevitBias(const Scope&, std::int64_t heads, const TokenGrid& grid, std::int64_t stride);
 
   // [H, queries, keys]
@@ -48,8 +48,8 @@ class LevitMlp : public LevitBlock {
   LinearNorm expand_, contract_;
 };
 
-// x + m.proj.1(hardswish(attention(m.qkv x))), with 16 columns of q, 16 of k and 32 of v for each
-// head, the heads outermost.
+// x + m.proj.1(hardswish(attention(m.qkv x))). For each head, m.qkv has 16 columns of q, 16 of k
+// and 32 of v, with the heads outermost.
 class LevitAttention : public LevitBlock {
  public:
   LevitAttention(const Scope&, std::int64_t channels, std::int64_t heads, const TokenGrid&,
@@ -68,7 +68,8 @@ class LevitAttention : public LevitBlock {
 };
 
 // proj.1(hardswish(attention(q.1 x', kv x))), where x' are the tokens of every second row and
-// column, with 16 columns of k and 64 of v for each head; one head for every 16 channels of x.
+// column. For each head, kv has 16 columns of k and 64 of v. There is one head for every 16
+// channels of x.
 class LevitShrink : public LevitBlock {
  public:
   LevitShrink(const Scope&, std::int64_t in, std::int64_t out, const TokenGrid&, const LevitNorms&);

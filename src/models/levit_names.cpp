@@ -12,7 +12,7 @@ struct LevitRenaming {
   std::string_view theirs, ours;
 };
 
-// What a block has inside.
+// Parts of the names inside a block.
 constexpr LevitRenaming kLevitParts[] = {
     {".proj.ln.", ".proj.1."}, {".q.ln.", ".q.1."}, {".ln1.", ".0."},
     {".ln2.", ".2."},          {".linear.", ".c."},
@@ -23,8 +23,8 @@ void replace(std::string& name, const LevitRenaming& r) {
   if (at != std::string::npos) name.replace(at, r.theirs.size(), r.ours);
 }
 
-// Takes `prefix` and the number behind it off the front of a name; false, and nothing, where it
-// begins otherwise.
+// Removes `prefix` and the number after it from the front of a name. Returns false and keeps the
+// name if it begins otherwise.
 bool take(std::string_view& name, std::string_view prefix, int& number) {
   if (!name.starts_with(prefix)) return false;
   const std::string_view rest = name.substr(prefix.size());
@@ -34,7 +34,7 @@ bool take(std::string_view& name, std::string_view prefix, int& number) {
   return true;
 }
 
-// How many blocks each stage has.
+// Returns the number of blocks of each stage.
 std::vector<int> depths_in(const NamedTensors& tensors) {
   std::vector<int> depths;
   for (const auto& [full, tensor] : tensors) {
@@ -48,8 +48,8 @@ std::vector<int> depths_in(const NamedTensors& tensors) {
   return depths;
 }
 
-// The place of a stage's first attention in the flat list. Ahead of it, but for the first stage,
-// are the shrinking attention and its MLP.
+// Returns the index of a stage's first attention in the flat list. The shrinking attention and its
+// MLP come before it, except in the first stage.
 int first_block(const std::vector<int>& depths, int stage) {
   int at = 0;
   for (int s = 0; s < stage && s < static_cast<int>(depths.size()); ++s) {
@@ -58,7 +58,7 @@ int first_block(const std::vector<int>& depths, int stage) {
   return at;
 }
 
-// The same name but for what is inside a block.
+// Translates the stem, stage and block parts of a name, but not the parts inside a block.
 std::string flat(std::string_view name, const std::vector<int>& depths) {
   int number = 0;
   if (take(name, "stem.conv", number)) {

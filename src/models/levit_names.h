@@ -1,4 +1,4 @@
-// Weights of LeViT in timm's layout, under the authors' names.
+// Translates LeViT weights from timm's layout to the authors' names.
 #pragma once
 
 #include <string>
@@ -7,12 +7,11 @@
 
 namespace dtn {
 
-// Renames what timm calls otherwise, its stages and blocks into the flat list of blocks, and brings
-// the 1 x 1 convolutions that some of its files have to linear layers. Tensors under the authors'
-// names stay as they are.
+// Renames timm's tensors: its stages and blocks become the flat list of blocks. Reshapes the 1 x 1
+// convolutions of some timm files to linear layers. Tensors with the authors' names stay unchanged.
 NamedTensors levit_in_its_names(const NamedTensors& tensors, std::vector<std::string>& notes);
 
-// Whether a tensor is the index of attention biases, which is computed here.
+// Returns true for the index of attention biases, which LevitBias computes.
 bool is_levit_index(const std::string& name);
 
 }  // namespace dtn

@@ -9,8 +9,8 @@ namespace {
 
 using Shapes = std::map<std::string, Shape>;  // by the name within the norm
 
-// The norm of a block that a tensor belongs to: blocks.0.norm1 of blocks.0.norm1.pos_proj.weight;
-// empty: none.
+// Returns the block norm that a tensor belongs to, such as blocks.0.norm1 for
+// blocks.0.norm1.pos_proj.weight, or empty.
 std::string norm_of(const std::string& name) {
   for (const char* part : {".norm1.", ".norm2."}) {
     const std::size_t at = name.find(part);
@@ -28,7 +28,7 @@ bool is_layer_norm(const Shapes& tensors) {
   return tensors.size() == 2 && tensors.contains("weight") && tensors.contains("bias");
 }
 
-// The last parts of the names, each once.
+// Returns the names within their norms, each once.
 std::string parts_of(const std::set<std::string>& names) {
   std::vector<std::string> parts;
   for (const std::string& name : names) {
@@ -57,7 +57,7 @@ NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model
     norms_.push_back(norm);
     for (const auto& [name, shape] : to[norm]) {
       const auto same = file_norm->second.find(name);
-      // A gain of the whole token has no channels to take over.
+      // A scalar gain cannot take per-channel weights.
       if (same != file_norm->second.end() && (same->second == shape || shape.numel() > 1)) continue;
       left_.insert(cat(norm, ".", name));
       if (same != file_norm->second.end()) skipped_.insert(cat(norm, ".", name));

@@ -1,5 +1,5 @@
-// Weights of LayerNorms for a model with another normalizer in their place: weight and bias go over,
-// and what else the normalizer has stays as it starts.
+// Loads LayerNorm weights into a model with another normalizer in its place. Weight and bias are
+// copied; the other parameters and buffers of the normalizer keep their initialisation.
 #pragma once
 
 #include <map>
@@ -14,16 +14,16 @@ namespace dtn {
 
 class NormTransfer {
  public:
-  // Of the norms of blocks, ....norm1 and ....norm2, where the file has nothing but a LayerNorm's
-  // weight and bias and the model has anything else: a file with tensors of that normalizer must
-  // have all of them.
+  // Transfers the block norms (....norm1 and ....norm2) for which the file has only a LayerNorm's
+  // weight and bias, and the model has anything else. A file with other tensors of the normalizer
+  // must have all of them.
   NormTransfer(const NamedTensors& file, const ParameterStore& model);
 
-  // A parameter or buffer of the model that stays at its initialisation.
+  // Returns true if a parameter or buffer of the model keeps its initialisation.
   bool leaves(const std::string& name) const { return left_.contains(name); }
-  // A tensor of the file that the model has no place for.
+  // Returns true if the model has no place for a tensor of the file.
   bool skips(const std::string& name) const { return skipped_.contains(name); }
-  // What has been done, in a line; empty: nothing.
+  // Returns a summary in one line; empty if nothing is transferred.
   std::string note(const std::string& source) const;
 
  private:

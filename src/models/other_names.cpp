@@ -15,7 +15,7 @@ struct Renaming {
   std::string_view theirs, ours;
 };
 
-// How names begin.
+// Beginnings of names.
 constexpr Renaming kBeginnings[] = {
     {"register_tokens", "reg_token"},
     {"class_embedding", "cls_token"},
@@ -26,7 +26,7 @@ constexpr Renaming kBeginnings[] = {
     {"transformer.resblocks.", "blocks."},
 };
 
-// What they have inside, in a block.
+// Parts of the names inside a block.
 constexpr Renaming kParts[] = {
     {".gamma_1", ".ls1.gamma"},
     {".gamma_2", ".ls2.gamma"},
@@ -67,7 +67,7 @@ Tensor transposed(const Tensor& matrix) {
   return result;
 }
 
-// Leaves out what MAE rebuilds masked patches with.
+// Leaves out the tensors with which MAE reconstructs masked patches.
 NamedTensors without_decoder(const NamedTensors& tensors, std::vector<std::string>& notes) {
   const auto is_decoder = [](const auto& t) { return t.first.starts_with("decoder_"); };
   if (std::ranges::none_of(tensors, is_decoder)) return tensors;
@@ -79,7 +79,7 @@ NamedTensors without_decoder(const NamedTensors& tensors, std::vector<std::strin
   return encoder;
 }
 
-// The number at the front of `name` and what follows its dot: 3 and norm1.weight of 3.norm1.weight.
+// The leading number of `name` and the part after its dot: 3 and norm1.weight of 3.norm1.weight.
 struct BlockNumber {
   std::string_view number, rest;
 };
@@ -91,7 +91,8 @@ std::optional<BlockNumber> split_number(std::string_view name) {
   return BlockNumber{number, name.substr(dot + 1)};
 }
 
-// DINOv2 trains large models in chunks of blocks, whose blocks count on: blocks.1.12 is block 12.
+// Removes the chunk numbers of DINOv2's large models. Block numbers continue across chunks:
+// blocks.1.12 is block 12.
 NamedTensors without_chunks(NamedTensors tensors, std::vector<std::string>& notes) {
   constexpr std::string_view kBlocks = "blocks.";
   std::string example;

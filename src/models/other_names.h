@@ -1,4 +1,4 @@
-// Weights of vision transformers as their authors released them, under timm's names.
+// Translates released weights of vision transformers to timm's names.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace dtn {
 
-// Renames what DeiT III, DINOv2, OpenAI's CLIP (the image tower), Hugging Face's transformers and
-// torchvision call otherwise and brings it to timm's shapes; CLIP's projection becomes the head.
-// MAE's decoder is left out. All other tensors stay as they are.
+// Renames and reshapes the tensors of DeiT III, DINOv2, OpenAI's CLIP (the image tower), Hugging
+// Face's transformers and torchvision as in timm. CLIP's projection becomes the head. Leaves out
+// MAE's decoder. All other tensors stay unchanged.
 NamedTensors in_timm_names(const NamedTensors& tensors, std::vector<std::string>& notes);
 
 }  // namespace dtn

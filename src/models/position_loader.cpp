@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// The model's configuration, with the sizes of another model.
+// Returns the model's configuration with the sizes of another model.
 ModelConfig with_sizes(ModelConfig c, const GridKeys& keys) {
   if (keys.image_size) c.image_size = *keys.image_size;
   if (keys.patch_size) c.patch_size = *keys.patch_size;
@@ -58,7 +58,7 @@ bool has_axes(const Parameter& p, const Tensor& t) {
   return false;
 }
 
-// Each of the two token axes of table [H, T, T] is resampled.
+// Resamples both token axes of table [H, T, T].
 Tensor resize_pairs(const Tensor& table, PositionGrid from, PositionGrid to, PosResize rule) {
   const std::int64_t heads = table.dim(0), before = from.tokens(), after = to.tokens();
   const Tensor queries = resize_positions(table, from, to, rule);  // keys are the inner axis
@@ -90,13 +90,13 @@ void PositionLoader::read_grids(const Classifier& model, const GridKeys& origin,
     try {
       grids_ = layouts_of(model, origin);
       told_by_ = cat("the config in the file (model.image_size ", *origin.image_size, ")");
-    } catch (const Error&) {  // the file belongs to another model; its other tensors tell
+    } catch (const Error&) {  // the file belongs to another model; its other tensors will not fit
     }
   }
   const std::optional<ImageSize>& asked = config_.init_image_size;
   if (!asked) return;
   if (!grids_.empty() && fits(model, tensors)) {
-    // A run's config keeps the key, which tells of the weights that the run started from.
+    // A run's config keeps init_image_size, which describes the weights that the run started from.
     if (asked == origin.image_size || asked == origin.init_image_size) return;
     first_notes_.push_back(cat("model.init_image_size ", *asked, " is not used: ", told_by_,
                                " tells the grids of ", source_));
@@ -215,7 +215,7 @@ Tensor PositionLoader::fitted_tokens(const Parameter& p, const Tensor& table,
   return result;
 }
 
-// The sines of a grid come from the formula, unless the file's are of the same grid.
+// Computes the sines by the formula, unless the file's sines are for the same grid.
 Tensor PositionLoader::fitted_sines(const Parameter& p, const Tensor& table) {
   Tensor sines = Tensor::empty(p.shape, DType::kFloat32);
   fill_sinusoids(sines);
@@ -229,7 +229,7 @@ Tensor PositionLoader::fitted_sines(const Parameter& p, const Tensor& table) {
   return sines;
 }
 
-// The number of rows tells the window, which is square.
+// The number of rows gives the side of the window, which is square.
 Tensor PositionLoader::fitted_offsets(const Parameter& p, const Tensor& table) {
   const std::int64_t from = (square_side(table.dim(0)) + 1) / 2, to = p.positions->height;
   if (from == to) return {};

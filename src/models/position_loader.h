@@ -1,6 +1,6 @@
-// Brings the position tables of a file to the grids of a model. The file's own config tells its
-// grids, or else model.init_image_size does. Without both, a square number of positions is a square
-// grid, and any other number is an error.
+// Resamples the position tables of a file to the grids of a model. The config in the file gives the
+// file's grids, or else model.init_image_size does. Without both, a square number of positions is a
+// square grid, and any other number is an error.
 #pragma once
 
 #include <map>
@@ -17,27 +17,27 @@ namespace dtn {
 
 class PositionLoader {
  public:
-  // `origin` holds the keys of the file's config; `tensors` have the names of the parameters. Throws
-  // ConfigError if model.init_image_size makes no model.
+  // `origin` holds the keys of the file's config; `tensors` have the names of the parameters.
+  // Throws ConfigError if model.init_image_size gives an invalid model.
   PositionLoader(const Classifier& model, const GridKeys& origin, const NamedTensors& tensors,
                  const std::string& source);
 
-  // The float32 table of a file in the shape of the parameter, which has a PositionLayout.
-  // Undefined: the table needs no change, or is no table for any grid. Throws DataError if the grid
-  // of the file is not known, or does not have that many positions.
+  // Returns the float32 table of a file in the shape of the parameter, which has a PositionLayout.
+  // Undefined if the table needs no change, or is not a table of the parameter's kind and width.
+  // Throws DataError if the grid of the file is not known, or does not have that many positions.
   Tensor fitted(const Parameter&, const Tensor& table);
 
-  // Returns true if the first of so many rows of `pos_embed` is the class token's, in a model with
-  // positions for the patches alone.
+  // Returns true if the first of the file's `rows` rows of `pos_embed` is the class token's. For a
+  // model with positions for the patches only.
   bool has_class_row(std::int64_t rows) const;
 
-  // One note for each kind of change.
+  // Returns one note for each kind of change.
   std::vector<std::string> notes() const;
 
  private:
   struct FileTable {
     PositionGrid grid;
-    std::int64_t prefix;  // rows ahead of the grid's
+    std::int64_t prefix;  // rows before the grid's
   };
 
   void read_grids(const Classifier& model, const GridKeys& origin, const NamedTensors& tensors);
@@ -57,10 +57,10 @@ class PositionLoader {
   const ModelConfig& config_;
   const std::string& source_;
   bool has_class_token_;                         // in the file
-  std::map<std::string, PositionLayout> grids_;  // of the file, by parameter; empty: not known
+  std::map<std::string, PositionLayout> grids_;  // of the file, by parameter; empty: unknown
   std::string told_by_;                          // the source of grids_, for messages
   std::vector<std::string> first_notes_;
-  // A change and the parameters it was made to, in order.
+  // Each change and its parameters, in order.
   std::vector<std::pair<std::string, std::vector<std::string>>> changes_;
 };
 

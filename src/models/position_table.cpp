@@ -7,7 +7,7 @@
 namespace dtn {
 namespace {
 
-// Keys' cubic convolution.
+// Cubic convolution kernel by R. Keys.
 double cubic(double x, double a) {
   x = std::abs(x);
   if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
@@ -15,14 +15,14 @@ double cubic(double x, double a) {
   return 0;
 }
 
-// The places along one side that an output place reads, and how much of each.
+// An input position along one side, and its weight in an output position.
 struct Tap {
   std::int64_t index;
   double weight;
 };
 using Taps = std::vector<Tap>;
 
-// torch.nn.functional.interpolate(mode="bicubic"): four taps, those outside repeat the border.
+// torch.nn.functional.interpolate(mode="bicubic"): four taps; taps outside repeat the border.
 Taps border_taps(double centre, std::int64_t from) {
   Taps taps;
   const double base = std::floor(centre);
@@ -33,15 +33,15 @@ Taps border_taps(double centre, std::int64_t from) {
   return taps;
 }
 
-// mode="bilinear": two taps, likewise.
+// mode="bilinear": two taps; taps outside repeat the border.
 Taps linear_taps(double centre, std::int64_t from) {
   const double at = std::max(centre, 0.0), base = std::floor(at);
   const auto first = static_cast<std::int64_t>(base);
   return {{std::min(first, from - 1), 1 - (at - base)}, {std::min(first + 1, from - 1), at - base}};
 }
 
-// The bicubic filter with antialias=True: the filter is as wide as its output place, and what lies outside
-// the grid is left out.
+// mode="bicubic", antialias=True: the filter widens with its output position, by `stretch`. Taps
+// outside the grid are left out.
 Taps antialias_taps(double centre, double stretch, std::int64_t from) {
   Taps taps;
   const auto first = static_cast<std::int64_t>(std::ceil(centre - 2 * stretch));
@@ -71,8 +71,8 @@ std::vector<Taps> taps_of_side(std::int64_t from, std::int64_t to, PosResize rul
   return side;
 }
 
-// Ratio of the progression 1, 1 + q, 1 + q + q^2, ... of `count` terms whose last term is `reach`, as
-// timm finds it: between 1.01 and 1.5, to 1e-6.
+// Returns the ratio q of the progression 1, 1 + q, 1 + q + q^2, ... of `count` terms whose last
+// term is `reach`. Searches as timm does: by bisection between 1.01 and 1.5, to 1e-6.
 double progression_ratio(std::int64_t count, std::int64_t reach) {
   double left = 1.01, right = 1.5, q = left;
   while (right - left > 1e-6) {
@@ -83,8 +83,8 @@ double progression_ratio(std::int64_t count, std::int64_t reach) {
   return q;
 }
 
-// Taps of each signed offset in a window of side `to` among the 2 from - 1 offsets of a window of
-// side `from`. Offsets beyond the last repeat it.
+// Returns the taps of each signed offset in a window of side `to` among the 2 from - 1 offsets of a
+// window of side `from`. Offsets beyond the last repeat it.
 std::vector<Taps> offset_taps(std::int64_t from, std::int64_t to) {
   const double q = progression_ratio(from - 1, to - 1);
   std::vector<double> places(static_cast<std::size_t>(2 * from - 1), 0.0);

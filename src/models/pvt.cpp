@@ -12,16 +12,16 @@ namespace {
 
 enum class Version { kV1, kV2 };
 
-// The convolution at the start of a stage.
+// Returns the options of the convolution at the start of a stage.
 TokenConv::Options embed_options(Version version, const ModelConfig& c, int stage) {
   const std::int64_t stride = stage == 0 ? c.patch_size : 2;
   if (version == Version::kV1) return {.kernel = stride, .stride = stride};
-  // Every kernel reaches over half of its neighbours': 7 for a stride of 4, 3 for 2.
+  // Kernels of 7 for a stride of 4, and of 3 for 2: neighbouring kernels overlap by about half.
   return {
       .kernel = 2 * stride - 1, .stride = stride, .padding = stride - 1, .init = ConvInit::kFanOut};
 }
 
-// Sides that the kernel does not fit have no token.
+// A side that is too short for the kernel has 0 tokens.
 std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
   std::vector<TokenGrid> grids;
   std::int64_t height = c.image_size.height, width = c.image_size.width;
@@ -38,7 +38,7 @@ std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
   return dtn::stages_of(c, grids);
 }
 
-// The last stage is left as it is: in PVT for its class token, in PVTv2 as in PVT.
+// The last stage keeps LayerNorm: in PVT because of its class token, in PVTv2 to match PVT.
 int usual_norm_stages(const ModelConfig& c) { return c.stages() - 1; }
 
 std::optional<ModelProblem> reduction_problem(Version version, const ModelConfig& c,

@@ -9,8 +9,8 @@
 namespace dtn {
 namespace {
 
-// What stands behind `beginning` in a name and begins with a number: 1 and ".blocks.0.norm1.weight"
-// of "stages.1.blocks.0.norm1.weight" behind "stages.".
+// The number after `beginning` in a name, and the rest: 1 and ".blocks.0.norm1.weight" of
+// "stages.1.blocks.0.norm1.weight" after "stages.".
 struct Numbered {
   int number;
   std::string_view rest;

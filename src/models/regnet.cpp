@@ -11,7 +11,7 @@ namespace dtn {
 namespace {
 
 constexpr std::int64_t kRegNetStem = 32;
-// Squeeze-and-excitation has a fourth of the channels that come into a block, rounded as in Python.
+// Squeeze-and-excitation has a quarter of a block's input channels, rounded as in Python.
 std::int64_t regnet_squeeze(std::int64_t channels) {
   return std::max<std::int64_t>(
       1, static_cast<std::int64_t>(std::nearbyint(0.25 * static_cast<double>(channels))));

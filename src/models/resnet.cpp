@@ -12,7 +12,7 @@ namespace dtn {
 namespace {
 
 constexpr std::int64_t kResNetExpansion = 4;
-// What norm.groups: heads means, in the absence of heads.
+// Number of groups for norm.groups: heads, since ResNet has no heads.
 constexpr std::int64_t kResNetGroups = 32;
 
 std::optional<ModelProblem> check_resnet(const ModelConfig& c, const NormSchema& norm) {

@@ -15,7 +15,7 @@
 namespace dtn {
 namespace {
 
-constexpr double kBiasStd = 1e-6;  // that the biases of MLPs start with
+constexpr double kBiasStd = 1e-6;  // of the initial biases of MLPs
 
 TokenGrid line_of(const ModelConfig& c) { return {1, c.max_length + 1}; }
 
@@ -53,7 +53,7 @@ std::optional<ModelProblem> blocks_problem(const ModelConfig& c) {
   return std::nullopt;
 }
 
-// Keys of another kind of attention than the preset's.
+// Returns a problem for keys of another kind of attention than the preset's.
 std::optional<ModelProblem> attention_problem(const ModelConfig& c) {
   using Kind = SequenceAttentionKind;
   const SequenceAttentionConfig &a = c.attention, usual;
@@ -177,8 +177,9 @@ struct Words {
   std::int64_t batch, tokens;
 };
 
-// On the host no further than the longest sample goes, unless all of `room` is wanted. On a device
-// the sizes of a step are fixed, and nobody waits for lengths.
+// With `trims`, tokens on the host are cut at the end of the longest sample, and tokens on a device
+// keep their number: the sizes of a step are fixed there, and reading the lengths would block.
+// Without `trims`, every sample is padded to `room` tokens.
 Words words_of(const Fields& fields, std::int64_t room, bool trims) {
   const Tensor &all = fields.at("tokens"), &lengths = fields.at(lengths_of("tokens"));
   DTN_CHECK(all.rank() == 2 && all.dim(1) <= room && all.dtype() == DType::kInt64, "tokens ",
@@ -197,7 +198,7 @@ Words words_of(const Fields& fields, std::int64_t room, bool trims) {
   return {ids, lengths, batch, tokens};
 }
 
-// Lengths with the class token.
+// Returns the lengths with the class token.
 Tensor one_more(const Tensor& lengths) {
   Tensor more = Tensor::empty_like(lengths);
   run_on(lengths.device(), LengthenSamples{lengths.numel(), 1, int64s(lengths),

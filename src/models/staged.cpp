@@ -59,7 +59,7 @@ Features StagedTransformer::forward(Context& ctx, const Fields& fields) {
   return features;
 }
 
-// The last norm works on single tokens, so only those that are pooled need it.
+// The last norm works on single tokens, so only the pooled tokens need it.
 Variable StagedTransformer::pooled(Context& ctx, const Fields& fields) {
   const int last = config_.stages() - 1;
   const bool of_class_token = config_.has_class_token();

@@ -5,7 +5,7 @@
 namespace dtn {
 namespace {
 
-// The normalizer of a stage, with the model's own value for an option of stages that is not set.
+// Returns the normalizer of a stage. Per-stage options that are not set take the model's norm_pool.
 NormConfig norm_of(const Scope& scope, const ModelConfig& c, int stage) {
   NormConfig norm = c.norm;
   for (const OptionSchema& option : norm_schema_of(c, scope).options) {

@@ -1,5 +1,5 @@
-// What a configuration says of each stage of a model that has several, and what may be wrong with
-// it in all families of such models.
+// Configuration of each stage of a multi-stage model, and the checks that all multi-stage families
+// share.
 #pragma once
 
 #include <optional>
@@ -14,29 +14,31 @@ namespace dtn {
 struct StageConfig {
   int index = 0;                         // from 0
   std::int64_t channels, heads, hidden;  // C, H and the width inside the MLP
-  int depth, first_block;                // blocks here, and in the stages before
+  int depth, first_block;                // blocks of this stage, and of all stages before
   TokenGrid grid;                        // of the tokens in its blocks
   std::string number() const { return std::to_string(index + 1); }
 };
 
-// Stages on these grids, the first first.
+// Returns the stages in order, on these grids.
 std::vector<StageConfig> stages_of(const ModelConfig&, const std::vector<TokenGrid>& grids);
 
-// Stages, from the first, whose blocks have norm.type: norm.layers, or `usual` where that is unset.
+// Returns the number of stages, from the first, whose blocks have norm.type: norm.layers, or
+// `usual` if norm.layers is unset.
 int normalized_stages(const ModelConfig&, int usual);
 
-// The norms of those stages: two in each block, at the same site.
+// Returns one norm site for each of those stages. All norms in the stage's blocks have that site.
 std::vector<NormSite> norm_sites_of(const ModelConfig&, const std::vector<StageConfig>&, int usual);
 
-// Norms and drop path of a block, counted from the stage's first; attention and MLP are the
-// family's business. DTN has an eps of its own, whatever the LayerNorms of the model have.
+// Returns the sizes, norms and drop path of a block, which is counted from the first of its stage.
+// The family chooses the kinds of attention and MLP. The eps of norm.type is norm_eps_of().
 BlockOptions block_options(const Scope&, const ModelConfig&, const StageConfig&, int block,
                            int usual);
 
-// What keys of the section `model` mean nothing for any of these families.
+// Returns `more` and the keys of the section `model` that no multi-stage family uses.
 std::vector<std::string> unused_in_stages(std::vector<std::string> more);
 
-// Heads, widths and norms that no model can have; grids with no token or too many.
+// Returns a problem for heads, widths and norms that no model can have, and for grids with no token
+// or too many.
 std::optional<ModelProblem> stage_problem(const ModelConfig&, const std::vector<StageConfig>&);
 
 }  // namespace dtn

@@ -10,7 +10,7 @@
 namespace dtn {
 namespace {
 
-// Sides that do not divide are cut off, for the check to find.
+// Rounds down sides that do not divide; the check reports them.
 std::vector<StageConfig> stages_of(const ModelConfig& c) {
   std::vector<TokenGrid> grids;
   TokenGrid grid{c.image_size.height / c.patch_size, c.image_size.width / c.patch_size};
@@ -21,7 +21,7 @@ std::vector<StageConfig> stages_of(const ModelConfig& c) {
   return dtn::stages_of(c, grids);
 }
 
-// Side of the windows on a grid, and by how much those of odd blocks are shifted.
+// Side of the windows on a grid, and the shift of the windows in odd blocks; tokens.
 struct Windows {
   std::int64_t side, shift;
 };
@@ -37,7 +37,8 @@ bool fits(const TokenGrid& grid, std::int64_t window) {
   return grid.height % side == 0 && grid.width % side == 0;
 }
 
-// The window nearest to the model's that fits all stages, or 0: none near.
+// Returns the window nearest to `window` that fits all stages, or 0 if there is none up to twice
+// its size.
 std::int64_t fitting_window(const std::vector<StageConfig>& stages, std::int64_t window) {
   for (std::int64_t step = 1; step <= window; ++step) {
     for (const std::int64_t side : {window + step, window - step}) {

@@ -14,7 +14,7 @@ TokenGrid t2t_grid(const ModelConfig& c) {
   return {c.image_size.height / kT2tStride, c.image_size.width / kT2tStride};
 }
 
-// Where norm.type would be used, but cannot.
+// Returns a problem if no block uses norm.type, or if norm.type cannot work in a block.
 std::optional<ModelProblem> t2t_norm_problem(const ModelConfig& c, const NormSchema& norm) {
   if (norm.type == "ln") return {};
   const int layers = c.norm_layers();

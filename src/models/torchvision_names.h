@@ -1,4 +1,4 @@
-// Vision transformers of torchvision under timm's names.
+// Translates weights of torchvision's vision transformers to timm's names.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace dtn {
 
 bool has_torchvision_names(const NamedTensors& tensors);
 
-// All tensors whose names torchvision does not have stay as they are.
+// Tensors with other names than torchvision's stay unchanged.
 NamedTensors torchvision_in_timm_names(NamedTensors tensors, std::vector<std::string>& notes);
 
 }  // namespace dtn

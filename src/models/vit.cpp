@@ -145,7 +145,7 @@ Variable VisionTransformer::pooled(Context& ctx, const Fields& fields) {
   return primitive::affine(ctx, primitive::add(ctx, each[0], each[1]), 0.5);
 }
 
-// The last norm works on single tokens, so only those that are pooled need it.
+// The last norm works on single tokens, so only the pooled tokens need it.
 std::vector<Variable> VisionTransformer::pooled_each(Context& ctx, const Fields& fields) {
   const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread && ends_in_class_token());
   const Variable& x = tokens.x;
@@ -180,7 +180,7 @@ Tokens VisionTransformer::embed(Context& ctx, const Fields& fields) const {
 }
 
 void VisionTransformer::join_prefix(Context& ctx, Tokens& tokens) const {
-  // The last to join comes first.
+  // Prepends in reverse order: the class token becomes the first.
   for (const Parameter* part : {registers_, distillation_token_, class_token_}) {
     if (part) tokens.x = ops::prepend_tokens(ctx, tokens.x, part->variable);
   }

@@ -40,18 +40,19 @@ template <class Named>  // a Parameter or a Buffer
                       "; check the model keys of the config against the weights"));
 }
 
-// What may differ between a file and the model.
+// Allowed differences between a file and the model.
 struct Adaptation {
-  // Whether a parameter or buffer may stay as it is.
+  // Returns true if the file may lack a parameter or buffer, which then keeps its value.
   std::function<bool(const std::string&)> may_lack = [](const std::string&) { return false; };
-  // Whether the parameter was set from a tensor that does not fit, or left alone on purpose.
+  // Returns true if it sets the parameter from a tensor that does not fit, or leaves the parameter
+  // unchanged on purpose.
   std::function<bool(Parameter&, const Tensor&)> adapt = [](Parameter&, const Tensor&) {
     return false;
   };
   std::function<bool(const std::string&)> skip = [](const std::string&) { return false; };
 };
 
-// Returns how many tensors of the file went over as they are.
+// Returns the number of tensors of the file that are copied unchanged.
 std::int64_t load(ParameterStore& store, const NamedTensors& tensors, const std::string& source,
                   const Adaptation& adaptation) {
   std::int64_t taken = 0;
@@ -93,10 +94,10 @@ std::int64_t load(ParameterStore& store, const NamedTensors& tensors, const std:
   return taken;
 }
 
-// The module of a parameter: head of head.weight.
+// Returns the module of a parameter: head for head.weight.
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-// Brings the weights of a somewhat different model over, and notes what was done about it.
+// Adapts the weights of a somewhat different model, and collects notes about the changes.
 class Adapter {
  public:
   Adapter(const Classifier& model, const NamedTensors& tensors, const std::string& source,
@@ -121,8 +122,8 @@ class Adapter {
     return all;
   }
 
-  // A head of which the file has no part, the norm behind the pooling where the file has one ahead
-  // of it, or what a normalizer has beside LayerNorm's.
+  // Returns true for a head if the file has no part of it, for the norm after the pooling if the
+  // file has a norm before it, and for a normalizer's parameters that LayerNorm does not have.
   bool may_lack(const std::string& name) {
     if (norms_.leaves(name)) return true;
     const std::string module = module_of(name);
@@ -155,7 +156,7 @@ class Adapter {
     if (norms_.skips(name)) return true;
     if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
     if (foreign_.skips && foreign_.skips(name)) return true;
-    if (name.starts_with("pre_logits.")) return true;  // of a head that timm has no more
+    if (name.starts_with("pre_logits.")) return true;  // of a head that timm has removed
     const char* why = nullptr;
     if (name == "mask_token") why = "it belongs to DINOv2's training";
     if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
@@ -179,7 +180,7 @@ class Adapter {
     if (fitting.defined()) copy_into(p, fitting, source_);
     return fitting.defined();
   }
-  // Takes the rows that the options give for the classes of the model.
+  // Copies the rows that the options give for the classes of the model.
   bool take_class_rows(Parameter& p, const Tensor& t) {
     if (!head_.rows || !model_.has_class_rows(p.name) || t.rank() == 0) return false;
     Shape resized = p.shape;
@@ -220,7 +221,7 @@ class Adapter {
                                [&](const auto& t) { return module_of(t.first) == module; });
   }
 
-  // Ahead of everything else: of such a file the positions would not fit either.
+  // Called before all else, because the positions of a distilled model would not fit either.
   void check_distilled() const {
     if (config_.distilled) return;
     for (const auto& [name, tensor] : tensors_) {
@@ -230,8 +231,8 @@ class Adapter {
     }
   }
 
-  // Where the class token joins the patches' positions from the start, but the file adds a position
-  // to it first, the token with that position is the same.
+  // Adds the file's position of the class token to the token itself, if the model has positions for
+  // the patches only and its class token joins before the first block. The results are the same.
   void join_class_position() {
     const bool joins_first = config_.family == "vit" && config_.pos_embed == PosEmbed::kPatch &&
                              config_.class_token_at == 0;
@@ -249,7 +250,7 @@ class Adapter {
     notes_.push_back(cat("cls_token: its position in ", source_, " is added to it"));
   }
 
-  // Also of a head that this model has not.
+  // Also true for heads that this model does not have.
   bool is_head(const std::string& name) const {
     const std::string part = name.substr(0, name.find('.'));
     return model_.is_head(name) || part == "head" || part == "head_dist" || part == "fc";
@@ -296,8 +297,8 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 namespace {
 
 struct Adapted {
-  std::int64_t taken;   // tensors that went over as they are
-  std::size_t tensors;  // under the model's names
+  std::int64_t taken;   // tensors copied unchanged
+  std::size_t tensors;  // all tensors, under the model's names
   std::vector<std::string> notes;
 };
 
