@@ -15,7 +15,7 @@ std::unique_ptr<Normalizer> make_head_norm(const Attention::Options& o, const Sc
   return make_layer_norm({o.channels / o.heads, 1, *o.qk_norm}, scope);
 }
 
-// The norm of each head's channels: x [B, T, C] with C = H D, the norm of D.
+// Normalizes each head separately: x [B, T, C] with C = H D; `norm` works on D channels.
 Variable of_heads(Context& ctx, Normalizer& norm, const Variable& x, std::int64_t heads) {
   const std::int64_t tokens = x.dim(0) * x.dim(1), d = x.dim(2) / heads;
   const Variable rows = primitive::reshape(ctx, x, {tokens * heads, d});

@@ -12,7 +12,7 @@ CustomInit xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
 }
 
 CustomInit lecun_normal(std::int64_t fan_in) {
-  constexpr double kStdOfCut = 0.87962566103423978;  // of a standard normal cut at +-2
+  constexpr double kStdOfCut = 0.87962566103423978;  // of a standard normal truncated at +-2
   const double std = 1 / (kStdOfCut * std::sqrt(static_cast<double>(fan_in)));
   return [std](Tensor& value, std::uint64_t seed, const std::string& name) {
     fill_truncated_normal(value, std, seed, name, 2 * std);

@@ -1,4 +1,4 @@
-// Parameters that a config calls by a pattern of the shell's kind, such as "blocks.1?.attn.*".
+// Shell-style patterns for parameter names in a config, such as "blocks.1?.attn.*".
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace dtn {
 
 bool matches_name(const std::string& pattern, const std::string& name);
 
-// Throws ConfigError that names the config key where no parameter of the store matches.
+// Throws ConfigError that names the config key if no parameter of the store matches.
 void check_pattern(const std::string& key, const std::string& pattern, const ParameterStore& store);
 
 }  // namespace dtn

@@ -19,12 +19,12 @@ std::unique_ptr<Normalizer> make_output_norm(const OutputNorm& output, const Sco
   return norm;
 }
 
-// What it does to channels in this pass, where that is settled.
+// Returns the normalizer's gain and shift in evaluation, if they do not depend on the input.
 std::optional<ChannelAffine> settled_in(Context& ctx, const Normalizer& norm) {
   return ctx.training() ? std::nullopt : norm.settled(ctx);
 }
 
-// Each row of a weight [out, ...] times its factor.
+// Multiplies each row of a weight [out, ...] by its factor.
 Variable scaled_rows(Context& ctx, const Variable& weight, const Variable& factors) {
   const std::int64_t rows = weight.dim(0);
   const Shape column = weight.value().rank() == 4 ? Shape{rows, 1, 1, 1} : Shape{rows, 1};

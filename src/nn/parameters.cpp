@@ -9,13 +9,13 @@
 namespace dtn {
 namespace {
 
-// In elements: 256 bytes of bfloat16, as far as a matrix library looks, so that equal layers are
-// equal to it and share what it prepares.
+// Elements: 256 bytes of bfloat16. A matrix library considers alignment up to this size. Equal
+// layers then have equal alignment and share the library's preparation.
 constexpr std::int64_t kAlignment = 128;
 
 std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Box-Muller on the element's own two words.
+// Box-Muller transform of two random words, which belong to this element alone.
 double normal_at(const PhiloxKey& key, std::uint64_t element) {
   Philox4 r = philox_group(key, element);
   double u = (static_cast<double>(r.v[0]) + 1.0) / 4294967296.0;  // (0, 1]
@@ -50,8 +50,8 @@ void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::s
                            double cut) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     double x = 0;
-    // Rejection; the step counter makes each try its own number. With std 0.02 the first always
-    // passes.
+    // Rejection sampling. The attempt is the step counter of the key, so each attempt draws another
+    // number. With std 0.02 the first attempt always passes.
     for (std::uint32_t attempt = 0; attempt < 64; ++attempt) {
       x = std * normal_at({seed, stream_of(name), attempt}, static_cast<std::uint64_t>(i));
       if (std::abs(x) <= cut) break;
@@ -135,7 +135,7 @@ void ParameterStore::allocate(DType dtype, Device device) {
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
-  if (device() == kMeta) return;  // which holds no values
+  if (device() == kMeta) return;  // the meta device holds no values
   Tensor host = device() == kCpu ? values_ : Tensor::zeros(values_.shape(), values_.dtype());
   for (const Parameter& p : parameters_) fill(host, p, seed);
   for (const Buffer& b : buffers_) {

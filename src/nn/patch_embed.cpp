@@ -5,8 +5,8 @@
 
 namespace dtn {
 
-// At 16 x 16 x 3 the weights start with the std 0.02 of every other layer; small patches keep their
-// signal.
+// For patches of 16 x 16 x 3 the initial weights have std 0.02, as in every other layer. Smaller
+// patches get a larger std, which keeps their signal.
 PatchEmbed::PatchEmbed(const Scope& scope, const Options& o) : options_(o) {
   const Scope proj = scope / "proj";
   weight_ = proj.weight("weight", {o.width, o.channels, o.patch, o.patch},

@@ -16,7 +16,7 @@ ops::SparseVariant variant_of(const Options& o) {
                                                 : ops::SparseVariant::kClean;
 }
 
-// Of matrices [C, C], one or several below each other.
+// Options for one matrix [C, C], or several with their rows joined.
 Linear::Options without_bias(const Options& o) {
   return {.bias = false, .weight_init = xavier_uniform(o.channels, o.channels)};
 }
@@ -100,7 +100,7 @@ class HashedAttention final : public BlockAttention {
     return scope.buffer("rotations", {o.channels / o.heads, how.hashes, how.buckets / 2},
                         normal_with(1));
   }
-  // A model of float64 has buffers of float64.
+  // Converts to float32, because a float64 model has float64 buffers.
   Tensor rotations() const {
     Context plain;
     return primitive::cast(plain, Variable(rotations_->value), DType::kFloat32).value();

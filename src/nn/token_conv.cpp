@@ -19,7 +19,7 @@ CustomInit normal(double std) {
   };
 }
 
-// Inputs of an output, and outputs of an input, of a kernel [out, in / groups, k, k].
+// Return the inputs per output, and the outputs per input, of a kernel [out, in / groups, k, k].
 double fan_in_of(const Shape& kernel) {
   const std::int64_t inputs = kernel.numel() / kernel[0];
   return static_cast<double>(inputs);
@@ -48,7 +48,7 @@ Shape weight_shape(const Scope& scope, std::int64_t in, std::int64_t out,
   return {out, in / o.groups, o.kernel, o.kernel};
 }
 
-// What `convolution`, the operation or its reference, makes of the tokens.
+// Applies `convolution`, the operation or its reference, to the tokens.
 template <class Operation>
 Tokens convolved(Context& ctx, const primitive::Conv2d& how, const LinearValues& layer,
                  const Tokens& tokens, Operation&& convolution) {

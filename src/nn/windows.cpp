@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// Which of three parts of a rolled row or column of n tokens token i is in.
+// Returns the part (0, 1 or 2) of a rolled row or column of n tokens that contains token i.
 std::int64_t part_of(std::int64_t i, std::int64_t n, std::int64_t window, std::int64_t shift) {
   return i < n - window ? 0 : i < n - shift ? 1 : 2;
 }
