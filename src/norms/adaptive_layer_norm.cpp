@@ -1,4 +1,4 @@
-// Adaptive LayerNorm (Peebles and Xie, 2023); see nn/conditional_norm.h.
+// Adaptive LayerNorm (Peebles and Xie, 2023); see dtn/nn/conditional_norm.h.
 #include "dtn/ops/activation.h"
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/primitive.h"

@@ -1,6 +1,6 @@
 // BatchNorm (Ioffe and Szegedy, "Batch normalization", 2015): each channel over the tokens of all
-// samples. Training normalizes with the statistics of the batch and moves the running ones, as
-// PyTorch does; evaluation normalizes with those.
+// samples. Training uses the statistics of the batch and moves the running statistics, as PyTorch
+// does. Evaluation uses the running statistics.
 //
 // Parameters weight[C], bias[C]; buffers running_mean[C], running_var[C] (of the unbiased
 // variance). PyTorch's num_batches_tracked is not kept: nothing depends on it.

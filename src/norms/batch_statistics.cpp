@@ -16,8 +16,8 @@ void move_towards(const RunningStatistics& running, const Tensor& x,
                                            moments.variance.raw(), mean.raw(), variance.raw()});
 }
 
-// Throws ConfigError where the whole batch has a single row. The variance of one row is 0, so the
-// output would not depend on x. PyTorch refuses it too.
+// Throws ConfigError if the whole batch has a single row. The variance of one row is 0, so the
+// output would not depend on x. PyTorch refuses this, too.
 void check_training_rows(const Tensor& x, const ops::SharedBatch* batch) {
   if ((batch ? batch->rows() : x.numel() / x.dim(-1)) != 1) return;
   throw ConfigError(

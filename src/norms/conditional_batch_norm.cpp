@@ -1,9 +1,9 @@
-// Conditional BatchNorm (de Vries et al., 2017); see nn/conditional_norm.h.
+// Conditional BatchNorm (de Vries et al., 2017); see dtn/nn/conditional_norm.h.
 //
-// The samples share their statistics, but each has its own gains. So the kernels of channel_norm.h
-// are called in parts: statistics over one set of all tokens, application to the samples as sets;
-// and backward the sums of each sample, which make the gradients of its gains, and then, weighted
-// and added up, the sums over all.
+// The samples share their statistics, but each sample has its own gains. So the kernels of
+// kernels/norm/channel_norm.h run in parts. Forward: statistics over one set of all tokens, then
+// application with one set per sample. Backward: sums of each sample, which give the gradients of
+// its gains; then these sums, weighted and added up, give the sums over all tokens.
 #include "dtn/ops/activation.h"
 #include "dtn/ops/gather.h"
 #include "dtn/ops/primitive.h"
@@ -28,13 +28,13 @@ Tensor for_each_sample(const Tensor& of_all, std::int64_t batch) {
   return repeated;
 }
 
-// x [B, T, C] with modulation [B, 2 C], shifts first, between the forward and the backward pass.
+// State between the forward and the backward pass: x [B, T, C], modulation [B, 2 C], shifts first.
 struct Node {
   Tensor x, modulation;
-  ops::ChannelMoments moments;  // of every sample the same, [B, C]
+  ops::ChannelMoments moments;  // [B, C], the same for every sample
   double eps;
   bool frozen;
-  std::shared_ptr<const ops::SharedBatch> all;  // null: x is all of the batch
+  std::shared_ptr<const ops::SharedBatch> all;  // null: x is the whole batch
   GradSink dx, dmodulation;
 
   std::int64_t batch() const { return x.dim(0); }
@@ -81,7 +81,7 @@ struct Node {
     args.dy = dy.raw();
     args.sums = sums.raw();
     run_on(x.device(), args);
-    // They are the gradients of shift and gain, in the very layout of the modulation.
+    // The sums are the gradients of shift and gain, in the layout of the modulation.
     if (dmodulation) dmodulation->accumulate(sums.reshape(modulation.shape()));
     if (!dx) return;
     ops::NormInputGradient input(dx, x);

@@ -1,5 +1,5 @@
 // InstanceNorm by styles (Dumoulin et al., 2017) and by the moments of a style (Huang and Belongie,
-// 2017); see nn/conditional_norm.h.
+// 2017); see dtn/nn/conditional_norm.h.
 #include "dtn/ops/gather.h"
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
@@ -10,7 +10,7 @@
 namespace dtn {
 namespace {
 
-// Each channel of each sample by itself.
+// Normalizes each channel of each sample separately.
 ops::ChannelNorm instances(const Variable& x, double eps) { return {x.dim(0), x.dim(2), eps}; }
 
 }  // namespace
@@ -25,7 +25,7 @@ ConditionalInstanceNorm::ConditionalInstanceNorm(const Scope& scope, const Optio
 Variable ConditionalInstanceNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                           const Condition& condition) {
   check_tokens("cin", x, grid, options_.channels);
-  Variable weights;  // of the styles, when they are mixed
+  Variable weights;  // of the styles, if they are mixed
   if (check_styles("cin", condition, x.dim(0), options_.styles)) {
     weights = ops::cast(ctx, condition.vector, accumulator_of(x.dtype()));
   }

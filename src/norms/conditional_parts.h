@@ -1,4 +1,4 @@
-// What the conditional normalizers share: checks of what they are given.
+// Input checks that the conditional normalizers share.
 #pragma once
 
 #include "dtn/nn/conditional_norm.h"
@@ -10,21 +10,23 @@ namespace dtn {
 void check_tokens(const char* layer, const Variable& x, const TokenGrid& grid,
                   std::int64_t channels);
 
-// The condition's vectors, [batch, size], in the type `dtype`. Throws Error when it holds something
-// else.
+// Returns the condition's vectors, [batch, size], converted to `dtype`. Throws Error if the
+// condition holds something else.
 Variable condition_vector(Context&, const char* layer, const Condition&, std::int64_t batch,
                           std::int64_t size, DType dtype);
-// Its vectors for tokens, [batch, tokens, size]; any number of tokens when `tokens` is 0.
+// Returns the condition's vectors for tokens, [batch, tokens, size]. If `tokens` is 0, accepts any
+// number of tokens. Throws Error if the condition holds something else.
 const Variable& condition_tokens(const char* layer, const Condition&, std::int64_t batch,
                                  std::int64_t tokens, std::int64_t size);
-// Throws Error unless it is an index [batch], or a vector [batch, styles] to mix with: true then.
+// Returns true if the condition is a vector [batch, styles] that mixes styles, and false if it is
+// an index [batch]. Throws Error otherwise.
 bool check_styles(const char* layer, const Condition&, std::int64_t batch, std::int64_t styles);
-// Throws Error when there is a condition.
+// Throws Error if there is a condition.
 void check_no_condition(const char* layer, const Condition&);
-// What a condition is, for messages: "a vector for each sample, [2, 16]".
+// Describes a condition in messages: "a vector for each sample, [2, 16]".
 std::string text_of(const Condition&);
 
-// The registry's row of a layer that no config can choose.
+// Returns the registry row of a layer that no config can choose.
 NormRow layer_row(const char* type, const char* doc, const char* needs);
 
 }  // namespace dtn

@@ -1,11 +1,12 @@
-// Dynamic Token Normalization (Shao et al., ICLR 2022). The math is in kernels/dtn_norm.h; this
-// file holds its parameters and its autograd node.
+// Dynamic Token Normalization (Shao et al., ICLR 2022). The math is in kernels/dtn/dtn_norm.h; this
+// file holds the parameters and the autograd node.
 //
 // Parameters, named and laid out as in the released code:
-//   weight[C], bias[C], mean_norm_weight[H], var_norm_weight[H] (logits of lambda),
-//   pos_proj.weight[H, 3] with columns (x, y, d), pos_proj.bias[H] (inert under the softmax).
-// With prefix: ln, weight and bias are those of the tokens ahead of the grid, too.
-// Free positions have position_table[H, T', T'] instead of pos_proj, other positions nothing.
+//    weight[C], bias[C], mean_norm_weight[H], var_norm_weight[H] (logits of lambda),
+//    pos_proj.weight[H, 3] with columns (x, y, d), pos_proj.bias[H] (no effect under the softmax)
+// With prefix: ln, weight and bias also serve the tokens before the grid.
+// Free positions have position_table[H, T', T'] instead of pos_proj; uniform and banded positions
+// have neither.
 #include "norms/dtn.h"
 
 #include <cmath>
@@ -44,7 +45,7 @@ void* skip(void* p, std::size_t bytes) { return p ? static_cast<std::byte*>(p) +
 
 const void* logit_or_null(const Variable* v) { return v ? v->value().raw() : nullptr; }
 
-// A constant for all heads, kept where it was used last.
+// Returns a constant for all heads, cached in `kept` on the device of the last use.
 const Tensor& constant(Tensor& kept, const Shape& shape, double value, DType acc, Device device) {
   if (!kept.defined() || kept.dtype() != acc || !(kept.device() == device)) {
     kept = Tensor::full(shape, acc, value).to(device);
@@ -135,7 +136,7 @@ void DynamicTokenNorm::check_lengths(const Variable& x, const TokenGrid& grid) c
   if (!grid.padded()) return;
   DTN_CHECK(grid.lengths.device() == x.device(), "dtn: lengths are on ",
             to_string(grid.lengths.device()), ", their tokens on ", to_string(x.device()));
-  // A device's are taken as they are: the host would have to wait for them.
+  // Lengths on a GPU are not checked, because the host would have to wait for them.
   if (x.device().type != DeviceType::kCuda) {
     ops::host_lengths(grid.lengths, x.dim(0), grid.tokens());
   }
@@ -160,7 +161,7 @@ std::shared_ptr<const DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DTy
 
 // --- fused passes -------------------------------------------------------------------------------
 
-// All that both passes read, kept by the tape; what they share of their arguments is made from it.
+// Inputs of both passes, kept by the tape. fill() sets the arguments that both passes share.
 struct DynamicTokenNorm::Passes {
   NormShape shape;
   DtnOptions options;
@@ -168,14 +169,16 @@ struct DynamicTokenNorm::Passes {
   DType acc;
   Device device;
   Tensor x;
-  std::shared_ptr<const DtnPlan> plan;  // null: there is nothing but the prefix
+  std::shared_ptr<const DtnPlan> plan;  // null: all tokens belong to the prefix
   std::optional<DtnPrefix> prefix{};
   Tensor weight{}, lambda_mean{}, lambda_var{};
   Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
 
   template <class Arguments>
   void fill(Arguments& args) const {
-    auto raw = [](Tensor t) { return t.defined() ? t.raw() : nullptr; };  // forward writes some
+    auto raw = [](Tensor t) {
+      return t.defined() ? t.raw() : nullptr;
+    };  // the forward pass writes some
     args.dtype = x.dtype();
     args.batch = x.dim(0);
     args.grid_h = grid.height;
@@ -196,13 +199,13 @@ struct DynamicTokenNorm::Passes {
     args.head_rstd = raw(head_rstd);
   }
 
-  // Bytes ahead of the grid in an image.
+  // Returns the bytes before the grid in an image.
   std::size_t ahead() const {
     return static_cast<std::size_t>(grid.prefix * shape.channels) *
            static_cast<std::size_t>(size_of(x.dtype()));
   }
 
-  // Of the tokens of the grid. `args` comes with whole tensors, those ahead of the grid included.
+  // Backward pass of the tokens of the grid. The tensors of `args` include the tokens before it.
   void backward(DtnNormBackward args, const GradSink& dposition, const GradSink& dmean,
                 const GradSink& dvar) const {
     args.dlambda_mean = ops::buffer_or_null(dmean, {shape.heads}, acc, device);
@@ -290,7 +293,7 @@ Variable DynamicTokenNorm::normalize(Context& ctx, const Variable& x, const Toke
     }
     back.dweight = ops::buffer_or_null(dweight, {channels}, passes.acc, passes.device);
     back.dbias = ops::buffer_or_null(dbias, {channels}, passes.acc, passes.device);
-    // Before the grid, which may write to where a gradient waits.
+    // Runs before the grid's pass, which may overwrite the waiting gradient.
     if (passes.prefix) {
       passes.prefix->backward(back.dy, back.dx_add, back.dx, back.dweight, back.dbias);
     }

@@ -98,7 +98,7 @@ class Dense : public DtnPlan {
     const std::int64_t cells = positions_.grid_h * positions_.grid_w;
     return {positions_.heads, cells, cells};
   }
-  // P of all heads; made anew by each pass, which is cheaper than to keep it.
+  // Computes P of all heads. Each pass computes P again, which is cheaper than keeping it.
   Tensor matrix() const {
     Tensor p = Tensor::empty(shape(), positions_.dtype, device_);
     DtnDensePositions args = positions_;

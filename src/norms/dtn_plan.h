@@ -1,5 +1,5 @@
-// How the statistics across tokens of DTN are had: by one short pass for each axis of the grid where
-// the position matrix P is a product of two, through windows along a line, or with all of P.
+// Strategies that compute DTN's cross-token statistics: one short pass per axis of the grid if the
+// position matrix P is a product of two, windows along a grid of one row, or the full P.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,20 @@ class DtnPlan {
  public:
   virtual ~DtnPlan() = default;
 
-  // The arguments come with everything but positions, and are the same for every plan.
+  // The arguments hold everything but positions, and are the same for every plan.
   virtual void forward(DtnNormForward args) const = 0;
-  // `dposition` takes the gradient of the position parameter; null: nobody wants it.
+  // `dposition` takes the gradient of the position parameter; null: it is not needed.
   virtual void backward(DtnNormBackward args, const GradSink& dposition) const = 0;
 };
 
-// P from the position weights [H, 3], axis by axis.
+// Applies P, made from the position weights [H, 3], axis by axis.
 std::shared_ptr<const DtnPlan> separable_dtn_plan(Tensor weights);
-// On a grid of one row, from the same weights: P through its windows. lengths [B] int64: how many
-// tokens of each sample are valid, pads stand behind them; undefined: all. a_d is what a run that
-// only counts operations takes the windows to be of.
+// Applies P, made from the same weights, through its windows on a grid of one row. lengths [B]
+// int64: number of valid tokens of each sample, before its pads; undefined: all are valid. A run
+// that only counts operations assumes windows for this a_d.
 std::shared_ptr<const DtnPlan> line_dtn_plan(Tensor weights, Tensor lengths, double a_d);
-// All of P, as `positions` describes it but for its pointers. `parameter` is [H, 3], or a table
-// [H, T', T']; undefined where the kind of positions has none.
+// Applies the full P that `positions` describes, without its pointers. `parameter` is [H, 3], or a
+// table [H, T', T']; undefined if the kind of positions has no parameter.
 std::shared_ptr<const DtnPlan> dense_dtn_plan(const DtnDensePositions& positions, Tensor parameter,
                                               Device device);
 

@@ -1,5 +1,5 @@
-// LayerNorm of the tokens ahead of a grid (norm.prefix: ln): what DTN does to a class token that
-// comes first. They are few, so they are taken out, normalized, and put back.
+// LayerNorm of the tokens before a grid (norm.prefix: ln), for DTN with a class token that comes
+// first. The tokens are few, so they are copied out, normalized, and copied back.
 #pragma once
 
 #include "dtn/core/tensor.h"
@@ -8,14 +8,14 @@ namespace dtn {
 
 class DtnPrefix {
  public:
-  // The first `count` tokens of each image of x [B, T, C]; weight [C] in the accumulator type.
+  // Takes the first `count` tokens of each image of x [B, T, C]; weight [C], accumulator type.
   DtnPrefix(const Tensor& x, std::int64_t count, double eps, Tensor weight);
 
-  // Writes those tokens of y [B, T, C]; bias [C].
+  // Writes the prefix tokens of y [B, T, C]; bias [C].
   void forward(const Tensor& bias, Tensor& y);
 
-  // Writes those tokens of dx (null: not wanted) and adds to dweight and dbias [C] (null: not
-  // wanted). dy, dx and `waiting`, which is added to dx unless it is null, are [B, T, C].
+  // Writes the prefix tokens of dx (null: not needed) and adds to dweight and dbias [C] (null: not
+  // needed). `waiting` is added to dx unless it is null. dy, dx and `waiting` are [B, T, C].
   void backward(const void* dy, const void* waiting, void* dx, void* dweight, void* dbias) const;
 
  private:

@@ -1,5 +1,5 @@
-// Dynamic Token Normalization in primitive operations: every choice of positions and cells as one
-// dense matrix.
+// Dynamic Token Normalization in primitive operations. Every kind of positions and every cell size
+// is one dense matrix.
 #include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"
@@ -19,7 +19,7 @@ Variable DtnLambda::variable(Context& ctx, DType dtype, Device device) const {
 
 namespace {
 
-// A constant matrix for every head, [H, rows, columns].
+// Returns a constant matrix for every head, [H, rows, columns].
 template <class F>
 Variable constant_matrix(std::int64_t heads, std::int64_t rows, std::int64_t columns, DType dtype,
                          Device device, F&& value) {
@@ -35,7 +35,7 @@ Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& ce
   using Position = DtnOptions::Position;
   const std::int64_t heads = shape_.heads, n = cells.tokens();
   if (options_.position == Position::kFree) return e::softmax(ctx, *position());
-  if (options_.position == Position::kRelative) {  // the inert bias of pos_proj is left out
+  if (options_.position == Position::kRelative) {  // without the bias of pos_proj: it has no effect
     Variable offsets(ops::relative_offsets(cells.height, cells.width, dtype, device,
                                            options_.variant == DtnVariant::kOfficial ? -1 : 1));
     Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *position(), {1, 0}));  // [T' T', H]
@@ -63,7 +63,7 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
   return e::concat(ctx, prefix, reference_on_grid(ctx, tokens, alone), 1);
 }
 
-// Each sample by itself, as long as it is, and zeros behind it.
+// Normalizes the valid tokens of each sample separately, and writes zeros after them.
 Variable DynamicTokenNorm::reference_of_padded(Context& ctx, const Variable& x,
                                                const TokenGrid& grid) {
   const std::vector<std::int64_t> lengths = ops::host_lengths(grid.lengths, x.dim(0), x.dim(1));
@@ -101,8 +101,8 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
   mu_ln = e::reshape(ctx, mu_ln, {batch, 1, tokens, 1});
   var_ln = e::reshape(ctx, var_ln, {batch, 1, tokens, 1});
 
-  // P, [H, T', T'], the same for every image, of cells of tokens: `average` makes their values, and
-  // every token has the statistics of its cell.
+  // P [H, T', T'] is the same for every image and relates cells of tokens. `average` computes the
+  // values of cells; `spread` gives every token the statistics of its cell.
   const TokenGrid cells = options_.cells(grid);
   const std::int64_t pool = options_.pool, n = cells.tokens();
   auto cell_of = [&](std::int64_t t) {
@@ -117,7 +117,7 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
                       [&](std::int64_t t, std::int64_t i) { return cell_of(t) == i ? 1.0 : 0.0; });
   Variable p = e::matmul(ctx, spread, reference_positions(ctx, cells, dtype, device));
 
-  // Statistics across tokens within each head: the images side by side as columns, [H, T, B D].
+  // Cross-token statistics within each head, with the images as columns side by side, [H, T, B D].
   auto to_columns = [&](const Variable& v) {
     return e::reshape(
         ctx, e::permute(ctx, e::reshape(ctx, v, {batch, tokens, heads, head_dim}), {2, 1, 0, 3}),
@@ -126,7 +126,8 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
   auto from_columns = [&](const Variable& v) {  // [B, H, T, D]
     return e::permute(ctx, e::reshape(ctx, v, {heads, tokens, batch, head_dim}), {2, 0, 1, 3});
   };
-  // The variance does not feel a shift, so a constant near the mean is taken out before squaring.
+  // A shift does not change the variance, so a constant near the mean is subtracted before
+  // squaring.
   Context plain;
   Variable pivot(e::mean(plain, Variable(x.value()), 1).value());  // [B, 1, C]
   Variable shifted = e::sub(ctx, x, pivot);

@@ -1,5 +1,5 @@
-// What Dynamic Token Normalization subtracts and where its heads look, for those who look into a
-// model: straight from the formulas, in float64.
+// Views of Dynamic Token Normalization for the analysis of a model: the mean that it subtracts, and
+// the position weights of its heads. Computes both directly from the formulas, in float64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +12,8 @@
 namespace dtn {
 namespace {
 
-// P of one head over n places of a row or column: softmax over j of a_d d^2 + a_1 d, d = j - i.
+// Returns P of one head over n positions of a row or column:
+//    softmax over j of a_d d^2 + a_1 d, d = j - i
 std::vector<double> line_factor(std::int64_t n, double a_1, double a_d) {
   std::vector<double> p(static_cast<std::size_t>(n * n));
   for (std::int64_t i = 0; i < n; ++i) {
@@ -29,7 +30,7 @@ std::vector<double> line_factor(std::int64_t n, double a_1, double a_d) {
   return p;
 }
 
-// out [n, width] = p [n, n] times in, whose rows are `stride` apart as those of out are.
+// out [n, width] = p [n, n] in [n, width]. The rows of in and out are `stride` apart.
 void multiply(const double* p, std::int64_t n, const double* in, double* out, std::int64_t stride,
               std::int64_t width) {
   for (std::int64_t i = 0; i < n; ++i) {
@@ -43,7 +44,7 @@ void multiply(const double* p, std::int64_t n, const double* in, double* out, st
   }
 }
 
-// Each (token, head) over the root mean square of its channels.
+// Divides each (token, head) by the root mean square of its channels.
 Tensor over_head_rms(const Tensor& x, std::int64_t heads, double eps) {
   const std::int64_t width = x.dim(2) / heads;
   Tensor y = Tensor::empty_like(x);
@@ -62,13 +63,13 @@ Tensor over_head_rms(const Tensor& x, std::int64_t heads, double eps) {
 
 }  // namespace
 
-// P of every head as factors, or dense where it has none.
+// P of every head, as two factors or as a dense matrix.
 struct DynamicTokenNorm::Positions {
   TokenGrid cells;
   std::vector<std::vector<double>> of_rows, of_columns;  // [H] of [w w] and [h h]
-  Tensor dense;                                          // [H, T', T'] where it has no factors
+  Tensor dense;                                          // [H, T', T'] if P has no factors
 
-  // out [T', D] = P in, with rows `stride` apart.
+  // out [T', D] = P in [T', D], with rows `stride` apart.
   void apply(std::int64_t head, const double* in, double* out, std::int64_t stride,
              std::int64_t width) const {
     const std::int64_t n = cells.tokens(), h = cells.height, w = cells.width;
@@ -102,8 +103,8 @@ DynamicTokenNorm::Positions DynamicTokenNorm::positions(const TokenGrid& grid) c
     p.dense = in_float64(reference_positions(plain, p.cells, DType::kFloat64, kCpu).value());
     return p;
   }
-  // Uniform positions are relative ones whose weights are zero. The official variant's offsets
-  // point from the key to the query.
+  // Uniform positions are relative positions with weights of zero. The offsets of the official
+  // variant point from the key to the query.
   const double sign = options_.variant == DtnVariant::kOfficial ? -1 : 1;
   const Tensor a = position_ ? in_float64(position_->variable.value())
                              : Tensor::zeros({shape_.heads, 3}, DType::kFloat64);
@@ -157,7 +158,7 @@ NormView DynamicTokenNorm::view(const Tensor& input, const TokenGrid& arrangemen
 
 Tensor DynamicTokenNorm::position_rows(const TokenGrid& arrangement, std::int64_t token) const {
   const TokenGrid grid = seen(arrangement);
-  if (grid.prefix != arrangement.prefix) return {};  // a sequence with others ahead, no grid
+  if (grid.prefix != arrangement.prefix) return {};  // a sequence with the prefix, not a grid
   const std::int64_t w = grid.width, tokens = grid.height * w, pool = options_.pool;
   const Positions p = positions(grid);
   const auto cell_of = [&](std::int64_t t) { return t / w / pool * p.cells.width + t % w / pool; };

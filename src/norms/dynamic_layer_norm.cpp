@@ -1,4 +1,4 @@
-// Dynamic LayerNorm (Kim, Song and Bengio, 2017); see nn/conditional_norm.h.
+// Dynamic LayerNorm (Kim, Song and Bengio, 2017); see dtn/nn/conditional_norm.h.
 #include "dtn/ops/activation.h"
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// Shifts 0 and gains 1.
+// Sets shifts to 0 and gains to 1.
 void init_modulation_bias(Tensor& value, std::uint64_t, const std::string&) {
   const std::int64_t channels = value.numel() / 2;
   value.zero();

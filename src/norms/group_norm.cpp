@@ -1,5 +1,5 @@
-// GroupNorm (Wu and He, "Group normalization", 2018): consecutive channels of a sample together,
-// over its tokens.
+// GroupNorm (Wu and He, "Group normalization", 2018): normalizes groups of consecutive channels of
+// a sample over its tokens.
 #include "norms/groups.h"
 #include "norms/rows.h"
 #include "norms/valid_tokens.h"

@@ -1,4 +1,4 @@
-// The option `groups` of normalizers that take consecutive channels together.
+// The option `groups` of normalizers that work on groups of consecutive channels.
 #pragma once
 
 #include <cmath>
@@ -13,12 +13,12 @@ inline OptionSchema groups_option(std::string doc) {
           std::move(doc)};
 }
 
-// The number as it was written, which need not be whole.
+// Returns the number of groups as configured, which may be fractional.
 inline double groups_as_written(const NormConfig& config, std::int64_t heads) {
   return config.number("groups").value_or(static_cast<double>(heads));
 }
 
-// Of a config that check_groups() found nothing wrong with.
+// Returns the number of groups. The config must have passed check_groups().
 inline std::int64_t groups_of(const NormConfig& config, std::int64_t heads) {
   return static_cast<std::int64_t>(groups_as_written(config, heads));
 }

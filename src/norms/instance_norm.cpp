@@ -1,5 +1,5 @@
-// InstanceNorm (Ulyanov et al., "Instance normalization", 2016): each channel of each sample over
-// its tokens.
+// InstanceNorm (Ulyanov et al., "Instance normalization", 2016): normalizes each channel of each
+// sample over its tokens.
 #include "norms/rows.h"
 #include "norms/valid_tokens.h"
 #include "norms/view_means.h"

@@ -1,4 +1,4 @@
-// The dynamic moment shortcut (Li et al., 2019); see nn/moments.h.
+// The dynamic moment shortcut (Li et al., 2019); see dtn/nn/moments.h.
 #include "dtn/nn/moments.h"
 
 #include "dtn/ops/activation.h"

@@ -1,8 +1,8 @@
-// PowerNorm (Shen et al., ICML 2020) as the released DTN code uses it: groups of channels are
-// scaled first, the warmup takes 3000 iterations. The math is in kernels/power_norm.h.
+// PowerNorm (Shen et al., ICML 2020) as in the released DTN code: groups of channels are scaled
+// first, and the warmup takes 3000 iterations by default. The math is in kernels/norm/power_norm.h.
 //
 // Names and shapes are those of the authors' module: weight[C], bias[C], running_phi[1, C, 1, 1],
-// ema_gz[1, C, 1, 1], iters[1], which counts optimizer steps whatever the number of micro-batches.
+// ema_gz[1, C, 1, 1], iters[1]. iters counts optimizer steps, not micro-batches.
 #include "kernels/norm/power_norm.h"
 
 #include "dtn/ops/primitive.h"
@@ -43,7 +43,7 @@ class PowerNorm : public Normalizer {
   struct Saved;  // for the backward pass
   using Batch = std::shared_ptr<const ops::SharedBatch>;
 
-  // Of x, which in training is all of the batch or a share of this one.
+  // Normalizes x. In training x is a share of the batch, or the whole batch if Batch is null.
   Variable normalize(Context&, const Variable& x, const Batch&);
 
   void check(const Variable& x) const {
@@ -68,7 +68,7 @@ struct PowerNorm::Saved {
   double alpha;
   Tensor x, weight, rpsi, power;
   Tensor ema_gz, next_ema_gz;                     // defined in training
-  std::shared_ptr<const ops::SharedBatch> batch;  // null: x is all of it
+  std::shared_ptr<const ops::SharedBatch> batch;  // null: x is the whole batch
   GradSink dx, dweight, dbias;
 
   void backward(const Tensor& dy) const;
@@ -106,7 +106,7 @@ Variable PowerNorm::normalize(Context& ctx, const Variable& x, const Batch& batc
   args.y = y.raw();
   args.rpsi = saved.rpsi.raw();
   if (ctx.training()) {
-    squares = Tensor::zeros({channels_}, acc, device);  // those of no rows
+    squares = Tensor::zeros({channels_}, acc, device);  // stays 0 without rows
     saved.power = Tensor::empty({channels_}, acc, device);
     saved.ema_gz = ema_gz_->value;
     saved.next_ema_gz = ema_gz_->next;
@@ -131,7 +131,7 @@ void PowerNorm::Saved::backward(const Tensor& dy) const {
   const bool training = ema_gz.defined();
   const Device device = x.device();
   Tensor dot;
-  if (training) dot = Tensor::zeros(rpsi.shape(), rpsi.dtype(), device);  // that of no rows
+  if (training) dot = Tensor::zeros(rpsi.shape(), rpsi.dtype(), device);  // stays 0 without rows
   ops::NormInputGradient input(dx, x);
   PowerNormBackward back{};
   back.shape = shape;
@@ -160,7 +160,7 @@ void PowerNorm::Saved::backward(const Tensor& dy) const {
 
 namespace e = primitive;
 
-// z, whose gradient loses nu z on its way back.
+// Returns z; the backward pass subtracts nu z from the gradient.
 Variable damped(Context& ctx, const Variable& z, const Tensor& nu) {
   return ctx.record(
       "damped", z.value(), {&z}, [nu, z = z.value(), sink = z.sink()](const Tensor& dz) {
@@ -182,7 +182,7 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid& 
   Variable z0 = e::reshape(ctx, e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, squares, 1, eps_))),
                            {rows, channels_});
 
-  // From here on a constant stands for psi.
+  // From here on psi is a constant, through which no gradient flows.
   Context plain;
   Variable phi = e::reshape(plain, Variable(running_phi_->value), {1, channels_});
   double iteration = 1;
@@ -225,7 +225,7 @@ NormRow power_norm_row() {
        std::int64_t{3000},
        {},
        0,
-       16e6,  // which float32 counts exactly
+       16e6,  // float32 counts exactly up to 2^24
        "steps at the start that divide by the batch's own mean square"},
       {"alpha_forward",
        OptionKind::kNumber,

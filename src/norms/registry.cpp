@@ -21,7 +21,7 @@ const NormRegistry& norm_registry() {
       scale_norm_row(),
       power_norm_row(),
       dtn_row(),
-      // Layers for programs, with a condition.
+      // Layers for C++ programs, which no config can choose.
       adaptive_layer_norm_row(),
       conditional_instance_norm_row(),
       adaptive_instance_norm_row(),

@@ -1,7 +1,7 @@
 // RMSNorm (Zhang & Sennrich, "Root mean square layer normalization", NeurIPS 2019) and ScaleNorm
-// (Nguyen & Salazar, "Transformers without tears", IWSLT 2019), the latter with a weight per
-// channel that starts at sqrt(C), as in the code of the DTN paper. Neither has a bias. The math is
-// in kernels/rms_norm.h.
+// (Nguyen & Salazar, "Transformers without tears", IWSLT 2019). ScaleNorm has a weight per channel
+// that starts at sqrt(C), as in the code of the DTN paper. Neither has a bias. The math is in
+// kernels/norm/rms_norm.h.
 #include "kernels/norm/rms_norm.h"
 
 #include <cmath>
@@ -74,7 +74,7 @@ Variable RmsNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
   namespace e = primitive;
   const double eps = shape_.eps;
   const Variable wide = e::widen(ctx, x), squares = e::mul(ctx, wide, wide);
-  // The longer of |x| and eps is found before the root, whose slope at 0 is infinite.
+  // ScaleNorm takes the maximum of |x|^2 and eps^2 before the root, whose slope at 0 is infinite.
   const Variable under_root =
       kind_ == RmsNormKind::kRms
           ? e::affine(ctx, e::mean(ctx, squares, -1), 1, eps)

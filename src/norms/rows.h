@@ -1,4 +1,4 @@
-// One function per normalizer: its row of the registry.
+// Registry rows, one function per normalizer.
 #pragma once
 
 #include "dtn/nn/normalizer.h"
@@ -14,7 +14,7 @@ NormRow switchable_norm_row();
 NormRow scale_norm_row();
 NormRow power_norm_row();
 NormRow dtn_row();
-// Layers for programs, with a condition.
+// Layers for C++ programs, which no config can choose.
 NormRow adaptive_layer_norm_row();
 NormRow conditional_instance_norm_row();
 NormRow adaptive_instance_norm_row();

@@ -31,7 +31,7 @@ class BatchOfRanks : public ops::SharedBatch {
   void add_up(const Tensor& sums) const override { ranks_.all_reduce(sums); }
 
  private:
-  // On a device they are not read back.
+  // Checks sums on the host only; sums on a device are not read back.
   void check_rows(const Tensor& all, std::int64_t width) const {
     double sum = 0;
     for (std::int64_t end = width; end <= all.numel(); end += width) {

@@ -1,4 +1,4 @@
-// The option `sync`: a normalizer over the batch sees that of all ranks.
+// The option `sync`: a normalizer over the batch uses the batch of all ranks.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,13 @@
 
 namespace dtn {
 
-// The batch that x [B, .., C] is this rank's share of, for the forward pass and its backward pass;
-// null where x is all of it: without `sync`, in evaluation, and on the only rank.
+// Returns the batch of all ranks, of which x [B, .., C] is this rank's share, for the forward and
+// the backward pass. Null if x is the whole batch: without `sync`, in evaluation, and on a single
+// rank.
 std::shared_ptr<const ops::SharedBatch> shared_batch(const Context&, bool sync, const Tensor& x);
 
-// The same of so many rows, maybe none, where every rank has another number: they are counted
-// together first.
+// The same for `rows` rows, if the number of rows differs between ranks and may be 0. Adds up the
+// numbers of all ranks first.
 std::shared_ptr<const ops::SharedBatch> shared_rows(const Context&, bool sync, std::int64_t rows);
 
 OptionSchema sync_option();

@@ -1,4 +1,4 @@
-// Spatially-adaptive normalization (Park et al., 2019); see nn/conditional_norm.h.
+// Spatially-adaptive normalization (Park et al., 2019); see dtn/nn/conditional_norm.h.
 #include "dtn/ops/activation.h"
 #include "dtn/ops/gather.h"
 #include "dtn/ops/modulation.h"

@@ -1,14 +1,15 @@
 // Switchable normalization (Luo et al., "Differentiable learning-to-normalize via switchable
-// normalization", ICLR 2019). The math is in kernels/switchable_norm.h; this file holds its
-// parameters, its options and its autograd node.
+// normalization", ICLR 2019). The math is in kernels/norm/switchable_norm.h; this file holds the
+// parameters, the options and the autograd node.
 //
-// Parameters and buffers, named as in the released code, where those per channel are [1, C, 1, 1]:
-//   weight[C], bias[C], mean_weight[3], var_weight[3], running_mean[C], running_var[C].
-// As there, the weights of the mixture start equal, the running statistics start at zero and move
-// with momentum 0.1 (0.9 in the terms of that code), and the variance that they gather is the one
-// that normalizes the batch, without a correction for its size. Unlike there, where the variance
-// over the pixels of an image is unbiased, all variances are biased, so that an image of one token
-// is no exception; and the layer's part belongs to each token, as in LayerNorm.
+// Parameters and buffers, named as in the released code (there per-channel tensors are
+// [1, C, 1, 1]):
+//    weight[C], bias[C], mean_weight[3], var_weight[3], running_mean[C], running_var[C]
+// As in the released code, the mixture weights start equal. The running statistics start at zero,
+// move with momentum 0.1 (0.9 in that code's definition), and collect the variance that normalizes
+// the batch, without a correction for its size. Differences: all variances are biased, so an image
+// of one token needs no exception; the released code has an unbiased variance over the pixels of an
+// image. The layer statistics belong to each token, as in LayerNorm.
 #include "kernels/norm/switchable_norm.h"
 
 #include <algorithm>
@@ -78,15 +79,15 @@ class SwitchableNorm : public Normalizer {
   Buffer* running_var_;
 };
 
-// What the kernels' pointers point to, kept for the backward pass.
+// Tensors that the kernel arguments point to, kept for the backward pass.
 struct Saved {
   Tensor x, weight, mean_weight, var_weight;
   Tensor token_mean, token_var, image_mean, image_var, batch_mean, batch_var;
-  Tensor running_mean, running_var;  // when they stand in for the batch
+  Tensor running_mean, running_var;  // in evaluation, instead of batch_mean and batch_var
   double eps;
-  Tensor lengths;                                  // of padded samples, where x is
-  std::int64_t longest = 0, rows = 0;              // of them; tokens that count, of all samples
-  std::shared_ptr<const ops::SharedBatch> shared;  // null: x is all of the batch
+  Tensor lengths;                                  // of padded samples, on the device of x
+  std::int64_t longest = 0, rows = 0;              // longest sample; valid tokens of all samples
+  std::shared_ptr<const ops::SharedBatch> shared;  // null: x is the whole batch
 
   Saved(const Tensor& input, const TokenGrid& grid) : x(input) {
     rows = batch() * tokens();
@@ -153,7 +154,7 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   const Shape per_image = {saved.batch(), saved.channels()}, per_channel = {saved.channels()};
   Tensor token_dmean = saved.make(per_token, acc), token_dvar = saved.make(per_token, acc);
   Tensor image_dmean = saved.make(per_image, acc), image_dvar = saved.make(per_image, acc);
-  Tensor of_batch = Tensor::zeros({2, saved.channels()}, acc, device);  // those of no tokens
+  Tensor of_batch = Tensor::zeros({2, saved.channels()}, acc, device);  // stays 0 without tokens
   Tensor batch_dmean = of_batch.slice(0, 1), batch_dvar = of_batch.slice(1, 2);
 
   SwitchableNormBackwardSums sums{};
@@ -231,7 +232,8 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
                     [saved, sinks](const Tensor& dy) { backward(saved, sinks, dy); });
 }
 
-// [B, N]: 1 over the length of a sample where a row is its, else 0; and [N, B] with 1 there.
+// Matrices between samples and rows. If row n belongs to sample b, `means` [B, N] has 1 / length
+// there and `spread` [N, B] has 1; all other elements are 0.
 struct Membership {
   Variable means, spread;
   Membership(const std::vector<std::int64_t>& lengths, const Variable& rows) {
@@ -254,7 +256,7 @@ struct Membership {
   }
 };
 
-// The sum of squares and the mean of each sample, at all of its rows.
+// Returns the mean and the variance of each sample, repeated for all of its rows.
 Moments sample_moments(Context& ctx, const Variable& x, const Membership& samples) {
   const auto mean_of = [&](const Variable& rows) {
     return e::matmul(ctx, samples.spread, e::matmul(ctx, samples.means, rows));
@@ -274,7 +276,7 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const To
                  input.dtype());
 }
 
-// x (3 or 2 dimensions, the last one the channels) with these moments of its samples and the batch.
+// Normalizes x (3 or 2 dimensions, channels last) with these moments of its samples and the batch.
 Variable SwitchableNorm::mixed(Context& ctx, const Variable& x, const Moments& image,
                                const Moments& batch) const {
   const Moments token(ctx, x, {-1});
@@ -292,7 +294,7 @@ Variable SwitchableNorm::mixed(Context& ctx, const Variable& x, const Moments& i
   return e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
 }
 
-// Of the rows of x, or the running ones.
+// Returns the moments of the rows of x in training, or the running ones in evaluation.
 Moments SwitchableNorm::batch_moments(Context& ctx, const Variable& x, const e::Dims& rows) const {
   if (ctx.training()) return Moments(ctx, x, rows);
   Moments running;

@@ -1,5 +1,5 @@
-// What a normalizer whose statistics go over tokens does with sequences of different lengths: it
-// sees the tokens that count and no other, so that pads change nothing.
+// Sequences of different lengths for normalizers with statistics over tokens. The normalizer sees
+// only valid tokens, so pads change nothing.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace dtn {
 
-// `normalize` of the tokens that count, [N, C], one sample after the other, with how many are each
-// sample's; x [B, T, C] of a padded grid -> [B, T, C], 0 where nothing counts.
+// Calls `normalize` with the valid tokens, [N, C], one sample after the other, and the length of
+// each sample. x [B, T, C] of a padded grid -> [B, T, C], 0 at pads.
 template <class Normalize>
 Variable of_valid_tokens(Context& ctx, const Variable& x, const TokenGrid& grid,
                          Normalize&& normalize) {
@@ -20,8 +20,8 @@ Variable of_valid_tokens(Context& ctx, const Variable& x, const TokenGrid& grid,
   return ops::unpack_tokens(ctx, normalize(packed, lengths), lengths, x.dim(1));
 }
 
-// `normalize` of the samples as so many sets of rows, which is `how` it works on samples whose tokens
-// all count.
+// Calls `normalize` with one set of rows per sample. `how` holds its options for samples without
+// pads.
 template <class Normalize>
 Variable of_each_sample(Context& ctx, const Variable& x, const TokenGrid& grid,
                         ops::ChannelNorm how, Normalize&& normalize) {
@@ -33,7 +33,7 @@ Variable of_each_sample(Context& ctx, const Variable& x, const TokenGrid& grid,
                          });
 }
 
-// The same for a normalizer that sees a batch as so many rows, whichever sample's they are.
+// The same for a normalizer that treats a batch as rows, without regard to samples.
 template <class Normalize>
 Variable of_valid_rows(Context& ctx, const Variable& x, const TokenGrid& grid,
                        Normalize&& normalize) {
