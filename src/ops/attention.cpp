@@ -12,7 +12,7 @@
 namespace dtn::ops {
 namespace {
 
-// Where there is a positional bias: its weights, and the grid.
+// Weights of a positional bias, and the grid; no bias if `weight` is null.
 struct Positions {
   const Variable* weight = nullptr;
   std::int64_t grid_h = 0, grid_w = 0;
@@ -117,8 +117,8 @@ namespace reference {
 using namespace primitive;
 namespace {
 
-// softmax(q k^T / sqrt(D)); q, k [B, H, T, D], T of queries and of keys; `bias`, to be added,
-// or undefined.
+// softmax(q k^T / sqrt(D) + bias); q, k [B, H, T, D], where T is the number of queries or of keys;
+// an undefined bias is 0.
 Variable weights_of(Context& ctx, const Variable& q, const Variable& k, const Variable& bias) {
   Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})),
                            1 / std::sqrt(static_cast<double>(q.dim(3))));

@@ -1,4 +1,4 @@
-// BigBird's pattern of blocks, number for number that of the released code.
+// BigBird's pattern of blocks, equal to that of the released code in every number.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -15,7 +15,7 @@ void append(Blocks& to, std::int64_t first, std::int64_t last) {
   for (std::int64_t b = first; b <= last; ++b) to.push_back(b);
 }
 
-// What row i sees always.
+// Returns the blocks that row i always sees.
 Blocks fixed_blocks(std::int64_t i, std::int64_t n) {
   Blocks blocks = {0, i - 1, i, i + 1, n - 1};
   std::sort(blocks.begin(), blocks.end());
@@ -23,7 +23,7 @@ Blocks fixed_blocks(std::int64_t i, std::int64_t n) {
   return blocks;
 }
 
-// What the random blocks of row i are drawn from: blocks up to `last` and not n - 1.
+// Returns the candidates for the random blocks of row i: blocks up to `last`, without n - 1.
 Blocks candidates(std::int64_t i, std::int64_t n, std::int64_t last) {
   const std::int64_t most = std::min(last, n - 2);
   Blocks blocks;
@@ -79,7 +79,7 @@ std::shared_ptr<const BlockPattern> BlockPattern::make(const Options& o) {
   const std::int64_t all = positions(o), n = all / o.block, width = o.random + 5;
   auto pattern = std::make_shared<BlockPattern>(BlockPattern{o, n, {}, {}});
   if (is_dense(o)) return pattern;
-  // The released code draws as for sequences of 1024 where they are longer.
+  // For sequences longer than 1024, the released code draws as for 1024.
   const std::int64_t last = all > 1024 ? 1024 / o.block - 1 : n - 1;
   Blocks seen(static_cast<std::size_t>(o.heads * n * width), -1);
   std::mt19937 generator(static_cast<std::uint32_t>(o.layer));

@@ -10,14 +10,14 @@
 namespace dtn::ops {
 namespace {
 
-// One normalization between its forward and its backward pass. The arguments of the kernels point
-// into the tensors that are held here.
+// State of one normalization between its forward and its backward pass. The kernel arguments point
+// into its tensors.
 struct Node {
   ChannelNorm how;
   bool frozen;
   Tensor x, weight, bias;
   ChannelMoments moments;
-  std::shared_ptr<const SharedBatch> batch;  // null: x is all of it
+  std::shared_ptr<const SharedBatch> batch;  // null: x is the whole batch
   GradSink dx, dweight, dbias;
   Shape gains;  // of weight and bias
   std::int64_t channels, rows;
@@ -64,7 +64,7 @@ struct Node {
   std::int64_t stride() const { return gains.numel() == channels ? 0 : channels; }
   static void* raw(Tensor t) { return t.defined() ? t.raw() : nullptr; }
 
-  // All sets at once, or one after the other where they differ in their rows.
+  // Runs all sets at once, or one after the other if their numbers of rows differ.
   template <class Arguments>
   void run_sets(const Arguments& args) const {
     if (how.rows.empty()) return run_on(x.device(), args);
@@ -81,7 +81,7 @@ struct Node {
     }
   }
 
-  // Bytes from the first set's to those of another one.
+  // Offsets of a set from the first set; bytes.
   struct Offsets {
     std::int64_t rows, statistics, parameters;
   };
@@ -162,7 +162,8 @@ struct Node {
     args.dbias = buffer_or_null(dbias, gains, accumulator, x.device());
     Tensor sums;
     if (batch && dx) {
-      sums = Tensor::zeros({how.sets, 2, channels}, accumulator, x.device());  // those of no rows
+      // Stays 0 without rows.
+      sums = Tensor::zeros({how.sets, 2, channels}, accumulator, x.device());
       args.part = ChannelNormPart::kStatistics;
       args.sums = sums.raw();
       run_on(x.device(), args);
@@ -210,7 +211,7 @@ Variable channel_affine(Context& ctx, const char* op, const Variable& x, const V
 namespace reference {
 using namespace primitive;
 
-// Sets of different numbers of rows, one after the other; weight and bias are [C].
+// Normalizes sets with different numbers of rows, one after the other; weight and bias are [C].
 static Variable norm_of_sets(Context& ctx, const Variable& x, const Variable& weight,
                              const Variable& bias, const ChannelNorm& how) {
   Variable y;

@@ -118,7 +118,7 @@ Variable avg_pool(Context& ctx, const Variable& x, std::int64_t grid_h, std::int
               how.count_padding ? WindowPooling::kAveragePadded : WindowPooling::kAverage);
 }
 
-// Patches of one pixel.
+// Splits the images into patches of one pixel.
 Variable image_tokens(Context&, const Tensor& images, DType dtype) {
   DTN_CHECK(images.rank() == 4, "images ", to_string(images.shape()),
             " are not [B, channels, height, width]");
@@ -145,7 +145,7 @@ Variable soft_split(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
       });
 }
 
-// The averages of windows of one token.
+// Averages windows of one token.
 Variable every_nth(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                    std::int64_t s) {
   return pool(ctx, "every_nth", x, grid_h, grid_w, {{1, 1}, {s, s}}, WindowPooling::kAverage);
@@ -165,7 +165,7 @@ Variable tokens_of(Context& ctx, const Variable& planes) {
   return reshape(ctx, last, {last.dim(0), last.dim(1) * last.dim(2), last.dim(3)});
 }
 
-// Which of the padded rows (or columns) every tap of every window sees: [windows k].
+// Returns the padded row (or column) of every tap of every window: [windows k].
 Tensor window_rows(std::int64_t windows, std::int64_t k, std::int64_t stride, Device device) {
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < windows; ++i) {

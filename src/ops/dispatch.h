@@ -1,4 +1,4 @@
-// From the run-time element type to a template argument.
+// Converts a run-time element type to a template argument.
 #pragma once
 
 #include "dtn/core/check.h"

@@ -27,7 +27,8 @@ Variable distillation(Context& ctx, const Variable& logits, const Tensor& teache
                                          teacher.raw(), targets.soft.raw()});
     return cross_entropy(ctx, logits, targets).mean;
   }
-  // KL is cross-entropy less the entropy of the teacher, which is its cross-entropy with itself.
+  // KL is the cross-entropy minus the entropy of the teacher. The entropy is the teacher's
+  // cross-entropy with itself.
   const double T = options.temperature;
   Context unrecorded;
   const Variable cooled = primitive::affine(unrecorded, Variable(teacher), 1 / T);
@@ -50,7 +51,7 @@ Variable log_softmax(Context& ctx, const Variable& x) {
   return sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
 }
 
-// 1 for the first class with the largest logit.
+// Returns 1 for the first class with the largest logit, else 0.
 Tensor first_of_largest(const Tensor& logits) {
   const Tensor host = primitive::cast_tensor(logits.to(kCpu), DType::kFloat64);
   const std::int64_t classes = logits.dim(1);

@@ -9,15 +9,15 @@
 namespace dtn::ops {
 namespace {
 
-// Elements are numbered as in the global batch, so that gradient accumulation and other ranks draw
-// the masks of one large batch.
+// Random mask. Elements are numbered as in the global batch, so gradient accumulation and several
+// ranks draw the same masks as one large batch.
 struct Mask {
   double p;
   PhiloxKey key;
   const std::uint32_t* device_step;
   std::uint64_t first_sample;
   const std::int64_t* rows;
-  std::int64_t per_sample;  // numbers of a sample; 0: its elements
+  std::int64_t per_sample;  // random numbers per sample; 0: as many as elements
 
   Mask(const Context& ctx, double share, std::uint32_t stream)
       : p(share),
@@ -27,7 +27,7 @@ struct Mask {
         rows(ctx.rng.rows),
         per_sample(ctx.rng.per_sample) {}
 
-  // How many numbers a sample of x has.
+  // Returns the number of random numbers per sample of x.
   std::int64_t stride_of(const Tensor& x) const {
     const std::int64_t elements = x.numel() / x.dim(0);
     DTN_CHECK(per_sample == 0 || per_sample >= elements, "dropout: ", elements,
@@ -35,7 +35,7 @@ struct Mask {
     return per_sample ? per_sample : elements;
   }
 
-  // Of element i of a sample of x.
+  // Returns the number of element i of a sample of x.
   std::uint64_t number(const Tensor& x, std::int64_t sample, std::int64_t i) const {
     const std::uint64_t row = rows ? static_cast<std::uint64_t>(rows[sample])
                                    : first_sample + static_cast<std::uint64_t>(sample);

@@ -13,7 +13,7 @@ Tensor BranchGradient::make_like(const Tensor& x) const {
 }
 
 void* BranchGradient::sum_columns() const {
-  // The sums must be those of all that reaches the branch.
+  // The sums must include every gradient that reaches the branch.
   if (!branch_->row_bias() || branch_->has()) return nullptr;
   made_->columns = true;
   return branch_->row_bias()->gradient().raw();

@@ -1,5 +1,5 @@
-// The end of a residual block, x = residual + s_b branch, where the kernel of the norm behind it makes
-// it on the way: a node of its own on the tape, whose value that kernel writes.
+// The residual sum at the end of a block, x = residual + s_b branch, if the kernel of the next norm
+// computes it. The sum has a separate node on the tape; the norm's kernel writes its value.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace dtn::ops {
 
-// What of the sum's gradient reaches the branch. The norm's backward pass is the last to add to that
-// gradient, and may leave scale times it here, and its column sums where the bias at the end of the
-// branch gathers its gradient.
+// The gradient of the branch. The norm's backward pass is the last to add to the sum's gradient. It
+// may store scale times that gradient here, and add the column sums to the gradient of the bias at
+// the end of the branch.
 class BranchGradient {
  public:
   BranchGradient() = default;
@@ -18,21 +18,21 @@ class BranchGradient {
   BranchGradient(Tensor scale, GradSink branch)
       : scale_(std::move(scale)), branch_(std::move(branch)), made_(std::make_shared<Made>()) {}
 
-  // For the norm's kernel to write: [B, T, C], like `x`. Undefined where the branch gets no gradient of
-  // its own, for want of a scale or of somebody who asks.
+  // Returns a tensor for the norm's kernel to write: [B, T, C], like `x`. Undefined if there is no
+  // scale, or if the branch needs no gradient.
   Tensor make_like(const Tensor& x) const;
-  // For a kernel that writes that tensor to add its column sums to: [C], accumulator type. Null where
-  // nobody wants them.
+  // Returns the buffer to which the kernel that writes that tensor adds its column sums: [C],
+  // accumulator type. Null if the sums are not needed, or would not be complete.
   void* sum_columns() const;
   const Tensor& scale() const { return scale_; }  // [B]
-  // Gives the branch its gradient, given that of the sum: what a kernel has written to make_like()'s
-  // tensor, or else scale times dsum, made now.
+  // Adds the gradient to the branch: the tensor from make_like() if a kernel has written it, or
+  // else scale times dsum. dsum is the gradient of the sum.
   void deliver(const Tensor& dsum) const;
 
  private:
   struct Made {
     Tensor gradient;
-    bool columns = false;  // are summed
+    bool columns = false;  // true: the kernel adds the column sums
   };
   Tensor scale_;
   GradSink branch_;

@@ -71,8 +71,8 @@ Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
       });
 }
 
-// The three products of a linear layer with their parts exchanged: its weight gives rows [S] to
-// columns [C] in the product that is a linear layer's input gradient.
+// Uses the three products of a linear layer in other roles. The product of weights [B, S] and table
+// [S, C] is that of a linear layer's input gradient.
 Variable mix_rows(Context& ctx, const Variable& table, const Variable& weights) {
   DTN_CHECK(weights.value().rank() == 2 && weights.dim(1) == table.dim(0), "mix_rows: weights ",
             to_string(weights.shape()), " do not fit a table ", to_string(table.shape()));

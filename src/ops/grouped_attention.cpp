@@ -10,7 +10,8 @@
 namespace dtn::ops {
 namespace {
 
-// Which columns of a tensor heads take: each at most once, so that its gradient is one product's.
+// Columns of a tensor that heads take. Each column is taken at most once, so its gradient comes
+// from one product.
 class TakenColumns {
  public:
   explicit TakenColumns(const Variable& x) : shape_(x.shape()) {
@@ -41,10 +42,10 @@ bool same(const Variable& a, const Variable& b) {
   return a.value().raw() == b.value().raw() && a.shape() == b.shape() && a.sink() == b.sink();
 }
 
-// Queries and keys of one group, and how many groups there are.
+// Numbers of groups, and of queries and keys in a group.
 struct GroupSizes {
   std::int64_t groups, queries, keys;
-  bool all_queries, all_keys;  // whether heads take all columns
+  bool all_queries, all_keys;  // true: heads take all columns
 };
 
 GroupSizes check(const Variable& queries, const Variable& keys, const Variable& bias,
@@ -183,7 +184,7 @@ namespace reference {
 using namespace primitive;
 namespace {
 
-// The columns of all heads, tokens by groups: x [B, T, *] -> [B G, H, n, D].
+// Returns the columns of all heads, with tokens ordered by groups: x [B, T, *] -> [B G, H, n, D].
 Variable heads_of(Context& ctx, const Variable& x, const HeadColumns& columns,
                   const GroupedAttention& how, std::int64_t groups) {
   std::vector<std::int64_t> index;
@@ -197,7 +198,8 @@ Variable heads_of(Context& ctx, const Variable& x, const HeadColumns& columns,
   return permute(ctx, y, {0, 2, 1, 3});
 }
 
-// kRegionPenalty where two tokens of a group are of different regions, else 0: [1, G, 1, n, n].
+// Returns [1, G, 1, n, n]: kRegionPenalty if two tokens of a group are in different regions, else
+// 0.
 Variable penalty_of(Context& ctx, const TokenGroups& groups, DType dtype) {
   const std::int64_t g = groups.count(), n = groups.size();
   const Variable region = cast(ctx, Variable(groups.regions), dtype);

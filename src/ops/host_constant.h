@@ -1,12 +1,11 @@
-// Constants that are computed on the host, element by element, for the references that need a mask
-// or a matrix of their own.
+// Constants that the host computes element by element, for masks and matrices of references.
 #pragma once
 
 #include "ops/primitive_tensors.h"
 
 namespace dtn::ops {
 
-// value(i), i = 0 .. numel - 1, rounded to the type and copied to the device.
+// Returns value(i), i = 0 .. numel - 1, rounded to the type and copied to the device.
 template <class F>
 Tensor host_constant(const Shape& shape, DType dtype, Device device, F&& value) {
   const bool wide = dtype == DType::kFloat64;

@@ -20,14 +20,14 @@ struct RowRange {
   Tensor of(const Tensor& t) const { return t.defined() ? t.slice(begin, end) : Tensor(); }
 };
 
-// A linear layer's parameters in the type of the activations, and where their gradients go: all
-// rows of a weight and its bias, or some of them.
+// Parameters of a linear layer in the type of the activations, and the sinks of their gradients.
+// The layer may have only some rows of the weight and the bias.
 struct LayerSaved {
   Tensor weight;         // [out, in]
   Tensor bias;           // [out], accumulator type; undefined: none
   Tensor bias_as_dtype;  // [out], for products on a CUDA device
   GradSink dweight;
-  std::shared_ptr<RowBias> row_bias;  // null: nobody wants its gradient
+  std::shared_ptr<RowBias> row_bias;  // null: the bias needs no gradient
   RowRange rows;
   std::int64_t all_rows, out, in;
 
@@ -49,13 +49,13 @@ struct LayerSaved {
         });
   }
 
-  // y as the layer's output, whose gradient others may sum for the bias.
+  // Marks y as the layer's output: the producer of its gradient may add the bias gradient, too.
   Variable output(Variable y) const {
     if (y.requires_grad()) y.sink()->set_row_bias(row_bias);
     return y;
   }
 
-  // dW += dy^T x, db += column sums of dy, unless those have been added already.
+  // dW += dy^T x, db += column sums of dy, unless the sums have been added already.
   void backward_parameters(const Tensor& dy, const Tensor& x) const {
     const bool sums = row_bias && !row_bias->is_summed();
     if (!dweight && !sums) return;
@@ -88,7 +88,7 @@ struct LayerSaved {
   }
 };
 
-// Shapes and pointers common to every forward product; the caller adds what is fused.
+// Returns the shapes and pointers of every forward product. The caller adds the fused parts.
 LinearForward forward_args(const Tensor& x, const LayerSaved& layer, Tensor& y) {
   const Tensor& weight = layer.weight;
   DTN_CHECK(x.dim(-1) == weight.dim(1), "linear: input ", to_string(x.shape()),
@@ -116,20 +116,21 @@ void set_residual(LinearForward& args, const Tensor& residual, const Tensor& row
   }
 }
 
-// The gradient of the branch: dy scaled per sample, or dy itself when there is no drop path.
+// Returns the gradient of the branch: dy scaled per sample, or dy itself without drop path.
 Tensor branch_gradient(const Tensor& dy, const Tensor& row_scale) {
   return row_scale.defined() ? scale_rows(dy, row_scale) : dy;
 }
 
-// Whether backward gets the activation of an MLP as forward made it. To compute it again costs the
-// CPU nothing beside the matrix product, but a device a pass over memory.
+// Returns true if the forward pass keeps the activation of an MLP for the backward pass. Computing
+// the activation again is nearly free on the CPU, next to the matrix product. On a GPU it costs a
+// pass over memory.
 bool keeps_activation(const Tensor& h) {
   return h.device() == kCuda &&
          cuda::has_spare_memory(static_cast<std::size_t>(h.numel()) * size_of(h.dtype()));
 }
 
 // The hidden layer of an MLP in the backward pass: the gradient before the activation, and the
-// activation, which is computed again over z when forward has not kept it.
+// activation. An activation that the forward pass has not kept is computed again, and overwrites z.
 struct HiddenGradient {
   Tensor dz, h;
 };
@@ -146,7 +147,7 @@ HiddenGradient hidden_gradient(const LayerSaved& layer1, const LayerSaved& layer
   args.dx = hidden.dz.raw();
   args.preactivation = z.raw();
   if (!kept.defined()) args.activation = hidden.h.raw();
-  if (layer1.row_bias && dy.device() != kCpu) {  // a device sums the rows of dz where it makes them
+  if (layer1.row_bias && dy.device() != kCpu) {  // the GPU kernel that writes dz also sums its rows
     args.dbias = layer1.row_bias->gradient().raw();
     layer1.row_bias->set_summed();
   }

@@ -12,7 +12,7 @@ namespace {
 void check_labels(const Tensor& labels, std::int64_t rows, std::int64_t classes) {
   DTN_CHECK(labels.numel() == rows, "got ", labels.numel(), " labels for ", rows,
             " rows of logits");
-  if (labels.device() != kCpu) return;  // the kernel answers a wrong label with NaN
+  if (labels.device() != kCpu) return;  // the kernel returns NaN for an invalid label
   for (std::int64_t i = 0; i < rows; ++i) {
     std::int64_t label = labels.data<std::int64_t>()[i];
     DTN_CHECK(0 <= label && label < classes, "label ", label, " of sample ", i, " is outside [0, ",
@@ -107,7 +107,7 @@ LossResult binary_cross_entropy(Context& ctx, const Variable& logits, const Targ
   run_on(device, Mean{acc, rows, loss.raw(), mean.raw(), share});
   const Variable result = ctx.record(
       "binary_cross_entropy", mean, {&logits},
-      // The targets are kept for the pointers to them.
+      // Keeps the targets alive, because `against` points to them.
       [=, logits = logits.value(), dlogits = logits.sink(), kept = targets](const Tensor& dy) {
         Tensor grad = Tensor::empty_like(logits);
         run_on(device, BinaryCrossEntropyBackward{logits.dtype(), rows, classes, logits.raw(),
@@ -122,7 +122,7 @@ using namespace primitive;
 
 namespace {
 
-// The targets of all classes, [rows, classes].
+// Returns the targets of all classes, [rows, classes].
 Tensor dense_targets(const Targets& targets, std::int64_t rows, std::int64_t classes, DType dtype,
                      Device device) {
   if (!targets.labels.defined()) return cast_tensor(targets.soft, dtype);

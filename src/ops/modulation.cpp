@@ -12,7 +12,7 @@
 namespace dtn::ops {
 namespace {
 
-// The element `offset` elements into a tensor of the accumulator type.
+// Returns the address of element `offset` of a tensor.
 void* at(Tensor& t, std::int64_t offset) {
   return static_cast<std::byte*>(t.raw()) + static_cast<std::size_t>(offset) * size_of(t.dtype());
 }
@@ -31,7 +31,7 @@ Shape without_last(const Shape& shape) {
   return Shape(shape.dims().first(static_cast<std::size_t>(shape.rank() - 1)));
 }
 
-// An uninitialised tensor where a gradient is wanted, else undefined.
+// Returns an uninitialised tensor if the gradient is needed, else undefined.
 Tensor empty_if(const GradSink& sink, const Shape& shape, DType dtype, Device device) {
   return sink ? Tensor::empty(shape, dtype, device) : Tensor();
 }

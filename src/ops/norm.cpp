@@ -9,7 +9,7 @@ namespace dtn::ops {
 
 namespace {
 
-// What the backward pass of a norm over [rows, C] needs.
+// Inputs of the backward pass of a norm over [rows, C].
 struct Saved {
   Tensor x, mean, rstd, weight;
   GradSink dx, dweight, dbias;

@@ -1,6 +1,5 @@
-// How the backward pass of a normalizer meets the gradient that already waits at its input: the
-// residual stream's. The kernel adds it while it writes dx, and reuses its memory when nobody else
-// holds it.
+// The gradient that already waits at the input of a normalizer: the residual stream's. The kernel
+// of the backward pass adds it while it writes dx, and reuses its memory if nothing else holds it.
 #pragma once
 
 #include "dtn/autograd/variable.h"
@@ -14,7 +13,7 @@ class NormInputGradient {
     waiting_ = sink_->take();
     dx_ = waiting_.defined() && waiting_.unique() ? waiting_ : Tensor::empty_like(x);
   }
-  // For the kernel: what to add (null: nothing) and where to write (null: dx is not wanted).
+  // Kernel arguments: the gradient to add (null: none), and the output (null: dx is not needed).
   const void* waiting() const { return waiting_.defined() ? waiting_.raw() : nullptr; }
   void* destination() { return dx_.defined() ? dx_.raw() : nullptr; }
   void deliver() {

@@ -1,4 +1,4 @@
-// An operation with several outputs as one node: it runs when a gradient has reached any of them.
+// An operation with several outputs as one node, which runs if a gradient has reached any of them.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace dtn::ops {
 
-// Wraps `values` as the results of one operation on `inputs`. `backward` gets the gradient of each,
-// undefined where none arrived. The outputs' own nodes leave theirs for it and wake it through its
-// slot.
+// Wraps `values` as the results of one operation on `inputs`. `backward` gets the gradient of each
+// result, undefined if none arrived. Each result has a node that stores its gradient for `backward`
+// and activates the operation's node through its gradient sink.
 template <std::size_t n>
 std::array<Variable, n> record_outputs(
     Context& ctx, const char* op, const std::array<Tensor, n>& values,

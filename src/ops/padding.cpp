@@ -12,7 +12,7 @@ std::int64_t sum_of(std::span<const std::int64_t> lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-// So many tokens of x, from the first-th on, to the same number of places in y.
+// Copies `count` tokens of x, from token `first` on, to y, from token `place` on.
 void copy(const Tensor& x, std::int64_t first, Tensor& y, std::int64_t place, std::int64_t count) {
   const std::int64_t channels = x.dim(-1);
   const auto bytes = channels * static_cast<std::int64_t>(size_of(x.dtype()));
@@ -52,7 +52,7 @@ std::vector<std::int64_t> host_lengths(const Tensor& lengths, std::int64_t batch
   DTN_CHECK(lengths.dtype() == DType::kInt64 && lengths.shape() == Shape{batch},
             "lengths of sequences must be int64 [", batch, "], not ", name_of(lengths.dtype()), " ",
             to_string(lengths.shape()));
-  if (lengths.device() == kMeta) {  // of which nobody knows: as many as there may be
+  if (lengths.device() == kMeta) {  // values are unknown: assumes the maximum
     return std::vector<std::int64_t>(static_cast<std::size_t>(batch), tokens);
   }
   const Tensor here = lengths.to(kCpu);

@@ -1,7 +1,7 @@
 // Convolutions and poolings of images; see dtn/ops/primitive.h.
 //
-// A convolution unfolds a few images at a time into the columns of a matrix product; a kernel of
-// one element needs no unfolding, and channels on their own have kernels of their own.
+// A convolution unfolds a few images at a time into the columns of a matrix product. Pointwise
+// convolutions need no unfolding. Depthwise convolutions have separate kernels.
 #include <algorithm>
 
 #include "dtn/ops/primitive.h"
@@ -43,13 +43,13 @@ const void* at(const Tensor& t, std::int64_t element) {
          static_cast<std::size_t>(element) * size_of(t.dtype());
 }
 
-// The shapes of a convolution, and its three products.
+// Shapes of a convolution, and its three products.
 struct Convolution {
   Window window;
   DType dtype;
   Device device;
   std::int64_t batch, channels, outputs, groups;
-  std::int64_t taps, pixels;  // of a kernel, of a plane of the output
+  std::int64_t taps, pixels;  // of a kernel; of an output plane
 
   Convolution(const Tensor& x, const Shape& weight, const Conv2d& how)
       : dtype(x.dtype()), device(x.device()), groups(how.groups) {
@@ -65,7 +65,7 @@ struct Convolution {
   }
 
   bool depthwise() const { return groups == channels && outputs == channels; }
-  // Whether the columns are the input itself.
+  // Returns true if the columns are equal to the input.
   bool pointwise() const {
     return taps == 1 && window.stride_h == 1 && window.stride_w == 1 && window.pad_h == 0 &&
            window.pad_w == 0;
@@ -159,7 +159,7 @@ Tensor Convolution::backward_input(const Tensor& dy, const Tensor& weight,
   return dx;
 }
 
-// In the accumulator type; images are added up in order.
+// Returns the gradient in the accumulator type. Adds up images in order.
 Tensor Convolution::backward_weight(const Tensor& dy, const Tensor& x, const Shape& shape) const {
   const DType acc = accumulator_of(dtype);
   if (batch == 0) return Tensor::zeros(shape, acc, device);

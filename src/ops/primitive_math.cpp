@@ -5,7 +5,7 @@
 namespace dtn::primitive {
 namespace {
 
-// y = f(x; a, b), whose gradient is g(y, dy) or g(x, dy), with the same numbers.
+// y = f(x; a). Its gradient is g(y, dy; a) or g(x, dy; a).
 enum class Saves { kInput, kResult };
 Variable unary(Context& ctx, const char* op, const Variable& x, Function f, Function g, Saves saves,
                double a = 0) {
@@ -16,7 +16,7 @@ Variable unary(Context& ctx, const char* op, const Variable& x, Function f, Func
   });
 }
 
-// Both in one type: bfloat16 beside float32 becomes float32.
+// Two operands of one type: bfloat16 with float32 becomes float32.
 struct Operands {
   Variable a, b;
   Shape shape;
@@ -33,7 +33,7 @@ void send(const GradSink& sink, const Tensor& grad, const Shape& shape) {
   sink->accumulate(sum_to(grad, shape));
 }
 
-// The larger or the smaller. Where both are equal the gradient goes to p.
+// Returns the larger or the smaller element. If both are equal, the gradient goes to p.
 Variable choose(Context& ctx, const char* op, Function f, const Variable& p, const Variable& q) {
   const Operands in(ctx, p, q);
   return ctx.record(op, in.compute(f), {&in.a, &in.b},

@@ -19,7 +19,7 @@ void check_index(const Tensor& x, int dim, const Tensor& index) {
   }
 }
 
-// Zeros with dy in the place that `narrowed` took.
+// Returns zeros of shape `whole`, with dy at the elements that `narrowed` took.
 Tensor widened(const Tensor& dy, const Shape& whole, int dim, std::int64_t begin) {
   Tensor dx = Tensor::zeros(whole, dy.dtype(), dy.device());
   insert(dy, dx, dim, begin);

@@ -17,10 +17,10 @@ Shape with_matrix(const Shape& lead, std::int64_t rows, std::int64_t columns) {
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-// All rows of all matrices as one matrix.
+// Returns all rows of all matrices as one matrix.
 Tensor as_rows(const Tensor& x) { return x.reshape({x.numel() / x.dim(-1), x.dim(-1)}); }
 
-// x with the leading dimensions `lead`, or none at all where one matrix serves all.
+// Broadcasts x to the leading dimensions `lead`, unless x is a single matrix.
 Tensor spread(const Tensor& x, const Shape& lead) {
   if (leading(x.shape()).numel() == 1) return x;
   return broadcast(x, with_matrix(lead, x.dim(-2), x.dim(-1)));
@@ -38,7 +38,7 @@ Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
   Tensor c = Tensor::empty(with_matrix(lead, g.m, g.n), a.dtype(), a.device());
   Tensor left = a, right = spread(b, lead);
   g.batch = lead.numel();
-  if (one_b && !ta && g.batch > 0) {  // rows beside rows: one product
+  if (one_b && !ta && g.batch > 0) {  // all rows of all matrices in one product
     g.m *= leading(a.shape()).numel();
     g.batch = 1;
   } else {
@@ -75,7 +75,7 @@ Variable matmul(Context& ctx, const Variable& p, const Variable& q) {
         if (da) da->accumulate(sum_to(product(dy, false, b, true), a.shape()));
         if (!db) return;
         if (leading(b.shape()).numel() == 1 && a.numel() / a.dim(-1) == dy.numel() / dy.dim(-1)) {
-          // One matrix for all rows has one gradient of all rows.
+          // If all rows share one matrix, one product sums its gradient over all rows.
           const Tensor sum = product(as_rows(a), true, as_rows(dy), false);
           db->accumulate(sum.reshape(b.shape()));
         } else {

@@ -18,7 +18,7 @@ Strides dense_strides(const Shape& shape) {
   return strides;
 }
 
-// Of a dense array of shape `from` where it is broadcast to `to`.
+// Returns the strides of a dense array of shape `from` that is broadcast to `to`.
 Strides broadcast_strides(const Shape& from, const Shape& to) {
   const Strides dense = dense_strides(from);
   const int lead = to.rank() - from.rank();
@@ -32,8 +32,8 @@ Strides broadcast_strides(const Shape& from, const Shape& to) {
   return strides;
 }
 
-// Extents for a loop over `shape`: without those of 1, neighbours joined where all arrays walk on
-// from one to the next.
+// Returns the extents of a loop over `shape`: drops extents of 1, and joins neighbouring dimensions
+// that are contiguous in all arrays. Changes the strides of the arrays accordingly.
 Extents collapse(const Shape& shape, std::initializer_list<Strides*> arrays) {
   Extents result;
   int last = -1;
@@ -57,7 +57,7 @@ Extents collapse(const Shape& shape, std::initializer_list<Strides*> arrays) {
   return result;
 }
 
-// Elements of one tensor, from one of them on.
+// Elements of a tensor from element `begin` on.
 struct Place {
   const Tensor& tensor;
   Strides strides;
@@ -76,7 +76,7 @@ void copy_strided(const Shape& shape, Place from, Place to) {
   args.extents = collapse(shape, {&from.strides, &to.strides});
   args.x = from.raw();
   args.x_strides = from.strides;
-  args.y = const_cast<void*>(to.raw());  // of a tensor that the caller may write to
+  args.y = const_cast<void*>(to.raw());  // the caller may write to this tensor
   args.y_strides = to.strides;
   run_on(from.tensor.device(), args);
 }
@@ -121,7 +121,7 @@ Tensor map(Function f, const Shape& shape, std::initializer_list<const Tensor*> 
     args.in[k] = t->raw();
     args.strides[k++] = broadcast_strides(t->shape(), shape);
   }
-  // The result has to be dense in what is left of the dimensions, so it has a say.
+  // The result must be dense in the remaining dimensions, so its strides count, too.
   Strides out = dense_strides(shape);
   args.extents = collapse(
       shape, {&args.strides[0], &args.strides[k > 1 ? 1 : 0], &args.strides[k > 2 ? 2 : 0], &out});

@@ -1,4 +1,4 @@
-// Drop path on a tensor: each sample times its own factor.
+// Drop path on a tensor: multiplies each sample by its factor.
 #pragma once
 
 #include "dtn/core/tensor.h"
@@ -6,8 +6,8 @@
 
 namespace dtn::ops {
 
-// scale_b x + residual, of x [B, ...]; scale [B] in the accumulator type, residual like x or
-// undefined for none.
+// Returns scale_b x + residual for x [B, ...]; scale [B] in the accumulator type, residual like x
+// or undefined for none.
 inline Tensor scale_rows(const Tensor& x, const Tensor& scale, const Tensor& residual = {}) {
   Tensor y = Tensor::empty_like(x);
   ScaleRows args{};

@@ -39,7 +39,7 @@ void check(const Variable& qkv, const BlockPattern& pattern, const Tensor& lengt
   check_lengths("block_attention", lengths, qkv);
 }
 
-// Shapes that fit, and what they say.
+// Checks the shapes, and returns the sizes that follow from them.
 HashedAttentionProblem problem_of(const Variable& qk, const Variable& v, const Tensor& rotations,
                                   const HashedAttention& how, const Tensor& lengths) {
   DTN_CHECK(qk.shape().rank() == 3 && qk.shape() == v.shape() && qk.dtype() == v.dtype() &&

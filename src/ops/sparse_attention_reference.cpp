@@ -1,4 +1,4 @@
-// Sparse attention as dense attention with what is not seen masked.
+// Sparse attention as dense attention with a mask.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,7 +11,7 @@ namespace dtn::ops::reference {
 using namespace primitive;
 namespace {
 
-// A constant from a function of its four indices.
+// Returns a constant whose elements are a function of four indices.
 template <class F>
 Variable constant_from(const Shape& shape, const Variable& like, const F& f) {
   std::vector<float> values;
@@ -27,7 +27,7 @@ Variable constant_from(const Shape& shape, const Variable& like, const F& f) {
   return cast(plain, Variable(Tensor::from(values, shape).to(like.device())), like.dtype());
 }
 
-// x [B, T, C] with pads of zeros up to so many rows.
+// Pads x [B, T, C] with zeros to `rows` rows.
 Variable filled_up(Context& ctx, const Variable& x, const Tensor& lengths, std::int64_t rows) {
   return pad(ctx, without_pads(ctx, x, lengths), 1, 0, rows - x.dim(1));
 }
@@ -48,12 +48,12 @@ std::vector<char> seen_blocks(const BlockPattern& pattern) {
   return sees;
 }
 
-// Where positions stand when they are sorted by their hash in a round: [B, H, R, N].
+// Places of the positions after sorting by their hash in each round: [B, H, R, N].
 struct HashPlaces {
   std::int64_t heads, rounds, positions;
   std::vector<std::int64_t> place;
 
-  // q [B, H, N, D], rotations [D, R, half]. Positions from the length of a sample on come last.
+  // q [B, H, N, D], rotations [D, R, half]. Positions after the end of a sample come last.
   HashPlaces(const Variable& q, const Tensor& rotations, const std::vector<std::int64_t>& lengths)
       : heads(q.dim(1)), rounds(rotations.dim(1)), positions(q.dim(2)) {
     Context plain;
@@ -97,21 +97,21 @@ struct HashPlaces {
   }
 };
 
-// x, so many times along a dimension.
+// Repeats x along a dimension, `times` times.
 Variable repeated(Context& ctx, const Variable& x, int dim, std::int64_t times) {
   Variable y = x;
   for (std::int64_t i = 1; i < times; ++i) y = concat(ctx, y, x, dim);
   return y;
 }
 
-// q / |q|, 0 where q is.
+// q / |q|, or 0 where q is 0.
 Variable normalized(Context& ctx, const Variable& q) {
   const Variable squares = sum(ctx, mul(ctx, q, q), 3);
   const Variable none = affine(ctx, greater(squares, full({1}, q.dtype(), q.device(), 0)), -1, 1);
   return div(ctx, q, sqrt(ctx, add(ctx, squares, none)));
 }
 
-// [B, H, N, D] to the tokens of [B, T, H D].
+// Converts [B, H, N, D] to [B, T, H D] and sets pads to 0. Without `move_heads`, only reshapes.
 Variable tokens_of(Context& ctx, const Variable& out, const Variable& like, const Tensor& lengths,
                    bool move_heads) {
   const Variable rows = reshape(ctx, move_heads ? permute(ctx, out, {0, 2, 1, 3}) : out,
@@ -166,7 +166,7 @@ Variable hashed_attention(Context& ctx, const Variable& qk, const Variable& v,
         [](auto, auto, std::int64_t i, std::int64_t j) { return i == j ? 1.0f : 0.0f; });
     scores = where(ctx, self, full({1}, q.dtype(), q.device(), -1e5), scores);
   }
-  // A column for each round of the query, round of the key and key.
+  // One column for each combination of query round, key round and key.
   const Variable penalty =
       constant_from({qk.dim(0), how.heads, rows, rounds * rounds * rows}, q,
                     [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t column) {

@@ -6,8 +6,8 @@
 namespace dtn::ops {
 namespace {
 
-// Copies `rows` runs of `columns` elements from rows x_stride elements apart, beginning at element
-// x_begin, to rows y_stride apart, beginning at y_begin.
+// Copies `rows` rows of `columns` elements. Rows of x start at element x_begin and are x_stride
+// elements apart; rows of y start at y_begin and are y_stride apart.
 void copy_rows(const Tensor& x, std::int64_t x_begin, std::int64_t x_stride, Tensor& y,
                std::int64_t y_begin, std::int64_t y_stride, std::int64_t rows,
                std::int64_t columns) {
@@ -36,8 +36,8 @@ Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
   Tensor patches = Tensor::empty({batch, tokens, size}, dtype, images.device());
   run_on(images.device(),
          Patchify{dtype, batch, channels, height, width, patch, images.raw(), patches.raw()});
-  // The same parameter seen as the matrix of a linear layer: its gradient lands in a buffer of
-  // the convolution's shape, which has the same elements in the same order.
+  // Treats the parameter as the matrix of a linear layer. The gradient buffer has the shape of the
+  // convolution, with the same elements in the same order.
   return linear(ctx, Variable(patches), weight.reshaped({weight.dim(0), size}), bias);
 }
 
