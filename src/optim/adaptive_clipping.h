@@ -1,4 +1,4 @@
-// Gradients clipped unit by unit, optim.clip_adaptive.
+// Adaptive gradient clipping by units (optim.clip_adaptive).
 #pragma once
 
 #include "dtn/nn/parameters.h"
@@ -7,18 +7,18 @@ namespace dtn {
 
 class AdaptiveClipping {
  public:
-  // A unit is what feeds one output, a row along the first dimension, or a whole tensor of one
-  // dimension. Those of heads are left out unless `with_head` says otherwise. The store must be
-  // allocated, and outlive this.
+  // A unit is the weights of one output: a row along the first dimension, or a whole tensor of one
+  // dimension. Leaves out the units of heads unless `with_head` is true. The store must be
+  // allocated, and must outlive this object.
   AdaptiveClipping(ParameterStore& store, double factor, bool with_head);
 
-  // Of gradients that are to be multiplied by `scale` later on.
+  // Clips gradients that are multiplied by `scale` later.
   void clip(double scale);
 
  private:
   ParameterStore& store_;
   double factor_;
-  Tensor units_;  // [units, 2] int64, where the store is
+  Tensor units_;  // [units, 2] int64, on the device of the store
 };
 
 }  // namespace dtn

@@ -7,8 +7,7 @@
 namespace dtn {
 namespace {
 
-// The tensors of a range, where the kernel reads them: in the memory of the device, so that a
-// captured step needs nothing from the host.
+// Table of the tensors of a range, in device memory: a captured step needs no data from the host.
 class TensorTable {
  public:
   TensorTable(const ParameterRange& range, Device device) {
@@ -34,7 +33,7 @@ class TensorTable {
   static constexpr std::int64_t kFields = 3;
   static_assert(sizeof(LambChunk) == kFields * sizeof(std::int64_t));
 
-  Tensor chunks_;       // [chunks, 3], a LambChunk each
+  Tensor chunks_;       // [chunks, 3], one LambChunk per row
   Tensor first_chunk_;  // [tensors + 1]
 };
 
@@ -60,7 +59,7 @@ class Lamb : public Optimizer {
     run_on(device(), args);
   }
 
-  std::vector<TensorTable> tables_;  // of each range
+  std::vector<TensorTable> tables_;  // one per range
 };
 
 }  // namespace

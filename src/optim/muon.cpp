@@ -14,7 +14,7 @@ namespace {
 constexpr int kIterations = 5;
 constexpr double kLeastNorm = 1e-7;
 
-// Of a X + b (X X^T) X + c (X X^T)^2 X.
+// Coefficients of a X + b (X X^T) X + c (X X^T)^2 X.
 struct Polynomial {
   double a, b, c;
 };
@@ -31,7 +31,8 @@ std::span<const Polynomial> polynomials(NsCoefficients which) {
   return which == NsCoefficients::kQuintic ? kQuintic : kSame;
 }
 
-// A weight of a block that Muon moves: what multiplies tokens. All else is AdamW's.
+// Returns true for a weight of a block that multiplies tokens. Muon updates these weights, and
+// AdamW updates all other parameters.
 bool is_moved_as_matrix(const Parameter& p) {
   constexpr std::string_view kNames[] = {"attn.qkv.weight", "attn.proj.weight", "mlp.fc1.weight",
                                          "mlp.fc2.weight"};
@@ -40,11 +41,11 @@ bool is_moved_as_matrix(const Parameter& p) {
 }
 
 struct Matrix {
-  std::int64_t begin, rows, cols;  // its first element, counted from the range's
+  std::int64_t begin, rows, cols;  // begin: first element, counted from the start of the range
   std::int64_t count() const { return rows * cols; }
 };
 
-// How a range is shared out.
+// The parts of a range: matrices for Muon, the rest for AdamW.
 struct Shares {
   std::vector<Matrix> matrices;
   std::vector<std::pair<std::int64_t, std::int64_t>> rest;  // between the matrices
@@ -52,7 +53,7 @@ struct Shares {
 
 Shares shares_of(const ParameterRange& range, const ParameterStore& store) {
   Shares shares;
-  bool follows = false;  // on what was the last of the rest
+  bool follows = false;  // true: the previous tensor belongs to the rest
   for (const auto& [begin, end] : range.tensors) {
     const auto p = std::ranges::find(store.parameters(), range.begin + begin, &Parameter::offset);
     const bool is_matrix = is_moved_as_matrix(*p);
@@ -68,7 +69,7 @@ Shares shares_of(const ParameterRange& range, const ParameterStore& store) {
   return shares;
 }
 
-// Of a product of op(a) [m, k] and op(b) [k, n], both dense.
+// Sizes of a product of op(a) [m, k] and op(b) [k, n], both dense.
 struct Sides {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;
@@ -98,8 +99,9 @@ void divide_by_norm(Tensor& x) {
   run_on(x.device(), DivideByNorm{x.numel(), values, sum, kLeastNorm});
 }
 
-// x [rows, cols] float32, which is overwritten, with its singular values brought near 1. Factors
-// are squares of the shorter side, on the left or on the right: (X X^T) X = X (X^T X).
+// Returns x [rows, cols] float32 with its singular values moved close to 1. Overwrites x. The
+// factor has the size of the shorter side, and multiplies from the left or from the right:
+//    (X X^T) X = X (X^T X)
 Tensor orthogonalized(Tensor x, std::span<const Polynomial> steps) {
   const std::int64_t rows = x.dim(0), cols = x.dim(1), side = std::min(rows, cols);
   const bool tall = rows > cols;
@@ -186,10 +188,10 @@ class Muon : public Optimizer {
   double scale_of(const Matrix& m) const {
     const auto rows = static_cast<double>(m.rows), cols = static_cast<double>(m.cols);
     if (config().muon_scale == MuonScale::kOriginal) return std::sqrt(std::max(1.0, rows / cols));
-    return 0.2 * std::sqrt(std::max(rows, cols));  // the size of a step of AdamW
+    return 0.2 * std::sqrt(std::max(rows, cols));  // matches the size of an AdamW step
   }
 
-  std::vector<Shares> shares_;  // of each range
+  std::vector<Shares> shares_;  // one per range
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ MovingAverage::MovingAverage(ParameterStore& store, double decay, bool warmup)
 
 void MovingAverage::update(const UpdateState* state) {
   DTN_CHECK(state || !warmup_, "a moving average that warms up needs the count of updates");
-  // What is frozen is the average of itself, which rounding would not leave so.
+  // Skips frozen values: their average is the value itself, which rounding would change.
   for (const auto& [begin, end] : store_.live_ranges()) {
     run_on(store_.device(), EmaStep{end - begin, static_cast<float*>(average_.raw()) + begin,
                                     static_cast<const float*>(store_.values().raw()) + begin,

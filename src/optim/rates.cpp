@@ -14,7 +14,7 @@
 namespace dtn {
 namespace {
 
-// The i of "blocks.<i>.".
+// Returns the i of "blocks.<i>.".
 std::optional<int> block_of(std::string_view name) {
   constexpr std::string_view kPrefix = "blocks.";
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -46,7 +46,7 @@ void decay_over_layers(double decay, const ParameterStore& store, std::vector<do
   }
 }
 
-// The factor of the last entry that matches.
+// Returns the factor of the last entry that matches, or 1.
 double multiple_of(const std::vector<RateMultiple>& multiples, const std::string& name) {
   double factor = 1;
   for (const RateMultiple& m : multiples) {
@@ -85,10 +85,10 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
                                              const ParameterStore& store) {
   const std::vector<double> factors = rate_factors(config, store);
   std::vector<ParameterRange> ranges;
-  // Parameters that decay lie before those that do not, each kind in its order.
+  // In the flat buffers, parameters with decay lie before parameters without it.
   for (const Decay decay : {Decay::kYes, Decay::kNo}) {
     const bool decays = decay == Decay::kYes;
-    bool open = false;  // whether the last range goes on
+    bool open = false;  // true: the last range continues
     std::size_t i = 0;
     for (const Parameter& p : store.parameters()) {
       const double factor = factors[i++];
@@ -114,20 +114,20 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
 
 namespace {
 
-// What a name begins with: "blocks.3", or its module.
+// Returns the beginning of a name: "blocks.3", or the module.
 std::string unit_of(const std::string& name) {
   if (const auto block = block_of(name)) return cat("blocks.", *block);
   return name.substr(0, name.find('.'));
 }
 
-// What has one factor: whole units, and single tensors of others.
+// Parameters with the same factor: whole units, and single tensors of other units.
 struct RateGroup {
   std::vector<std::string> units;
   std::int64_t tensors = 0;
-  std::string first;  // of the tensors
+  std::string first;  // name of the first of the tensors
 };
 
-// "norm, blocks.0-5, blocks.8" for neighbours that count up.
+// Joins the names of units and shortens consecutive blocks: "norm, blocks.0-5, blocks.8".
 std::string with_ranges(const std::vector<std::string>& units) {
   std::string text;
   for (std::size_t i = 0; i < units.size(); ++i) {

@@ -1,4 +1,4 @@
-// The optimizers of the table, one file each.
+// Registry rows of the optimizers, one file each.
 #pragma once
 
 #include "dtn/optim/optimizer.h"
@@ -12,7 +12,7 @@ OptimizerRow lion_row();
 OptimizerRow muon_row();
 OptimizerRow sgd_row();
 
-// A row that makes a T.
+// Returns a row that creates a T.
 template <class T>
 OptimizerRow optimizer_row(std::string name, std::string doc) {
   return {{std::move(name), std::move(doc)},
@@ -21,7 +21,7 @@ OptimizerRow optimizer_row(std::string name, std::string doc) {
           }};
 }
 
-// What the kernels of all have in common.
+// Sets the kernel arguments that all optimizers share.
 template <class Arguments>
 void set_common(Arguments& args, const OptimizerUpdate& u) {
   Tensor values = u.values, low = u.bfloat16_values;
@@ -40,7 +40,7 @@ void set_common(Arguments& args, const OptimizerUpdate& u) {
   args.lr_factor = u.lr_factor;
 }
 
-// Buffer i of the state.
+// Returns buffer i of the state.
 inline float* state_of(const OptimizerUpdate& u, std::size_t i) {
   Tensor buffer = u.state[i];
   return static_cast<float*>(buffer.raw());

@@ -9,10 +9,11 @@
 namespace dtn {
 namespace {
 
-// Epochs that are fractions of steps are rounded; what is nearly there has been reached.
+// Tolerance in epochs. Fractions of epochs are rounded, so an epoch that is nearly reached counts
+// as reached.
 constexpr double kNearly = 1e-9;
 
-// How often the rate of a step schedule has dropped.
+// Returns the number of drops of a step schedule up to epoch t.
 double drops(const ScheduleConfig& schedule, double t) {
   if (schedule.decay_epochs) return std::floor(t / *schedule.decay_epochs + kNearly);
   return static_cast<double>(std::ranges::count_if(
@@ -61,14 +62,14 @@ double LearningRate::at(std::int64_t step) const {
   return scheduled(t - before, end - before);
 }
 
-// After t of `length` epochs in which the schedule moves.
+// Returns the rate after t of the `length` epochs in which the schedule changes the rate.
 double LearningRate::scheduled(double t, double length) const {
   const ScheduleConfig& s = schedule_;
   const double progress = length > 0 ? std::min(1.0, t / length) : 1.0;
   const double height = peak_ - s.min_lr;
   switch (s.name) {
     case ScheduleKind::kConstant:
-    case ScheduleKind::kRsqrt: break;  // by steps, see at()
+    case ScheduleKind::kRsqrt: break;  // depends on steps, see at()
     case ScheduleKind::kCosine:
       return s.min_lr + height * (1 + std::cos(std::numbers::pi * progress)) / 2;
     case ScheduleKind::kLinear: return s.min_lr + height * (1 - progress);
