@@ -12,7 +12,8 @@
 namespace dtn {
 namespace {
 
-// The ranks whose bytes are not those of the first: "rank 1 on node7, process 4711; rank 3 ...".
+// Returns the ranks whose bytes differ from those of the first rank:
+//    rank 1 on node7, process 4711; rank 3 ...
 std::string different_ranks(const Tensor& own, Communicator& ranks) {
   const Tensor all = ranks.all_gather(own);
   std::string names;

@@ -1,4 +1,4 @@
-// What the ranks of a run must have in common before they go on, and how they get it.
+// Checks that the ranks of a run agree before they go on.
 #pragma once
 
 #include "dtn/config/train_config.h"
@@ -7,15 +7,15 @@
 
 namespace dtn {
 
-// Throws Error naming the ranks whose weights (on any device) are not those of the first: memory or
-// a network that loses bits, or a bug.
+// Throws Error naming the ranks whose weights (on any device) differ from those of the first rank.
+// The cause is memory or a network that loses bits, or a bug.
 void check_equal_weights(const Tensor& weights, Communicator& ranks);
 
-// Throws ConfigError naming the ranks whose config is not that of the first, but for where the data
-// lies.
+// Throws ConfigError naming the ranks whose config differs from that of the first rank. Ignores the
+// location of the data and the number of workers.
 void check_equal_config(const ExperimentConfig& config, Communicator& ranks);
 
-// Throws DataError naming the ranks whose data set is another than that of the first.
+// Throws DataError naming the ranks whose data set differs from that of the first rank.
 void check_equal_data(const SampleSource& data, Communicator& ranks);
 
 }  // namespace dtn

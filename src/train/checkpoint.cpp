@@ -20,8 +20,8 @@ constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kDivergedPrefix = "diverged-";
 constexpr std::size_t kStepDigits = 8;
 
-// Keys this file adds to the metadata. `ema` says whether ema.safetensors belongs to the
-// checkpoint, so that losing it is noticed.
+// Keys that this file adds to the metadata. `ema` is 1 if ema.safetensors belongs to the
+// checkpoint, so that a lost file is noticed.
 constexpr const char* kFormatKey = "format";
 constexpr const char* kConfigKey = "config";
 constexpr const char* kStepKey = "step";
@@ -49,7 +49,7 @@ std::optional<std::int64_t> parse_number(std::string_view digits) {
   return value;
 }
 
-// The step of a folder name, if it is one that folder_name makes.
+// Returns the step of a folder name, if folder_name() makes this name.
 std::optional<std::int64_t> step_of(const fs::path& folder) {
   std::string name = folder.filename().string();
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
@@ -63,7 +63,8 @@ std::optional<std::int64_t> linked_step(const fs::path& link) {
   return error ? std::nullopt : step_of(target);
 }
 
-// Steps that have a folder, in descending order; none when there is no folder of checkpoints.
+// Returns the steps that have a folder, in descending order. Empty if there is no folder of
+// checkpoints.
 std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
   std::vector<std::int64_t> steps;
   std::error_code error;
@@ -79,7 +80,7 @@ std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
   return steps;
 }
 
-// Deleting is housekeeping: its failure must not stop a run.
+// Deletes an old checkpoint. A failure only warns, because it must not stop a run.
 void remove_old(const fs::path& checkpoint) {
   try {
     remove_directory_atomic(checkpoint);
@@ -102,14 +103,14 @@ void prune(const fs::path& checkpoints, std::int64_t step, int keep,
   }
 }
 
-// What all files of one checkpoint must agree on.
+// Metadata that is equal in all files of one checkpoint.
 struct Common {
   std::string config;
   std::int64_t step = 0;
   bool operator==(const Common&) const = default;
 };
 
-// Takes the keys of this file's making out of the metadata.
+// Removes the keys that this file has added from the metadata, and returns them.
 Common take_common(StringMap& metadata, const fs::path& file) {
   auto take = [&](const char* key) {
     auto found = metadata.extract(key);
@@ -152,7 +153,7 @@ bool is_valid(const fs::path& dir) {
   }
 }
 
-// A number in the metadata of state.safetensors; nothing where it cannot be read.
+// Returns a number in the metadata of state.safetensors. Nothing if it cannot be read.
 std::optional<std::int64_t> number_in_state(const fs::path& checkpoint, const char* key) {
   try {
     const StringMap metadata =
@@ -165,12 +166,13 @@ std::optional<std::int64_t> number_in_state(const fs::path& checkpoint, const ch
   }
 }
 
-// True if an evaluation of the weights had a finite loss before the checkpoint was written.
+// Returns true if an evaluation of the weights had a finite loss before the checkpoint was written.
 bool says_confirmed(const fs::path& checkpoint) {
   return number_in_state(checkpoint, kConfirmedKey) == 1;
 }
 
-// The newest step that is known to be confirmed: `confirmed` names it, or `last` says so itself.
+// Returns the newest step that is known to be confirmed: the target of `confirmed`, or `last` if
+// its metadata says so.
 std::optional<std::int64_t> marked_step(const fs::path& checkpoints) {
   const auto marked = linked_step(checkpoints / "confirmed");
   if (marked && is_folder(checkpoints / folder_name(*marked))) return marked;
@@ -178,8 +180,8 @@ std::optional<std::int64_t> marked_step(const fs::path& checkpoints) {
   return last && says_confirmed(checkpoints / "last") ? last : std::nullopt;
 }
 
-// The newest step up to `step` after which an update was made, by the numbers of updates: an update
-// is made only if the loss is finite.
+// Returns the newest step up to `step` after which an update was made, by the numbers of updates.
+// An update is made only if the loss is finite.
 std::optional<std::int64_t> newest_with_update(const fs::path& checkpoints, std::int64_t step) {
   std::optional<std::int64_t> most;
   for (const std::int64_t s : saved_steps(checkpoints)) {
@@ -192,7 +194,7 @@ std::optional<std::int64_t> newest_with_update(const fs::path& checkpoints, std:
   return std::nullopt;
 }
 
-// `last`, if it is confirmed; else the newest one that is.
+// Returns `last` if it is confirmed, else the newest confirmed step.
 std::optional<std::int64_t> newest_confirmed(const fs::path& checkpoints,
                                              std::optional<std::int64_t> marked,
                                              std::optional<std::int64_t> newest) {
@@ -202,7 +204,7 @@ std::optional<std::int64_t> newest_confirmed(const fs::path& checkpoints,
   return stays ? last : marked;
 }
 
-// Saved steps after `first` up to `end`, in ascending order.
+// Returns the saved steps after `first` up to `end`, in ascending order.
 std::vector<std::int64_t> steps_between(const fs::path& checkpoints,
                                         std::optional<std::int64_t> first, std::int64_t end) {
   std::vector<std::int64_t> steps = saved_steps(checkpoints);
@@ -229,7 +231,8 @@ void restore_best(const fs::path& checkpoints, std::optional<std::int64_t> confi
   }
 }
 
-// Renames a checkpoint, and deletes those that were set aside before. Returns its new path.
+// Renames a checkpoint, and deletes the checkpoints that were set aside before. Returns the new
+// path.
 fs::path set_aside(const fs::path& checkpoints, std::int64_t step) {
   const std::string name = std::string(kDivergedPrefix) + folder_name(step);
   std::vector<fs::path> earlier;
@@ -280,7 +283,7 @@ void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int ke
   }
   write_safetensors(directory.staging() / "state.safetensors", data.state, state_metadata);
   directory.commit();
-  // Before `last`: a kill in between resumes from the step before, which comes here again.
+  // Before `last`: a kill in between resumes from the previous step, which reaches this step again.
   if (data.state_metadata.contains(kConfirmedKey)) {
     replace_symlink(checkpoints / "confirmed", folder.filename());
   }
@@ -320,13 +323,14 @@ Retreat retreat_to_confirmed(const fs::path& run_dir, std::optional<std::int64_t
   Retreat retreat;
   if (confirmed) {
     retreat.confirmed = checkpoint_path(run_dir, *confirmed);
-    // Before anything leaves its name: a kill in between resumes from the confirmed one.
+    // Before any folder is renamed: a kill in between resumes from the confirmed checkpoint.
     if (linked_step(checkpoints / "last") != confirmed) {
       replace_symlink(checkpoints / "last", folder_name(*confirmed));
     }
   }
   if (!newest || newest <= (marked ? marked : confirmed)) return retreat;
-  // Steps between the two belong to a run that was wound back, where there is a mark.
+  // If `marked` is set, steps between it and `newest` belong to a run that was wound back, so only
+  // `newest` is set aside.
   const auto first = marked ? std::optional(*newest - 1) : confirmed;
   for (const std::int64_t s : steps_between(checkpoints, first, *newest)) {
     if (linked_step(checkpoints / "best") == s) restore_best(checkpoints, confirmed);
@@ -368,8 +372,8 @@ std::optional<fs::path> find_resumable(const fs::path& run_dir) {
   std::vector<std::int64_t> steps = saved_steps(checkpoints);
   if (is_folder(checkpoints)) remove_stale_temporaries(checkpoints);
   if (steps.empty()) return std::nullopt;
-  // Steps up to the last one first, newest first; those after it belong to a run that was wound
-  // back, or are damaged themselves.
+  // Tries the steps up to `last` first, newest first. Steps after `last` belong to a run that was
+  // wound back, or are damaged themselves.
   std::int64_t last = linked_step(checkpoints / "last").value_or(steps.front());
   std::stable_partition(steps.begin(), steps.end(), [&](std::int64_t s) { return s <= last; });
   for (std::int64_t step : steps) {

@@ -13,7 +13,7 @@ Fields on_host(const Fields& fields) {
   return host;
 }
 
-// The batch as a meter sees it.
+// Returns the fields of a batch for a meter: the host fields and the indices.
 Fields with_indices(const DeviceBatch& batch) {
   Fields fields = batch.host;
   fields["index"] = Tensor::from(batch.indices, {batch.n});
@@ -33,7 +33,7 @@ std::optional<Evaluation> evaluate(Task& task, BatchFeeder& feeder, const EvalOp
   DeviceBatch batch;
   std::int64_t done = 0;
   feeder.start(0);
-  // A rank may have no rows of the last batch; it still takes part in the agreements.
+  // A rank may have no rows in the last batch. It still takes part in the calls of all ranks.
   const std::int64_t batches = feeder.batches_per_epoch();
   for (std::int64_t i = 0; i < batches; ++i) {
     bool stop = options.stop && options.stop();

@@ -1,4 +1,4 @@
-// What a task measures, over a data set.
+// Evaluation of a task on a data set.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct Evaluation {
 struct EvalOptions {
   DType compute = DType::kFloat32;  // of activations
   bool skip_unread = true;          // see Mode
-  Meter* meter = nullptr;           // null: one of the task's
-  // Called after each batch with what the task made of it, on the host, and the number of samples
+  Meter* meter = nullptr;           // null: a new one from the task
+  // Called after each batch with the outputs of the task, on the host, and the number of samples
   // done.
   std::function<void(const DeviceBatch&, const Fields& outputs, std::int64_t done)> on_batch;
-  // Asked before each batch; true, from any rank, ends the evaluation early.
+  // Called before each batch. If it returns true on any rank, the evaluation ends early.
   std::function<bool()> stop;
-  // That share the samples, each by a loader of its own; null: alone.
+  // Ranks that share the samples, each with a separate loader; null: a single process.
   Communicator* ranks = nullptr;
 };
 
-// One epoch of the feeder, which must feed the task's device; with ranks, the result is that of
-// all. Nothing when it was stopped.
+// Evaluates one epoch of the feeder, which must feed the task's device. With ranks, the result
+// covers the samples of all ranks. Nothing if the evaluation was stopped.
 std::optional<Evaluation> evaluate(Task& task, BatchFeeder& feeder,
                                    const EvalOptions& options = {});
 

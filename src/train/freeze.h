@@ -1,4 +1,4 @@
-// train.freeze: parameters that keep their values while the others learn.
+// train.freeze: parameters that keep their values while other parameters learn.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace dtn {
 
-// Freezes what the config says of the store, before an optimizer is made for it. Throws ConfigError
-// for a pattern that no parameter matches, and where nothing would be left to learn.
+// Freezes the parameters that the config names. Call before creating the optimizer. Throws
+// ConfigError for a pattern that no parameter matches, and if no parameter is left to learn.
 void freeze_parameters(const FreezeConfig& freeze, ParameterStore& store);
 
-// How much of the store is frozen, for people; empty: nothing.
+// Describes the frozen part of the store for the log; empty if nothing is frozen.
 std::string describe_frozen(const ParameterStore& store);
 
 }  // namespace dtn

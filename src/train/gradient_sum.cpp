@@ -5,8 +5,8 @@
 namespace dtn {
 namespace {
 
-// A block of ViT-S has 7 MB. Smaller buckets cost more messages, larger ones leave more for the
-// end of the backward pass, where nothing hides it.
+// A block of ViT-S has 7 MB. Smaller buckets need more messages. Larger buckets leave more data for
+// the end of the backward pass, where no computation hides the communication.
 constexpr std::int64_t kBucketBytes = 4 << 20;
 
 }  // namespace
@@ -38,7 +38,7 @@ void GradientSum::begin() {
 }
 
 void GradientSum::become_whole(std::size_t place) {
-  if (!begun_) return;  // more micro-batches will add to it
+  if (!begun_) return;  // more micro-batches will add to the gradient
   places_[place].whole = true;
   while (whole_from_ > 0 && places_[whole_from_ - 1].whole) --whole_from_;
   start_bucket();

@@ -1,8 +1,9 @@
-// The sum of the ranks' gradients, taken while the backward pass still runs.
+// Sums the gradients of the ranks while the backward pass still runs.
 //
-// The backward pass comes through the model from its end, and so through the flat memory of the
-// decaying parameters, which holds nearly all of the gradient, too. What is whole is summed in
-// buckets of consecutive memory; frozen parameters do not travel; the parameters that do not decay and the loss go last.
+// The backward pass goes through the model from its end. So it also goes from the end through the
+// flat memory of the decaying parameters, which holds nearly all of the gradient. Complete
+// gradients are summed in buckets of consecutive memory. Gradients of frozen parameters are not
+// sent. The parameters without decay and the loss are summed last.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ namespace dtn {
 
 class GradientSum {
  public:
-  // Gradients travel as `wire`, float32 or bfloat16. The store must outlive it.
+  // Gradients are sent as `wire`, float32 or bfloat16. The store must outlive this object.
   GradientSum(ParameterStore& store, Communicator& ranks, DType wire);
   ~GradientSum();
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;
 
-  // The backward pass of the last micro-batch begins: a gradient that becomes whole from now on is
-  // so for the step. Those of parameters that nothing has used are whole already.
+  // Call before the backward pass of the last micro-batch: a gradient that is complete from now on
+  // is final for the step. Gradients of unused parameters are complete at once.
   void begin();
-  // All of them are. Sums what is left, and `sums` beside, and waits.
+  // Call when all gradients are complete. Sums the remaining gradients and `sums`, and waits.
   void finish(Tensor sums);
 
  private:
@@ -40,11 +41,11 @@ class GradientSum {
   ParameterStore& store_;
   Communicator& ranks_;
   DType wire_;
-  std::vector<FlatRange> live_;  // frozen parameters have no gradient to be summed
-  std::vector<Place> places_;    // decaying parameters in the order of flat memory
+  std::vector<FlatRange> live_;  // without frozen parameters, which have no gradient to sum
+  std::vector<Place> places_;    // decaying parameters, in the order of flat memory
   bool begun_ = false;
-  std::size_t whole_from_;     // all places from here on are whole
-  std::int64_t started_from_;  // decaying gradients from here on are under way
+  std::size_t whole_from_;     // all places from here on are complete
+  std::int64_t started_from_;  // sums of decaying gradients from here on have started
 };
 
 }  // namespace dtn

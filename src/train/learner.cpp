@@ -18,14 +18,14 @@ DType compute_dtype_of(Precision precision, Device device) {
   throw ConfigError("train.precision: tf32 needs a CUDA device; use fp32 or bf16");
 }
 
-// What learns, once frozen parameters are out of the way of whoever looks for the others.
+// Freezes parameters as configured, and returns the store that learns.
 ParameterStore& learning(const TrainConfig& train, Task& task) {
   ParameterStore& parameters = *task.stores().front().value;
   freeze_parameters(train.freeze, parameters);
   return parameters;
 }
 
-// What a captured step depends on: how many rows there are, and where they lie.
+// Returns the inputs that a captured step depends on: the number of rows, and their addresses.
 std::vector<std::uintptr_t> signature_of(const Fields& batch) {
   std::vector<std::uintptr_t> signature{static_cast<std::uintptr_t>(batch.count())};
   for (const auto& [name, tensor] : batch) {
@@ -100,8 +100,8 @@ void Learner::accumulate(const Fields& batch, const MicroBatch& part, std::int64
   tape.backward(loss, pipeline_.seed_of(part.weight));
 }
 
-// What layers have gathered without a gradient, such as BatchNorm's running statistics: each rank
-// from its own rows, unless norm.sync is set.
+// Averages over the ranks the buffers that layers update without a gradient, such as BatchNorm's
+// running statistics. Each rank has updated them from its rows, unless norm.sync is set.
 void Learner::average_buffers() {
   for (const Named<ParameterStore*>& store : task_.stores()) {
     Tensor& next = store.value->next_buffers();
@@ -131,7 +131,7 @@ void Learner::update(std::size_t parts) {
   task_.after_update(&memory.state);
 }
 
-// Everything of a step that is the same each time: on a device it is captured.
+// Does the part of a step that is the same each time. On a CUDA device it is captured.
 void Learner::run_step(const Fields& batch, const std::vector<MicroBatch>& parts,
                        std::int64_t step) {
   pipeline_.zero_sums();

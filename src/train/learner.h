@@ -1,4 +1,4 @@
-// A task together with everything that one optimizer step changes.
+// A task and everything that one optimizer step changes.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,24 @@ namespace dtn {
 
 class Learner {
  public:
-  // One of `ranks` that learn the same, each from its rows of every batch (rows_of_rank() in
-  // data/feed/epoch_plan.h); null: alone. The task, which is on the device, and the ranks must
-  // outlive it. Throws ConfigError for a precision the device does not have, or a batch that cannot
-  // be shared out.
+  // All `ranks` train the same weights, each on its rows of every batch (rows_of_rank() in
+  // data/feed/epoch_plan.h); null: a single process. The task must be on the device. The task and
+  // the ranks must outlive the learner. Throws ConfigError for a precision that the device does not
+  // have, or a batch that cannot be divided among the ranks.
   Learner(const ExperimentConfig& config, Task& task, Device device = kCpu,
           Communicator* ranks = nullptr,
           const OptimizerRegistry& optimizers = optimizer_registry());
 
-  // One optimizer step on this rank's rows of a global batch, in micro-batches; gradients are those
-  // of the mean loss over the whole batch, and every rank makes the same update.
-  // `step` counts finished steps and keys the random numbers. The fields are on the device. There,
-  // a step is only enqueued, from the third on with the fields in the same place as one captured
-  // graph (train.step_graph); at most kInFlight steps may await their reports.
+  // Starts one optimizer step on this rank's rows of a global batch, in micro-batches. Gradients
+  // are those of the mean loss over the whole batch, and every rank makes the same update. `step`
+  // counts finished steps and keys the random numbers. The fields are on the device. On a CUDA
+  // device, a step is only enqueued. From the third step with the fields at the same addresses on,
+  // a step is one captured graph (train.step_graph). At most kInFlight steps may await their
+  // reports.
   void start_step(const Fields& batch, std::int64_t step, double lr);
-  // The report of the oldest step that was started; waits for it.
+  // Waits for the oldest step in flight and returns its report.
   StepReport finish_step() { return pipeline_.finish(ranks_); }
-  // Steps started whose reports have not been taken.
+  // Returns the number of started steps whose reports have not been taken.
   std::size_t unfinished() const { return pipeline_.unfinished(); }
   static constexpr std::size_t kInFlight = StepPipeline::kInFlight;
 
@@ -41,15 +42,15 @@ class Learner {
   StepReport step(const Fields& batch, std::int64_t step, double lr);
 
   Task& task() { return task_; }
-  // What learns: the first of the task's stores.
+  // Returns the store that learns: the first of the task's stores.
   ParameterStore& parameters() { return parameters_; }
   Optimizer& optimizer() { return *optimizer_; }
-  // Null when the config has no EMA.
+  // Null if the config has no EMA.
   MovingAverage* average() { return average_ ? &*average_ : nullptr; }
   DType compute_dtype() const { return compute_; }
   Device device() const { return device_; }
 
-  // Updates carried out, for checkpoints; waits for what is under way.
+  // Returns the number of updates made, for checkpoints. Waits for the steps in flight.
   std::int64_t updates() const { return pipeline_.updates(); }
   void set_updates(std::int64_t n) { pipeline_.set_updates(n); }
 
@@ -65,16 +66,16 @@ class Learner {
   std::uint64_t seed_;
   DType compute_;
   Device device_;
-  Communicator* ranks_;  // null: alone
+  Communicator* ranks_;  // null: a single process
   Task& task_;
   ParameterStore& parameters_;
   MicroBatches micro_batches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<AdaptiveClipping> adaptive_clipping_;
   std::optional<MovingAverage> average_;
-  // Where there are several ranks.
+  // Set if there are several ranks.
   std::optional<GradientSum> gradient_sum_;
-  Tensor rows_;  // [n] int64, the places of this rank's rows in the global batch
+  Tensor rows_;  // [n] int64, indices of this rank's rows in the global batch
   StepPipeline pipeline_;
 };
 

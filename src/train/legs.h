@@ -1,5 +1,5 @@
-// The parts that a run was trained in: from each start to the next stop. Kept in legs.json of the run
-// folder, so that the last part can say what all of them took.
+// The legs of a run. A leg is one process of a run, from a start to the next stop. legs.json in the
+// run folder keeps them, so that the last leg can report the sums over all legs.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace dtn {
 
-// Steps of training alone: evaluations, checkpoints and starting are not counted.
+// Time of training steps only, without evaluations, checkpoints and startup.
 struct TrainingTime {
   double seconds = 0;
   std::int64_t samples = 0;
@@ -30,11 +30,11 @@ struct Leg {
 
 class Legs {
  public:
-  // Begins a leg. Those before it are read where the run is resumed; a file that cannot be read
-  // counts as none.
+  // Begins a leg. If the run is resumed, reads the earlier legs; a file that cannot be read counts
+  // as empty.
   Legs(const std::filesystem::path& run_folder, bool resumed, Leg begun);
 
-  // The leg goes on, has come to `step` and trained for `training` of its time; writes the file.
+  // Records that this leg has reached `step` and has trained for `training`, and writes the file.
   void save(std::int64_t step, TrainingTime training);
   // Sums over all legs.
   double seconds() const;
@@ -45,11 +45,11 @@ class Legs {
   double own_seconds() const;
 
   std::filesystem::path file_;
-  std::vector<Leg> legs_;  // this one is the last
+  std::vector<Leg> legs_;  // the last one is this leg
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// The date and time in UTC, as ISO 8601 has it.
+// Returns the date and time in UTC, in ISO 8601 format.
 std::string utc_now();
 
 }  // namespace dtn

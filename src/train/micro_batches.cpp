@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// Of a global batch, for each of the ranks.
+// Returns the number of rows of a global batch for each rank.
 std::vector<std::int64_t> rows_of_all(std::int64_t batch_size, const Communicator& ranks) {
   std::vector<std::int64_t> rows;
   for (int r = 0; r < ranks.size(); ++r) {

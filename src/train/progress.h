@@ -1,4 +1,4 @@
-// What a person sees of long work: a bar on a terminal, a plain line now and then otherwise.
+// Progress bar of long work, on a terminal.
 #pragma once
 
 #include <chrono>
@@ -9,19 +9,19 @@ namespace dtn {
 
 class ProgressBar {
  public:
-  // `total` units of work, of which `done` are behind us already. Writes to standard error.
+  // `total` units of work, of which `done` are done already. Writes to standard error.
   ProgressBar(std::string title, std::int64_t total, std::int64_t done = 0);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Redraws at most ten times a second. Does nothing when output is piped.
+  // Redraws at most ten times a second. Does nothing if the output is piped.
   void update(std::int64_t done, const std::string& detail);
-  // The same with words of one's own behind the bar.
+  // The same, with `text` after the bar.
   void draw(double fraction, const std::string& text);
   // Erases the bar, so that a line can be printed; the next update draws it again.
   void clear();
-  // Time left at the average rate since the start, like "1:02:03".
+  // Returns the time left at the average rate since the start, like "1 h 02 min"; "?" if unknown.
   std::string time_left(std::int64_t done) const;
 
  private:

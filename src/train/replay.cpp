@@ -5,8 +5,8 @@
 namespace dtn {
 namespace {
 
-// After the first run every kernel is loaded and every plan made; the second takes from the pool
-// what the first gave back, so that a capture asks the system for nothing.
+// The first run loads every kernel and makes every plan. The second run takes the memory that the
+// first has returned to the pool. So a capture requests nothing from the system.
 constexpr int kWarmUps = 2;
 
 }  // namespace

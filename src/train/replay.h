@@ -1,5 +1,5 @@
-// The same work on a CUDA device again and again: enqueued kernel by kernel at first, then replayed
-// as one captured graph.
+// Repeated work on a CUDA device: enqueued kernel by kernel at first, then replayed as one captured
+// graph.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace dtn {
 
 class Replay {
  public:
-  // Off: always kernel by kernel, for debugging. It is also off without the caching allocator,
-  // which a graph's memory needs.
+  // If `on` is false, always enqueues kernel by kernel, for debugging. It is also off without the
+  // caching allocator, which the memory of a graph needs.
   explicit Replay(bool on);
 
-  // `signature` is what the work depends on beside memory that never moves: addresses and sizes.
-  // When it changes, the graph is captured anew.
+  // `signature` holds the addresses and sizes that the work depends on, except memory that never
+  // moves. If it changes, the graph is captured again.
   void run(const std::vector<std::uintptr_t>& signature, const std::function<void()>& work);
 
   bool captured() const { return graph_ && graph_->captured(); }
@@ -27,7 +27,7 @@ class Replay {
   bool on_;
   std::vector<std::uintptr_t> signature_;
   int warm_ups_ = 0;
-  // What the work takes and gives back, kept from everybody else between the replays.
+  // Memory that the work allocates and frees. No other code gets it between the replays.
   cuda::MemoryPool pool_;
   std::unique_ptr<cuda::Graph> graph_;
 };

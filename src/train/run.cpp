@@ -19,7 +19,8 @@
 namespace dtn {
 namespace {
 
-// What the ranks together see at once: to each, what it sees in training at most.
+// Returns the global evaluation batch size. Each rank gets at most the samples of a training
+// micro-batch.
 std::int64_t evaluation_batch(const TrainConfig& train, int ranks) {
   const std::int64_t batch = train.batch_size;
   return train.micro_batch ? std::min<std::int64_t>(batch, std::int64_t{*train.micro_batch} * ranks)
@@ -40,7 +41,7 @@ std::unique_ptr<OpenSplit> open_checked(const Task& task, const ExperimentConfig
                      .ranks = ranks.size()});
 }
 
-// A run goes on with the classes that it began with, in their order.
+// Throws DataError if the training split has other classes than the checkpoint, or another order.
 void check_same_classes(const CheckpointData& checkpoint, const SampleSource& training,
                         const std::string& folder) {
   const std::vector<std::string> names = training.class_names();
@@ -56,9 +57,9 @@ void check_same_classes(const CheckpointData& checkpoint, const SampleSource& tr
                       "than the ", before.count, " of ", before.owner, "; ", advice));
 }
 
-// Throws ConfigError where a rank would train a classifier's BatchNorm on a single value per
-// channel. Only a micro-batch of one sample can have that. Every rank throws the same. Other tasks,
-// and statistics over all ranks, find out in their first step.
+// Throws ConfigError if a rank would train a classifier's BatchNorm on a single value per channel.
+// This can happen only with a micro-batch of one sample. Every rank throws the same error. Other
+// tasks, and statistics over all ranks, fail in their first step instead.
 void check_batch_norm(const ExperimentConfig& config, const Registries& registries,
                       const Communicator& ranks) {
   if (config.task != "classify" || config.train.freeze.backbone) return;
@@ -100,7 +101,7 @@ void start_from_weights(Run& run, const std::string& named) {
   }
 }
 
-// The config of the run goes to its folder; one of before that says something else is kept beside it.
+// Writes the config to the run folder. If an earlier config differs, keeps it as config.yaml.<n>.
 void write_config(const std::filesystem::path& folder, const std::string& text) {
   const std::filesystem::path file = folder / "config.yaml";
   if (std::ifstream old(file); old) {
@@ -150,7 +151,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .log = {},
       .commit = {},
       .legs = {}});
-  check_equal_config(run->task->portable(config), ranks);  // whose teachers may differ
+  check_equal_config(run->task->portable(config), ranks);  // also compares the teachers' weights
   if (ranks.is_first() && options.resume_from) {
     resume(*run, *options.resume_from, options.registries->schemas());
   } else if (ranks.is_first() && config.model.init_weights) {
@@ -177,7 +178,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
 
 namespace {
 
-// A device is fed by threads of the host.
+// Describes the data workers of the host that feed a CUDA device; empty on the CPU.
 std::string feeding_text(const Run& run) {
   if (run.learner.device() == kCpu) return {};
   return cat(", fed by ", workers_of(run.config.data, run.learner.device()), " data workers",

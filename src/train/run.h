@@ -1,4 +1,4 @@
-// Everything that a training run works with, opened and filled before its first step.
+// Everything that a training run works with, opened and initialized before the first step.
 #pragma once
 
 #include <filesystem>
@@ -28,13 +28,13 @@ struct Run {
   std::optional<std::int64_t> resumed_at;  // a step
   std::unique_ptr<RunLog> log;
   std::string commit;          // of the program
-  std::unique_ptr<Legs> legs;  // of the first rank
+  std::unique_ptr<Legs> legs;  // on the first rank
 
   bool due(const Period& period, std::int64_t step) const {
     if (period.count == 0) return false;
     return step % (period.epochs ? period.count * steps_per_epoch : period.count) == 0;
   }
-  // Whether norms.jsonl gets a line then.
+  // Returns true if norms.jsonl gets a line at this step.
   bool norms_due(std::int64_t step) const {
     const std::optional<Period>& every = config.train.log_norms;
     return every && (step == 0 || step == rate.total_steps() || due(*every, step));
@@ -44,15 +44,15 @@ struct Run {
   }
 };
 
-// Opens data and model, takes over the weights of a checkpoint or a file, gives every rank those of
-// the first, and begins the log.
+// Opens data and model, loads the weights of a checkpoint or a file, copies the weights of the
+// first rank to all ranks, and begins the log.
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
                               Communicator& ranks);
 
-// What computes: "cpu, 2 threads", "2 processes with NVIDIA H200 each".
+// Describes the device: "cpu, 2 threads", "2 processes with NVIDIA H200 each".
 std::string device_text(const Run& run);
 
-// What is trained on what, for people.
+// Logs the program, the model, the length of the run and the device.
 void describe(Run& run);
 
 }  // namespace dtn

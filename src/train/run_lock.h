@@ -1,4 +1,4 @@
-// One process at a time works in a run folder.
+// Lock of a run folder: one process at a time works in it.
 #pragma once
 
 #include <fcntl.h>
@@ -11,8 +11,9 @@
 
 namespace dtn {
 
-// Holds the folder itself, so that nothing is left in it, until this process lets go or is gone. A
-// killed run may take a moment to die and is waited for. File systems without locks go without.
+// Locks the folder itself, so no lock file remains in it, until the object is destroyed or the
+// process ends. Waits up to 3 s, because a killed run may need a moment to end. No-op on file
+// systems without locks. Throws ConfigError if another process holds the lock.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& folder)

@@ -14,7 +14,7 @@ double seconds_between(Clock::time_point a, Clock::time_point b) {
 
 JsonLinesWriter open_metrics(const std::filesystem::path& output,
                              std::optional<std::int64_t> resumed_at, std::int64_t evaluated_step) {
-  // A run that starts afresh in a folder without checkpoints drops what an earlier try logged.
+  // A run that starts in a folder without checkpoints drops the lines of an earlier attempt.
   return JsonLinesWriter::open_for_resume(output / "metrics.jsonl", resumed_at.value_or(-1),
                                           evaluated_step);
 }
@@ -79,7 +79,7 @@ void RunLog::report_step(std::int64_t step, const StepReport& report, double lr,
   }
   out_->metrics.write(line);
   events.flush();
-  // A device computes while the host waits for data: what counts there is whether it ran dry.
+  // A CUDA device computes while the host waits for data, so only its idle time counts.
   bool device = report.idle_seconds.has_value();
   double waited = device ? window_idle_ : window_wait_;
   double share = window_seconds_ > 0 ? 100 * waited / window_seconds_ : 0;

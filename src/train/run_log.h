@@ -1,4 +1,4 @@
-// Everything a run reports: metrics.jsonl, TensorBoard events, lines and a progress bar.
+// Reports of a run: metrics.jsonl, TensorBoard events, log lines and a progress bar.
 #pragma once
 
 #include <chrono>
@@ -18,31 +18,30 @@ namespace dtn {
 
 class RunLog {
  public:
-  // A silent one only counts: that of the ranks other than the first.
-  // `resumed_at`: the step a resumed run goes on from; later lines of metrics.jsonl are dropped,
-  // and evaluations after `evaluated_step`, which are still to be done. `noun` is what samples are
-  // called.
+  // A silent log only counts; ranks other than the first have it. `resumed_at` is the step at which
+  // a resumed run continues. Drops later lines of metrics.jsonl, and evaluations after
+  // `evaluated_step`, which are still to be done. `noun` is the word for samples.
   RunLog(const std::filesystem::path& output, bool silent, std::optional<std::int64_t> resumed_at,
          std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch,
          std::string noun);
 
-  // `step` counts finished steps, this one included.
+  // `step` counts finished steps, including this one.
   void train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t samples,
                   double data_wait_seconds, bool write);
   void evaluation(std::int64_t step, const std::string& split, const Evaluation& result);
-  // A message that does not disturb the bar.
+  // Prints a message without damaging the bar.
   void info(const std::string& message);
   void warn(const std::string& message);
   void evaluation_progress(std::int64_t done, std::int64_t total);
-  // Makes what was logged durable; call it before a checkpoint says that the step happened.
+  // Makes the log durable. Call before a checkpoint records the step.
   void sync();
 
-  // Where to add what else there is for TensorBoard; null: a silent log.
+  // Returns the writer for other TensorBoard events; null for a silent log.
   EventWriter* events() { return out_ ? &out_->events : nullptr; }
 
-  // What this leg of the run has trained so far.
+  // Returns the training time of this leg of the run so far.
   TrainingTime training() const { return training_; }
-  // Evaluations and checkpoints: their time is left out of rates.
+  // Call around evaluations and checkpoints, whose time does not count in rates.
   void pause();
   void resume();
 
@@ -60,14 +59,14 @@ class RunLog {
     ProgressBar bar;
   };
   std::unique_ptr<Outputs> out_;  // null: silent
-  std::int64_t step_;             // finished
+  std::int64_t step_;             // finished steps
   std::int64_t total_steps_, steps_per_epoch_;
   std::chrono::steady_clock::time_point mark_;
   TrainingTime training_;
   double window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
   double window_idle_ = 0;
   std::int64_t window_samples_ = 0;
-  std::string noun_;  // of samples
+  std::string noun_;  // the word for samples
 };
 
 }  // namespace dtn

@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// The moments of the optimizer, and what the task keeps beside the weights that learn.
+// Return the moments of the optimizer, and the stores of the task other than the one that learns.
 NamedTensors optimizer_state(Learner& learner) {
   NamedTensors all;
   for (const auto& [name, flat] : learner.optimizer().state()) {
@@ -53,14 +53,15 @@ StateDict state_of(Learner& learner, RunProgress& progress, std::int64_t& update
   return state;
 }
 
-// The number of workers changes nothing in a run, so checkpoints do not depend on it either.
+// Returns the config for a checkpoint, without the number of workers, which does not change a run.
 ExperimentConfig as_kept(const Task& task, const ExperimentConfig& config) {
   ExperimentConfig kept = task.portable(config);
   kept.data.workers.reset();
   return kept;
 }
 
-// The differences whose keys are in a section, or are that key: "optim.lr is 1.0e-03, was 5.0e-04".
+// Returns the differences whose keys are in a section, or are the section itself:
+//    optim.lr is 1.0e-03, was 5.0e-04
 std::string changes_in(const std::string& section, const std::vector<std::string>& differences) {
   std::string text;
   for (const std::string& difference : differences) {

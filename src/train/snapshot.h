@@ -1,4 +1,4 @@
-// Between a run in memory, a checkpoint on disk and the other ranks.
+// Conversion between a run in memory and a checkpoint on disk, and its copy to the other ranks.
 #pragma once
 
 #include "dtn/config/schemas.h"
@@ -8,29 +8,28 @@
 
 namespace dtn {
 
-// Where a run stands, beside its tensors.
+// Progress of a run, without its tensors.
 struct RunProgress {
   std::int64_t step = 0;             // finished optimizer steps
-  std::int64_t evaluated_step = -1;  // the last one that was evaluated
-  std::int64_t best_step = -1;       // none yet
-  double best = -1;                  // the primary figure there
-  std::int64_t bad_steps = 0;        // non-finite ones in a row
-  std::int64_t steps_per_epoch = 0;  // with step, the place in the data
-  std::int64_t finite_step = -1;     // the last one whose evaluation had a finite loss
+  std::int64_t evaluated_step = -1;  // last step that was evaluated; -1: none
+  std::int64_t best_step = -1;       // -1: none yet
+  double best = -1;                  // primary figure at best_step
+  std::int64_t bad_steps = 0;        // non-finite steps in a row
+  std::int64_t steps_per_epoch = 0;  // gives the position in the data, together with step
+  std::int64_t finite_step = -1;     // last step whose evaluation had a finite loss; -1: none
 };
 
-// Handles to the live tensors, not copies: write them before the next step.
+// Returns handles to the live tensors, not copies: write them before the next step.
 CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
                              RunProgress& progress);
 
-// Restores weights, average, moments and progress. Throws ConfigError when the checkpoint belongs
-// to another model or optimizer; warns about other keys that differ.
+// Restores weights, average, moments and progress. Throws ConfigError if the checkpoint belongs to
+// another model or optimizer. Warns about other keys that differ.
 void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
                       const ConfigSchemas& schemas, Learner& learner, RunProgress& progress);
 
-// Gives every rank the first one's weights, average, moments and progress, and makes sure that the
-// weights have arrived.
-// `resumed_at` is the first one's, too.
+// Copies the weights, average, moments, progress and `resumed_at` of the first rank to every rank,
+// and checks that the weights have arrived.
 void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
                Communicator& ranks);
 

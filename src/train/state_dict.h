@@ -1,5 +1,5 @@
-// What a run consists of beside its weights, by name: one list for all who save, restore or share
-// it. Tensors and numbers are bound, not copied, so that the list is always about the live ones.
+// Named state of a run: one list to save, restore and broadcast it. Tensors and numbers are bound,
+// not copied, so the list always refers to the current values.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@ namespace dtn {
 
 class StateDict {
  public:
-  // The tensor's memory, wherever it is.
+  // Binds the memory of the tensor, on any device.
   void bind(std::string name, Tensor tensor) {
     tensors_.emplace_back(std::move(name), std::move(tensor));
   }
   void bind(NamedTensors tensors);
-  // `old_name` is what older checkpoints call it.
+  // `old_name` is the name of the number in older checkpoints.
   void bind(std::string name, std::int64_t& number, std::string old_name = {});
   void bind(std::string name, double& number, std::string old_name = {});
 
-  // As a checkpoint keeps them: tensors on the host, numbers as text that reads back the same.
+  // Return the state for a checkpoint: tensors on the host, numbers as text that reads back equal.
   NamedTensors tensors() const;
   StringMap numbers() const;
-  // Takes them back. The tensors of both sides must agree exactly, or ConfigError says that `file`
-  // was written by another configuration; a number that is missing or none is a DataError.
+  // Restores the state. Throws ConfigError, which says that another configuration wrote `file`, if
+  // the tensors on both sides do not match exactly. Throws DataError if a number is missing or
+  // invalid.
   void load(const NamedTensors& tensors, const StringMap& numbers, const std::string& file);
-  // Those of the first rank become those of all.
+  // Copies the state of the first rank to all ranks.
   void broadcast(Communicator& ranks);
 
  private:

@@ -11,7 +11,7 @@
 namespace dtn {
 namespace {
 
-// A NaN without its sign, which would be printed; any other value as it is.
+// Removes the sign of a NaN, which would be printed. Returns any other value unchanged.
 double without_sign(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
@@ -35,7 +35,7 @@ StepPipeline::~StepPipeline() {
   try {
     cuda::synchronize();
   } catch (const Error&) {
-    // The device has failed; whoever waited for a report has been told.
+    // The device has failed; finish() reports the error.
   }
 }
 
@@ -82,7 +82,8 @@ void StepPipeline::start(const StepInputs& inputs, const std::vector<std::uintpt
   Pinned& pinned = pinned_at(started_);
   Marks& marks = marks_at(started_);
   pinned.inputs = inputs;
-  // Only then was nothing but steps enqueued since the last one.
+  // The idle time is known only if a step is in flight. Otherwise other work may have been enqueued
+  // since the previous step.
   marks.idle_known = unfinished() > 0;
   marks.begin.record();
   cuda::copy_to_device(&memory_->inputs, &pinned.inputs, sizeof inputs);
@@ -111,7 +112,7 @@ StepReport StepPipeline::finish(Communicator* ranks) {
   }
   Marks& marks = marks_at(finished_);
   {
-    std::optional<Communicator::Waiting> waiting;  // for the other ranks' devices, too
+    std::optional<Communicator::Waiting> waiting;  // this device waits for the other ranks' devices
     if (ranks) waiting.emplace(*ranks);
     marks.end.wait();
   }

@@ -1,5 +1,5 @@
-// Steps on their way: what a step reads and leaves beside tensors, where the model is, and on a
-// CUDA device the reports that are on their way back.
+// Steps in flight: the inputs and results of a step that are not tensors of the model, and on a
+// CUDA device the reports that have not arrived yet.
 #pragma once
 
 #include <array>
@@ -24,17 +24,17 @@ namespace dtn {
 struct StepReport {
   double loss = 0;       // mean over the global batch
   double grad_norm = 0;  // before clipping
-  bool finite = true;    // false: the update was left out and the weights are untouched
-  // Time for which a CUDA device had nothing to do before this step; nothing on the CPU.
+  bool finite = true;    // false: the update was skipped and the weights are unchanged
+  // Time for which a CUDA device was idle before this step; unset on the CPU.
   std::optional<double> idle_seconds;
-  std::vector<std::pair<std::string, double>> terms;  // those the task logs, means like the loss
+  std::vector<std::pair<std::string, double>> terms;  // that the task logs; means like the loss
 };
 
 class StepPipeline {
  public:
   static constexpr std::size_t kInFlight = 2;
 
-  // In the memory of the device.
+  // Lies in device memory.
   struct Memory {
     StepInputs inputs;
     UpdateState state;
@@ -43,36 +43,36 @@ class StepPipeline {
 
   // `graph`: on a CUDA device, replay each step as one captured graph.
   StepPipeline(Device device, bool graph);
-  // Waits for the device, before what it still writes to is freed.
+  // Waits for the device before freeing memory that the device may still write.
   ~StepPipeline();
   StepPipeline(const StepPipeline&) = delete;
   StepPipeline& operator=(const StepPipeline&) = delete;
 
   Memory& memory() { return *memory_; }
-  // [1 + Task::kMostTerms] float32: the micro-batches' mean losses by their weights, added up, and
-  // the same of the terms behind them.
+  // [1 + Task::kMostTerms] float32: the weighted sum of the micro-batches' mean losses, then the
+  // weighted sums of their terms.
   Tensor& sums() { return sums_; }
   void zero_sums();
-  // Adds a micro-batch's loss and terms to the sums. The terms must be those of every other one.
+  // Adds a micro-batch's loss and terms to the sums. All micro-batches must have the same terms.
   void add_to_sums(const Tensor& loss, const std::vector<Term>& terms, double weight);
-  // [1], the gradient of a micro-batch's mean loss, for one of that weight.
+  // Returns the gradient [1] of the mean loss of a micro-batch with that weight.
   Tensor seed_of(double weight);
 
-  // Does the work of a step, or enqueues it. `signature` is what it depends on beside memory that
-  // never moves (see Replay); `parts` the number of micro-batches.
+  // Does the work of a step, or enqueues it. `signature` holds everything that the work depends on,
+  // except memory that never moves (see Replay). `parts` is the number of micro-batches.
   void start(const StepInputs& inputs, const std::vector<std::uintptr_t>& signature,
              std::size_t parts, const std::function<void()>& work);
-  // The report of the oldest step that was started; waits for it, and meanwhile for the devices of
-  // the other ranks, if there are any.
+  // Waits for the oldest step in flight and returns its report. This includes waiting for the
+  // devices of the other ranks, if there are any.
   StepReport finish(Communicator* ranks);
   std::size_t unfinished() const;
 
-  // Updates carried out; waits for what is under way.
+  // Returns the number of updates made. Waits for the steps in flight.
   std::int64_t updates() const;
   void set_updates(std::int64_t n);
 
  private:
-  // Page-locked: what goes to the device with a step, and what comes back.
+  // Page-locked memory: the data that goes to the device with a step, and the data that comes back.
   struct Pinned {
     StepInputs inputs;
     UpdateState report;
@@ -82,7 +82,8 @@ class StepPipeline {
     cuda::Event begin, end;
     bool idle_known = false;
   };
-  // One more than may be in flight: the end of the last report is what idle time counts from.
+  // One more than kInFlight, because idle time counts from the end of the step that was reported
+  // last.
   static constexpr std::size_t kSlots = kInFlight + 1;
 
   Pinned& pinned_at(std::size_t n) { return reinterpret_cast<Pinned*>(pinned_.get())[n % kSlots]; }
@@ -101,7 +102,7 @@ class StepPipeline {
   std::shared_ptr<std::byte> pinned_;
   std::array<std::optional<Marks>, kSlots> marks_;
   std::size_t started_ = 0, finished_ = 0;
-  std::deque<StepReport> done_;  // on the CPU
+  std::deque<StepReport> done_;  // CPU only
 };
 
 }  // namespace dtn

@@ -3,10 +3,11 @@
 
 namespace dtn {
 
-// Installs the handlers. Call it once, before the first step. A second signal kills as usual,
-// unless a launcher stands between the user and this process, which may send several for one.
+// Installs the handlers. Call once, before the first step. With `second_kills`, a second signal
+// kills the process as usual. Pass false if a launcher started the process: it may send several
+// signals for one.
 void install_stop_signals(bool second_kills = true);
-// True once a signal has arrived.
+// Returns true once a signal has arrived.
 bool stop_requested();
 
 }  // namespace dtn

@@ -22,7 +22,7 @@ constexpr std::int64_t kBadStepsBeforeStop = 3;
 
 class Trainer {
  public:
-  // `starting` ends with the first step.
+  // Resets `starting` after the first step.
   Trainer(Run& run, const TrainerOptions& options, std::optional<Communicator::Work>& starting)
       : run_(run),
         progress_(run.progress),
@@ -42,7 +42,8 @@ class Trainer {
       log_to_file((run_.output / "train.log").string());
       remove_diverged_summary(run_.output);
     }
-    // It diverged in its last steps, under an earlier version: there is none left to do better in.
+    // The run diverged in its last steps, under an earlier version. It cannot recover, because no
+    // step is left.
     if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) {
       diverge(bad_steps());
     }
@@ -80,10 +81,11 @@ class Trainer {
                schedule.steps ? "schedule.steps" : "schedule.epochs", "=N)");
   }
 
-  // Whether a signal has reached any rank.
+  // Returns true if a signal has reached any rank.
   bool all_stop() { return stopping_ = run_.ranks.any(stop_requested()); }
 
-  // What dtn-analyze compares the end of a run with: the lambdas at its start, and its weights.
+  // Logs the lambdas and saves the weights at the start of a run. dtn-analyze compares the end of
+  // the run with them.
   void begin_norms() {
     if (!run_.config.train.log_norms || run_.resumed_at) return;
     log_norms();
@@ -101,10 +103,9 @@ class Trainer {
     return run_.train->feeder().next(batch_);
   }
 
-  // Starts one step on the batch at hand, and completes those before it that have been waiting. A
-  // device works on the newest while the host completes the one before: its loss is read one step
-  // late. Where something is to happen after this very step, it is completed at once. False when a
-  // signal arrived.
+  // Starts one step on the current batch, and completes earlier steps. A CUDA device computes the
+  // newest step while the host completes the previous step, so the loss is read one step late. If
+  // something is due after the new step, completes it at once. Returns false if a signal arrived.
   bool one_step() {
     const double lr = run_.rate.at(started());
     run_.learner.start_step(batch_.fields, started(), lr);
@@ -119,8 +120,8 @@ class Trainer {
     return true;
   }
 
-  // Takes the report of the oldest step under way and does what is due after it. False when a
-  // signal arrived during an evaluation.
+  // Takes the report of the oldest step in flight and does what is due after that step. Returns
+  // false if a signal arrived during an evaluation.
   bool complete_step() {
     const StepReport report = run_.learner.finish_step();
     const auto [lr, samples] = in_flight_.front();
@@ -139,7 +140,7 @@ class Trainer {
       const std::optional<bool> evaluated = validation_.run(may_save());
       if (!evaluated) return false;
       improved = *evaluated;
-      // If this step was left out, these are the weights of the newest checkpoint.
+      // If the update of this step was skipped, the newest checkpoint has the same weights.
       if (validation_.loss_is_finite() == true && checkpoints_) checkpoints_->confirm();
       diary_.renew_report();
       log_.resume();
@@ -155,19 +156,19 @@ class Trainer {
     return true;
   }
 
-  // A checkpoint that is due after a step that was not finite waits for a finite one. The last step
-  // has none after it.
+  // Returns true if a checkpoint may be written. After a step that was not finite, a checkpoint
+  // that is due waits for a finite step. The last step is an exception, because no step follows it.
   bool may_save() const { return progress_.bad_steps == 0 || progress_.step == total_steps(); }
 
-  // No step after the last one shows what its update did; its evaluation does.
+  // Judges the last update by the evaluation after it, because no later step shows its effect.
   void judge_end() {
     if (validation_.loss_is_finite() != false) return;
     diverge(cat("the loss of the evaluation at step ", progress_.step,
                 ", the last one, was not finite"));
   }
 
-  // Counts non-finite steps in a row; a good one clears the count, and confirms the weights that it
-  // began with.
+  // Counts non-finite steps in a row. A finite step clears the count, and confirms the weights that
+  // it began with.
   void guard(const StepReport& report) {
     if (report.finite) {
       progress_.bad_steps = 0;
@@ -186,7 +187,7 @@ class Trainer {
                progress_.step - progress_.bad_steps + 1, " to ", progress_.step);
   }
 
-  // Goes back to the newest confirmed checkpoint, sums up and throws.
+  // Goes back to the newest confirmed checkpoint, writes the summary, and throws DivergedError.
   [[noreturn]] void diverge(const std::string& why) {
     std::string advice;
     if (run_.ranks.is_first()) {
@@ -217,13 +218,14 @@ class Trainer {
                retreat.confirmed ? "go on" : "start afresh", " with --resume auto.");
   }
 
-  // A run that was over before it was resumed; it is left as it is.
+  // Returns true for a run that was finished before it was resumed. Its files stay unchanged.
   bool is_summarized() {
     if (!run_.resumed_at || *run_.resumed_at < total_steps()) return false;
     return run_.ranks.any(run_.ranks.is_first() && has_summary(run_.output, progress_.step));
   }
 
-  // A run that was stopped within an evaluation owes it; a finished one needs its result again.
+  // Repeats the evaluation in which the run was stopped. A finished run without a summary needs the
+  // result of its last evaluation again. Returns false if a signal arrived.
   bool finish_interrupted_evaluation() {
     const std::int64_t step = progress_.step;
     if (step > 0 && run_.evaluation_due(step) && progress_.evaluated_step != step) {
@@ -237,7 +239,7 @@ class Trainer {
     return true;
   }
 
-  // The first rank writes what all have.
+  // Writes a checkpoint on the first rank, after a check that all ranks have equal weights.
   void save() {
     check_equal_weights(run_.learner.parameters().values(), run_.ranks);
     if (!run_.ranks.is_first()) return;
@@ -247,17 +249,17 @@ class Trainer {
     diary_.sync();
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
     data.class_names = run_.train->source().class_names();
-    // The leg first: a kill between the two must not lose what this leg trained.
+    // The leg comes first: a kill between the two must not lose the training time of this leg.
     run_.legs->save(progress_.step, log_.training());
     checkpoints_->save(data);
   }
 
-  // Winds the run back to before the steps that were left out, from which no checkpoint is written.
-  // They have changed nothing but these counts.
+  // Winds the run back to before the skipped steps, after which no checkpoint is written. The
+  // skipped steps have changed only these counts.
   void forget_bad_steps() {
     progress_.step -= progress_.bad_steps;
     progress_.evaluated_step = std::min(progress_.evaluated_step, progress_.step);
-    // An evaluation after them was one of the same weights.
+    // An evaluation after the skipped steps had the same weights.
     progress_.finite_step = std::min(progress_.finite_step, progress_.step);
     progress_.bad_steps = 0;
   }
@@ -300,12 +302,12 @@ class Trainer {
   RunLog& log_;
   Validation validation_;
   RunDiary diary_;
-  std::optional<RunCheckpoints> checkpoints_;  // of the first rank
-  std::optional<NormLog> norms_;               // of the first rank, where the config wants it
+  std::optional<RunCheckpoints> checkpoints_;  // on the first rank
+  std::optional<NormLog> norms_;               // on the first rank, with train.log_norms
   std::optional<Communicator::Work>& starting_;
   bool stopping_ = false;
   bool save_due_ = false;
-  // Steps behind progress_.step whose reports are still on their way, the newest last.
+  // Steps after progress_.step that await their reports, the newest last.
   struct Step {
     double lr;
     std::int64_t samples;
@@ -323,7 +325,7 @@ RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
     Communicator::Work preparing(ranks, "starting", Communicator::Work::kLong);
     if (ranks.is_first()) {
       std::filesystem::create_directories(options.output);
-      remove_stale_temporaries(options.output);  // of a run that was killed here
+      remove_stale_temporaries(options.output);  // of an earlier run that was killed
     }
     check_equal_config(config, ranks);
   }

@@ -14,34 +14,34 @@ namespace dtn {
 
 enum class RunStatus {
   kFinished,
-  kStopped,  // by SIGTERM or SIGINT, after a checkpoint
+  kStopped,  // by SIGTERM, SIGINT or SIGUSR1, after a checkpoint
 };
 
 struct TrainerOptions {
   std::filesystem::path output;
   Device device = kCpu;
-  // The checkpoint to go on from, or nothing to start afresh.
+  // Checkpoint to resume from; unset: the run starts from scratch.
   std::optional<std::filesystem::path> resume_from;
-  // That train together; null: alone. The first alone reads and writes the run folder, and
-  // `resume_from` is its.
+  // The ranks that train together; null: a single process. Only the first rank reads and writes the
+  // run folder, and only it reads `resume_from`.
   Communicator* ranks = nullptr;
-  // What summary.json says the program was built from.
+  // Commit of the program, for summary.json.
   std::string commit = "unknown";
-  // Renews the report in a run folder, after each evaluation; what it throws is logged. Empty: there
-  // is none.
+  // Updates the report in a run folder after each evaluation. Exceptions are logged. Empty: no
+  // report.
   std::function<void(const std::filesystem::path& run)> report = {};
-  // What the config chooses from.
+  // Registries that the config chooses from.
   const Registries* registries = &standard_registries();
 };
 
-// Runs `config` to its end (see "A run folder" in README.md). The bits of the weights at every step
-// depend on the configuration, the data and the number of ranks alone: not on threads, workers, or
-// on where the run was stopped and resumed; with another number of ranks they are the same but for
-// the rounding of sums. Throws ConfigError, DataError, DivergedError or Error.
+// Runs `config` to its end; docs/runs.md describes the run folder. The bits of the weights at every
+// step depend only on the configuration, the data and the number of ranks. They do not depend on
+// threads, workers or interruptions of the run. With another number of ranks the weights differ
+// only by the rounding of sums. Throws ConfigError, DataError, DivergedError or Error.
 RunStatus train(const ExperimentConfig& config, const TrainerOptions& options);
 
-// The checkpoint that `--resume` means: "auto" looks in `output`; a folder is a run or one of its
-// checkpoints. Nothing when auto finds none.
+// Returns the checkpoint that `--resume` names: "auto" looks in `output`; a folder is a run or one
+// of its checkpoints. Nothing if auto finds none.
 std::optional<std::filesystem::path> resolve_resume(const std::string& resume,
                                                     const std::filesystem::path& output);
 

@@ -39,7 +39,7 @@ bool Validation::is_best(const Evaluation& judged) const {
   if (!std::isfinite(value) || finite_loss_in(judged.metrics) == false) return false;
   if (loss_is_finite() == false) return false;
   const RunProgress& progress = run_.progress;
-  // Checkpoints of earlier versions may say that the best is NaN.
+  // In checkpoints of earlier versions the best may be NaN.
   return progress.best_step < 0 || !std::isfinite(progress.best) ||
          judged.metrics.better(value, progress.best);
 }

@@ -27,7 +27,7 @@ std::vector<std::string> words_of(const std::string& name) {
 
 std::string part_of(const std::string& parameter) {
   const std::vector<std::string> words = words_of(parameter);
-  // Up to the number behind the last "blocks", else up to the first number.
+  // Ends with the number after the last "blocks", else with the first number.
   std::size_t end = 1;
   for (std::size_t i = words.size() - 1; i > 0; --i) {
     if (!is_number(words[i])) continue;
@@ -68,7 +68,7 @@ GradientLog::GradientLog(const std::filesystem::path& run, ParameterStore& param
 void GradientLog::write(std::int64_t step, double epoch, double whole) {
   nlohmann::ordered_json line = {{"step", step}, {"epoch", epoch}};
   for (const auto& [part, norm] : gradient_norms(parameters_, whole)) {
-    line["gradient_norm"][part] = norm;  // null where it is not finite
+    line["gradient_norm"][part] = norm;  // null if it is not finite
   }
   lines_.write(line.dump());
 }

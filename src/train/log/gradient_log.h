@@ -1,5 +1,5 @@
-// How large the gradient is in each part of a model, and gradients.jsonl, where a run keeps it for
-// each evaluation.
+// Gradient norms of the parts of a model, and gradients.jsonl, where a run stores them at each
+// evaluation.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace dtn {
 
-// The part of a model that a parameter belongs to: "blocks.3" for "blocks.3.attn.qkv.weight",
-// "layers.0.blocks.1" in models of stages, "patch_embed" for what is in no block.
+// Returns the part of a model that a parameter belongs to: "blocks.3" for
+// "blocks.3.attn.qkv.weight", "layers.0.blocks.1" in multi-stage models, "patch_embed" outside of
+// blocks.
 std::string part_of(const std::string& parameter);
 
-// Euclidean norms of the gradients by part, in the order of the parameters' first appearance, such
-// that the norm of all is `whole`; parts that nothing learns are left out.
+// Returns the Euclidean norms of the gradients by part, in the order of first appearance, scaled so
+// that the norm of all is `whole`. Leaves out parts that are frozen.
 std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& parameters,
                                                            double whole);
 
@@ -30,7 +31,8 @@ class GradientLog {
   GradientLog(const std::filesystem::path& run, ParameterStore& parameters,
               std::optional<std::int64_t> resumed_at);
 
-  // The gradients at hand are those of `step`, and `whole` is their norm before clipping.
+  // Writes the norms of the current gradients, which are those of `step`. `whole` is their norm
+  // before clipping.
   void write(std::int64_t step, double epoch, double whole);
   void sync() { lines_.sync(); }
 

@@ -48,7 +48,7 @@ SiteLambdas var_lambdas(const std::vector<LayerInfo>& layers, ParameterStore& st
   return lambdas_of(layers, store, "var_norm_weight");
 }
 
-// A weight that is not finite, in a run that diverges, is a null as in metrics.jsonl.
+// A lambda that is not finite, in a run that diverges, becomes null, as in metrics.jsonl.
 nlohmann::ordered_json as_json(const SiteLambdas& sites) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const auto& layer : sites) {

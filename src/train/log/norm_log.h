@@ -1,5 +1,5 @@
-// How Dynamic Token Normalization weighs a token's own statistics against those of other tokens, and
-// norms.jsonl, where a run keeps how that changes (train.log_norms).
+// Lambdas of Dynamic Token Normalization (the weights of a token's own statistics), and
+// norms.jsonl, where a run stores them over time (train.log_norms).
 #pragma once
 
 #include <array>
@@ -17,24 +17,24 @@
 namespace dtn {
 
 // [L][2]: the lambdas of each head at both normalizers of a layer, sigmoid(mean_norm_weight) or
-// sigmoid(var_norm_weight); unset where the normalizer has no such parameter.
+// sigmoid(var_norm_weight); unset if the normalizer does not have that parameter.
 using SiteLambdas = std::vector<std::array<std::optional<std::vector<double>>, 2>>;
 SiteLambdas mean_lambdas(const std::vector<LayerInfo>&, ParameterStore&);
 SiteLambdas var_lambdas(const std::vector<LayerInfo>&, ParameterStore&);
-// Null for a site that has none, and for a layer whose sites have none.
+// Writes null for a site without lambdas, and for a layer whose sites have no lambdas.
 nlohmann::ordered_json as_json(const SiteLambdas&);
 
-// norms.jsonl in a run folder: {"step", "epoch", "lambda_mean": [L][2][H], "lambda_var"}, null
-// where there is none.
+// norms.jsonl in a run folder: {"step", "epoch", "lambda_mean": [L][2][H], "lambda_var"}, null for
+// missing lambdas.
 class NormLog {
  public:
-  // `resumed_at` as in RunLog: later lines are dropped. Throws ConfigError for a model without
-  // layers that can be looked into.
+  // `resumed_at` as in RunLog: later lines are dropped. Throws ConfigError for a model whose
+  // backbone lists no layers.
   NormLog(const std::filesystem::path& run, const Backbone* backbone, ParameterStore&,
           std::optional<std::int64_t> resumed_at);
 
   void write(std::int64_t step, double epoch);
-  // Makes what is written durable.
+  // Makes the written lines durable.
   void sync() { lines_.sync(); }
 
  private:

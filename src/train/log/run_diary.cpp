@@ -15,7 +15,7 @@
 namespace dtn {
 namespace {
 
-// Of a config, as numbers where they are such.
+// Returns the entries of a config, as numbers or bools if possible.
 std::vector<EventWriter::Hyperparameter> hyperparameters_of(const ExperimentConfig& config) {
   std::vector<EventWriter::Hyperparameter> all;
   for (const auto& [key, text] : config_entries(config)) {
@@ -32,7 +32,7 @@ std::vector<EventWriter::Hyperparameter> hyperparameters_of(const ExperimentConf
   return all;
 }
 
-// The first images of a batch, as they are after augmentation. Nothing for samples that are none.
+// Returns the first images of a batch after augmentation. Nothing if the samples are not images.
 std::optional<Image> samples_of(const Fields& fields, const ExperimentConfig& config,
                                 const DatasetRegistry& datasets) {
   constexpr std::int64_t kMost = 16;
@@ -131,7 +131,7 @@ void RunDiary::renew_report() {
   if (!run_.ranks.is_first() || !options_.report) return;
   try {
     options_.report(run_.output);
-  } catch (const std::exception& e) {  // no reason to stop training
+  } catch (const std::exception& e) {  // must not stop the training
     if (!report_failed_)
       run_.log->warn(cat("the report of the run could not be renewed: ", e.what()));
     report_failed_ = true;

@@ -1,5 +1,5 @@
-// What a run keeps for those who look at it later: pictures of what it learns from, gradient norms
-// by block, lambdas and histograms for TensorBoard. All of it is of the first rank.
+// Records of a run for later inspection: pictures of training samples, gradient norms by block,
+// lambdas and histograms for TensorBoard. Only the first rank writes them.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ class RunDiary {
  public:
   RunDiary(Run& run, const TrainerOptions& options);
 
-  // The first batch of this leg of the run; keeps samples.png where there is none yet.
+  // Takes the first batch of this leg of the run. Writes samples.png unless it exists.
   void begin(const DeviceBatch& batch);
-  // Step `step` is done and its gradients are at hand, as they are whenever wants() says so.
+  // Call after step `step`. If wants(step) is true, the gradients must still be those of this step.
   void after_step(std::int64_t step, const StepReport& report);
-  // Whether this step has something to look at before the next begins.
+  // Returns true if this step must be recorded before the next step begins.
   bool wants(std::int64_t step) const;
-  // An evaluation has been logged, or the run has been summed up.
+  // Updates the report. Call after an evaluation or a summary.
   void renew_report();
   void sync();
 

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kSummaryFile = "summary.json";
 
-// The figures of an evaluation of the weights, and of their moving average.
+// Figures of an evaluation of the weights, and of their moving average.
 struct Figures {
   Json raw, ema;  // by name; null: none
   std::int64_t count = 0, step = 0;
@@ -27,18 +27,18 @@ Json figures_of(const Evaluation& evaluation) {
   return figures;
 }
 
-// A line of metrics.jsonl without its place.
+// Returns the figures in a line of metrics.jsonl.
 Json figures_of(Json line) {
   for (const char* place : {"step", "epoch", "split", "count"}) line.erase(place);
   return line;
 }
 
-// True if the figures have a finite loss or none at all. A loss that is not finite reads null.
+// Returns true if the figures have a finite loss or no loss. A loss that is not finite is null.
 bool has_finite_loss(const Json& figures) {
   return !figures.contains("loss") || figures["loss"].is_number();
 }
 
-// The last evaluation in metrics.jsonl whose loss is finite.
+// Returns the last evaluation in metrics.jsonl whose loss is finite.
 Figures last_finite(const fs::path& metrics) {
   Figures found;
   std::ifstream file(metrics);
@@ -57,7 +57,8 @@ Figures last_finite(const fs::path& metrics) {
   return found;
 }
 
-// The best checkpoint and its figure, whose name an evaluation of this process knows.
+// Returns the best checkpoint and its figure. The name of the figure comes from an evaluation of
+// this process.
 Json best_of(const Run& run, const Validation& validation) {
   const RunProgress& progress = run.progress;
   if (progress.best_step < 0) return nullptr;
@@ -68,7 +69,7 @@ Json best_of(const Run& run, const Validation& validation) {
   return best;
 }
 
-// The keys of both kinds of summaries.
+// Returns the keys that both kinds of summaries have.
 Json summary_of(const Run& run, const Validation& validation, const Figures& figures) {
   Json summary = figures.raw.is_null() ? Json::object() : figures.raw;
   summary["count"] = figures.count;
@@ -94,7 +95,7 @@ Json read(const fs::path& folder) {
 }
 
 bool says_diverged(const Json& summary) {
-  const auto found = summary.find("diverged");  // end() when it is no object
+  const auto found = summary.find("diverged");  // end() if `summary` is no object
   return found != summary.end() && *found == true;
 }
 
@@ -120,7 +121,7 @@ void write_diverged_summary(const Run& run, const Validation& validation, const 
   const Figures figures = last_finite(run.output / "metrics.jsonl");
   Json summary = summary_of(run, validation, figures);
   summary["diverged"] = true;
-  // The best one so far may be the one that was set aside.
+  // The best checkpoint may be the one that was set aside.
   std::error_code none;
   const fs::path best = fs::read_symlink(run.output / "checkpoints" / "best", none);
   const std::int64_t best_step = std::max<std::int64_t>(run.progress.best_step, 0);

@@ -1,4 +1,4 @@
-// summary.json of a run folder: what a run came to, whether it finished or diverged.
+// summary.json of a run folder: the results of a run that finished or diverged.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace dtn {
 // Writes the summary of a finished run, with the figures of its last evaluation.
 void write_summary(const Run& run, const Validation& validation);
 
-// Writes the summary of a run that diverged, with the figures of its last evaluation of a finite
-// loss, as metrics.jsonl has them.
+// Writes the summary of a run that diverged, with the figures of the last evaluation in
+// metrics.jsonl that has a finite loss.
 void write_diverged_summary(const Run& run, const Validation& validation, const Retreat& retreat);
 
 // Returns true if the folder holds the summary of a run that finished at `step`.
 bool has_summary(const std::filesystem::path& folder, std::int64_t step);
 
-// Removes the summary of a run that diverged: it goes on. Another one stays.
+// Removes the summary of a run that diverged, because the run goes on. Keeps any other summary.
 void remove_diverged_summary(const std::filesystem::path& folder);
 
 }  // namespace dtn
