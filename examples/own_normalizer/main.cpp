@@ -1,7 +1,7 @@
-// dtn-train with a normalizer of one's own, written in primitive operations alone. It trains on
-// whatever dtn trains on, and a config chooses it like any other:
+// dtn-train with a custom normalizer, written in primitive operations only. It trains on every
+// device that dtn supports, and a config chooses it like any other normalizer:
 //
-//   own_normalizer --config fashion_mnist_dtn --set model.norm.type=mean_size
+//    own_normalizer --config fashion_mnist_dtn --set model.norm.type=mean_size
 #include "dtn/dtn.h"
 
 namespace {
@@ -9,14 +9,15 @@ namespace {
 namespace p = dtn::primitive;
 using dtn::Context, dtn::Variable;
 
-// A token is divided by the mean size of its channels: y = weight x / (1/C sum_c |x_c| + eps).
+// Divides a token by the mean size of its channels:
+//    y = weight x / (1/C sum_c |x_c| + eps)
 class MeanSizeNorm : public dtn::Normalizer {
  public:
   MeanSizeNorm(const dtn::NormShape& shape, const dtn::Scope& scope)
       : eps_(shape.eps), weight_(scope.weight("weight", {shape.channels}, dtn::InitKind::kOnes)) {}
 
   Variable forward(Context& ctx, const Variable& x, const dtn::TokenGrid&) override {
-    const Variable wide = p::widen(ctx, x);  // sums of bfloat16 are taken in float32
+    const Variable wide = p::widen(ctx, x);  // bfloat16 is summed in float32
     const Variable size = p::affine(ctx, p::mean(ctx, p::abs(ctx, wide), -1), 1, eps_);
     const Variable y = p::mul(ctx, p::div(ctx, wide, size), weight_->variable);
     return p::cast(ctx, y, x.dtype());
