@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Style and what a second compiler says, without building: the form of every source by clang-format,
-# the direction of includes, that no two types share a name, clang-tidy on what changed of the layers
-# and programs since BASE (default: where this branch left origin/main, or the last commit), and all
-# of them through clang, warnings being errors.
+# Checks the style, without building: the format of every source by clang-format, the direction of
+# includes, unique names of types, the files that comments and docs name, clang-tidy on the layers
+# and programs that changed since BASE (default: where this branch left origin/main, or the last
+# commit), and all sources by clang, with warnings as errors.
 #   tools/lint.sh [BASE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,9 +11,11 @@ jobs=$(nproc)
 echo "-- clang-format"
 git ls-files -z '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -n 40 -P "$jobs" clang-format --dry-run -Werror
 
-echo "-- includes and names"
+echo "-- includes, names and paths"
 python3 tests/check_includes.py
 python3 tests/check_names.py
+python3 tests/check_comments.py
+python3 tests/check_paths.py
 
 # Flags as clang takes them; nothing is built. clang-tidy guesses those of a source that is compiled
 # with others from its neighbours'.

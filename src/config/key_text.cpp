@@ -10,14 +10,16 @@ namespace {
 constexpr const char* kIntroduction =
     R"(# Config keys
 
-This page is made by `dtn-info --keys --markdown > docs/config.md` from the tables that read configs, and a test fails
-where it is out of date. `dtn-info --keys` shows the same on a terminal, `dtn-info --keys optim` a part of it, and
-`dtn-train --config C --print-config=commented` the values that a config comes to, with these texts as comments.
+This page lists every config key. `dtn-info --keys --markdown > docs/config.md` makes it from the tables that read
+configs, and a test fails if it is out of date. `dtn-info --keys` shows the same on a terminal, and
+`dtn-info --keys optim` a part of it. `dtn-train --config C --print-config=commented` prints the values of a config,
+with these texts as comments.
 
-A config is YAML: sections with keys, as in `optim: {lr: 1.0e-03}`, or `--set optim.lr=1e-3` on a command line. Only
-`model.preset` must be set. `null` brings the default back, and *unset* is what it means where that is no value. `base:`
-names configs to start from, by file or by shipped name, one or a list of them; what stands below it comes on top.
-`model.norm: dtn` is short for `model.norm.type: dtn`, and `augment: deit` for `augment.preset: deit`.
+A config is YAML: sections with keys, as in `optim: {lr: 1.0e-03}`. On a command line, a key is
+`--set optim.lr=1e-3`. Only `model.preset` must be set. `null` restores the default; the default of some keys is
+*unset*, which means no value. `base:` names one config or a list of configs to start from, by file or by shipped name.
+The keys of the file itself replace those of `base`. `model.norm: dtn` is short for `model.norm.type: dtn`, and
+`augment: deit` for `augment.preset: deit`.
 )";
 
 constexpr std::size_t kMarkdownColumns = 120;

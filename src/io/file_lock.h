@@ -9,8 +9,8 @@
 
 namespace dtn {
 
-// Locks the open file or folder `fd` for this process and the children that inherit it, until all of
-// them close it or exit. If another process holds the lock, waits up to `patience`, since a killed
+// Locks the open file or folder `fd` for this process and the children that inherit it, until all
+// of them close it or exit. If another process holds the lock, waits up to `patience`, since a killed
 // process may take a moment to exit, and then returns false. On file systems without locks nobody
 // is kept out: returns true.
 inline bool lock_file(int fd, std::chrono::milliseconds patience = {}) {

@@ -7,9 +7,9 @@
 // a token and a token that it reads takes 4 floating-point operations. A window of w tokens takes
 // w + 7 reads of 128 bytes for 8 tokens. Nearly all of them hit the first-level cache, because the
 // 64 tokens of a block read mostly the same tokens. With 13 taps an element takes 80 operations and
-// 3 reads. Memory traffic, about three times x and once y, then takes as long as arithmetic. With 69
-// taps or more, arithmetic dominates. A fifth of it computes weights: about 15 instructions for a
-// weight, which serves 32 channels.
+// 3 reads. Memory traffic, about three times x and once y, then takes as long as arithmetic. With
+// 69 taps or more, arithmetic dominates. A fifth of it computes weights: about 15 instructions for
+// a weight, which serves 32 channels.
 #include "kernels/dtn_line/dtn_line_cuda.cuh"
 
 namespace dtn {

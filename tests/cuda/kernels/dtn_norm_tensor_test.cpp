@@ -268,8 +268,8 @@ bool have_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) 
 }
 
 #ifdef DTN_CUDA_EMULATED
-// Compute capability 8.6, 8.9 and 12.0: slices are staged in one buffer instead of two. The bits are
-// those of two buffers.
+// Compute capability 8.6, 8.9 and 12.0: slices are staged in one buffer instead of two, with the
+// same bits.
 TEST(CudaDtnTensor, OnADeviceWithLittleSharedMemory) {
   for (DType dtype : kTypes) {
     for (Case c : {Case{14, 14, 432, 9}, Case{16, 16, 1024, 16}, Case{14, 1, 8, 1}}) {
@@ -291,8 +291,8 @@ TEST(CudaDtnTensor, OnADeviceWithLittleSharedMemory) {
 }
 #endif
 
-// Twelve warps add up the gradients of token statistics in another order than eight. Equal bits would
-// mean that eight have run.
+// Twelve warps sum the gradients of token statistics in another order than eight. Equal bits would
+// mean that eight warps have run.
 TEST(CudaDtnTensor, TwelveWarps) {
   DTN_SKIP_WITHOUT_DEVICE();
 #ifdef DTN_CUDA_EMULATED

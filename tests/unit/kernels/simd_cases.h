@@ -1,4 +1,4 @@
-// Checks of kernels/simd.h for the instruction set of the including file.
+// Checks of kernels/cpu/simd.h for the instruction set of the including file.
 #pragma once
 
 #include <gtest/gtest.h>
