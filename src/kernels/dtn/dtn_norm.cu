@@ -1,6 +1,6 @@
 // Dynamic Token Normalization on a CUDA device; see dtn_norm.h for the formulas. Two paths give the
-// same numbers to rounding: dtn_norm_tensor*.cu for the shapes that training spends its time on,
-// and dtn_norm_plain*.cu for everything else. What they share is in dtn_norm_cuda.cuh.
+// same results except for rounding: dtn_norm_tensor*.cu for the shapes that take most of the
+// training time, and dtn_norm_plain*.cu for all others. Both use dtn_norm_cuda.cuh.
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace dtn {
 namespace {
 
 std::atomic<bool> plain_forced = false;
-std::atomic<int> warps_set = 0;  // 0: the environment decides
+std::atomic<int> warps_set = 0;  // 0: use the environment
 
 template <class Arguments>
 void check_pool(const Arguments& args) {

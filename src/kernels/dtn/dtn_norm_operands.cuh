@@ -1,10 +1,11 @@
-// Operand words of P: for each head and lane, what products of bfloat16 problems take from a lane.
+// Operand words of P for bfloat16 problems: the words that each lane passes to products, by head.
 //
-// The prepare kernel writes them once, and the backward kernel of 12 warps loads them where it uses
-// them: in registers they would take 34 of each lane's 168. An operand is one or two vectors of 16
-// bytes a lane, in the order in which products take their registers:
-//   left order   v[0][0], v[1][0], v[0][1], v[1][1] of Bits8; one such vector for each i of Bits11
-//   right order  v[0][0], v[0][1], v[1][0], v[1][1] of Bits8
+// The prepare kernel writes them once. The backward kernel with 12 warps loads them at each use,
+// because in registers they would take 34 of the 168 of a lane. An operand is one or two 16-byte
+// vectors per lane, in the order in which products take their registers:
+//    left order   v[0][0], v[1][0], v[0][1], v[1][1] of Bits8
+//                 v[i][0], v[i][2], v[i][1], v[i][3] of Bits11, one vector for each i
+//    right order  v[0][0], v[0][1], v[1][0], v[1][1] of Bits8
 #pragma once
 
 #include "kernels/cuda/values.cuh"
@@ -12,7 +13,7 @@
 
 namespace dtn::tensor {
 
-// Vectors of a head. Each is [kWarpSize].
+// Indices of the vectors of a head. Each vector is [kWarpSize].
 enum OperandVector {
   kRowsHigh = 0,  // P along the rows, Bits16, left order
   kRowsLow = 1,
@@ -22,12 +23,12 @@ enum OperandVector {
   kColumnsRight = 5,
   kRowsTransposed = 6,     // and 7: the transpose of P along the rows, Bits11, left order
   kColumnsTransposed = 8,  // and 9
-  kRowSums = 10,           // sums of P's rounded rows g and g + 8, along the rows of the grid
+  kRowSums = 10,           // sums of rows g and g + 8 of the rounded P along the rows
   kOperandVectors = 11
 };
-inline constexpr int kOperandWords = kOperandVectors * cuda::kWarpSize * 4;  // of a head
+inline constexpr int kOperandWords = kOperandVectors * cuda::kWarpSize * 4;  // per head
 
-// Writes row i of P along one axis; all lanes of a warp take part. v is element (i, lane), or 0
+// Writes row i of P along one axis. All lanes of a warp call it. v is element (i, lane), or 0
 // outside of the matrix.
 __device__ __forceinline__ void store_operand_row(uint4* of_head, bool along_rows, int i, float v) {
   const int lane = lane_index(), j = lane;
@@ -54,7 +55,7 @@ __device__ __forceinline__ void store_operand_row(uint4* of_head, bool along_row
       cuda::to_tf32(v);
 }
 
-// A lane's operands of one head, loaded at each call.
+// Operands of one head for a lane, loaded at each call.
 class PreparedOperands {
  public:
   PreparedOperands() = default;
@@ -71,7 +72,7 @@ class PreparedOperands {
   __device__ __forceinline__ Passes<Bits11> gradients() const {
     return {transposed(kRowsTransposed), transposed(kColumnsTransposed)};
   }
-  // The right operand of a product.
+  // Returns the right operand of a product.
   __device__ __forceinline__ Bits8 right(OperandVector vector) const {
     const uint4 v = load(vector);
     return {{{v.x, v.y}, {v.z, v.w}}};

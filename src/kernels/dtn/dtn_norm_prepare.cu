@@ -1,10 +1,10 @@
-// What comes first on both CUDA paths of DTN: position matrices, bases and token statistics. See
-// dtn_norm.h for the formulas and dtn_norm_cuda.cuh for what is kept.
+// First steps of both CUDA paths of DTN: position matrices, bases and token statistics. See
+// dtn_norm.h for the formulas and dtn_norm_cuda.cuh for the stored values.
 //
-// One warp makes one row of a position matrix, one base, all lambdas, or the statistics of one
-// token. Matrices and bases are a few kilobytes. The statistics read x once from memory, and again
-// (for the second step of the mean, and the squares around it) from the first-level cache, a token
-// being a few kilobytes at most: B T C elements read, 8 bytes a token written.
+// One warp computes one row of a position matrix, one base, all lambdas, or the statistics of one
+// token. Matrices and bases are a few kilobytes. The statistics read x once from memory: B T C
+// elements are read, and 8 bytes per token are written. The second step of the mean and the squares
+// read x again from the first-level cache, since a token is a few kilobytes at most.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/dtn/dtn_norm_cuda.cuh"
@@ -25,7 +25,7 @@ __device__ __forceinline__ std::int64_t warp_task() {
   return std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize;
 }
 
-// A DtnAxis while it is made.
+// A DtnAxis under construction.
 struct AxisToMake {
   int n, stride;
   float direction;   // of offsets: +1 for j - i
@@ -34,7 +34,7 @@ struct AxisToMake {
   DtnSpan* seen;
   uint4* operands = nullptr;  // of the first head
 
-  // Rows of a head that there are warps for: operands are of 16 x 16.
+  // Number of rows per head that get a warp. Operands are 16 x 16 matrices.
   __host__ __device__ __forceinline__ int rows() const { return operands ? tensor::kSide : stride; }
 };
 
@@ -46,11 +46,12 @@ __device__ float best_offset(float low, float high, float square_weight, float o
     if (top > high) return high;
     return low + floorf(top - low + 0.5f);
   }
-  float gain = square_weight * (low + high) + offset_weight;  // of `high`, over high - low
+  // Difference between the values at high and at low, divided by high - low.
+  float gain = square_weight * (low + high) + offset_weight;
   return gain > 0 ? high : low;
 }
 
-// The shortest span that holds those of all lanes; {n, 0} of nothing stays so.
+// Returns the shortest span that contains the spans of all lanes. {n, 0} is the empty span.
 __device__ __forceinline__ DtnSpan span_of_warp(DtnSpan span) {
 #pragma unroll
   for (int step = kWarpSize / 2; step > 0; step /= 2) {
@@ -62,7 +63,7 @@ __device__ __forceinline__ DtnSpan span_of_warp(DtnSpan span) {
   return span;
 }
 
-// Row i of P; for i >= n, where P has no row, the zero column i of its transpose.
+// Computes row i of P. P has no rows i >= n; for these, writes the zero column i of its transpose.
 __device__ void make_row(const AxisToMake& axis, const float* weight, int head, int i, int lane) {
   const int n = axis.n, stride = axis.stride;
   const std::int64_t matrix = std::int64_t{head} * n * stride;
@@ -76,10 +77,10 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   float* p = axis.p + row;
   const float square_weight = weight[3 * head + 2];
   const float offset_weight = weight[3 * head + axis.offset_index];
-  // With t = d - best,
-  //   exponent - its maximum = t (square_weight (2 best + t) + offset_weight)
-  //   d^2 - its mean = 2 best t + t^2 - the mean of that
-  // and neither loses digits when the exponent is large or the mass of the row far away.
+  // With t = d - best:
+  //    exponent - its maximum = t (square_weight (2 best + t) + offset_weight)
+  //    d^2 - its mean         = (2 best t + t^2) - the mean of (2 best t + t^2)
+  // Neither loses digits if the exponent is large or if the largest weights are far from i.
   const bool ahead = axis.direction > 0;
   const float best =
       best_offset(static_cast<float>(ahead ? -i : i - n + 1),
@@ -115,10 +116,11 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   }
 }
 
-// The first token of each image, whose mean is the base: of x, or of the sum that will be x.
+// The first token of each image, whose mean is the base. It is read from x or, before the residual
+// sum is written to x, computed from its terms.
 template <class T>
 struct FirstTokens {
-  const T *x, *branch;  // x, or the residual where there is a branch
+  const T *x, *branch;  // x, or the residual if there is a branch
   const float* scale;
   std::int64_t batch, image;
   int channels;
@@ -131,7 +133,7 @@ struct FirstTokens {
   }
 };
 
-// One warp makes those of all heads.
+// Computes the lambdas of all heads with one warp.
 __device__ __forceinline__ void make_lambdas(const void* logits, void* lambdas, int heads,
                                              int lane) {
   if (!logits) return;
@@ -140,7 +142,7 @@ __device__ __forceinline__ void make_lambdas(const void* logits, void* lambdas, 
   for (int h = lane; h < heads; h += kWarpSize) to[h] = 1.0f / (1.0f + expf(-from[h]));
 }
 
-// The same row as operands. Each lane made the element of P that it reads.
+// Writes row i of P as operands. Each lane reads the element of P that it computed itself.
 __device__ void make_operands(const AxisToMake& axis, int head, int i, int lane) {
   uint4* of_head = axis.operands + head * tensor::kOperandVectors * kWarpSize;
   const bool valid = i < axis.n && lane < axis.n;
@@ -155,7 +157,8 @@ __global__ void __launch_bounds__(kThreads)
                        int all_heads) {
   std::int64_t task = warp_task();
   const int lane = lane_index();
-  // True when the task is a row of this axis; else what is left of its number.
+  // Computes the row and returns true if the task is a row of this axis. Otherwise subtracts the
+  // tasks of this axis from `task`.
   auto makes_row_of = [&](const AxisToMake& axis) {
     const std::int64_t tasks = std::int64_t{heads} * axis.rows();
     if (task >= tasks) {
@@ -210,7 +213,8 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
   };
   AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
   AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
-  if (operands) {  // at a multiple of 32 bytes, as strides are
+  // `at` is a multiple of 32 bytes, because the strides are.
+  if (operands) {
     rows.operands = columns.operands = reinterpret_cast<uint4*>(at);
     made.positions.operands = rows.operands;
   }
@@ -230,7 +234,7 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
   return made;
 }
 
-// Calls f(value) for the values of a row that are this lane's.
+// Calls f(value) for each value of a row that belongs to this lane.
 template <bool kVectors, class T, class F>
 __device__ __forceinline__ void for_each_value(const T* x, int n, int lane, F&& f) {
   if constexpr (kVectors) {
@@ -248,8 +252,9 @@ __device__ __forceinline__ void for_each_value(const T* x, int n, int lane, F&& 
   }
 }
 
-// The mean in two steps, so that its error is that of the spread and not of the mean; the variance
-// around it comes from squares around the first step's result.
+// Mean and variance of a token. The mean is computed in two steps, so that its error is relative to
+// the spread and not to the mean. The variance comes from squares relative to the first step's
+// mean, and is corrected.
 struct Moments {
   float rough, rest = 0, squares = 0;
 
@@ -283,7 +288,7 @@ __global__ void __launch_bounds__(kThreads)
   moments.finish(channels, n, bases[row / sizes.tokens], mean + row, var + row);
 }
 
-// The same for the official variant: scale[h tokens] is made for each head on the way.
+// Computes the statistics of the official variant, and scale[h tokens] for each head h.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dtn_official_statistics_kernel(const T* x, DtnSizes sizes, double eps, const float* bases,
@@ -303,7 +308,7 @@ __global__ void __launch_bounds__(kThreads)
       squares += static_cast<double>(v) * static_cast<double>(v);
     });
     const double s = 1 / sqrt(warp_sum(squares) / head_dim + eps);
-    scale[std::int64_t{h} * tokens] = s;  // by every lane, which will read it again
+    scale[std::int64_t{h} * tokens] = s;  // every lane writes it and reads it again below
     for_each_value<false>(x + h * head_dim, head_dim, lane,
                           [&](float v) { sum += centred_quotient(v, s, base); });
   }

@@ -1,6 +1,6 @@
-// What the forward and backward kernels of the tensor-core path of DTN share: which problems it
-// takes, how a block's lanes and warps share an image, and P as operands of products. See
-// dtn_norm_tensor_tile.cuh for those.
+// Shared by the forward and backward kernels of the tensor-core path of DTN: the supported
+// problems, the division of an image among the lanes and warps of a block, and P as operand of
+// products. See dtn_norm_tensor_tile.cuh for the products.
 #pragma once
 
 #include <initializer_list>
@@ -14,29 +14,29 @@ namespace dtn::tensor {
 inline constexpr int kChannelMultiple = 8;  // of a head: whole 16-byte vectors
 inline constexpr int kMaxChannels = 1024;   // a lane holds up to 32 values of a token
 
-// Whether this path takes a problem; `tensors` are those of the storage type.
+// Returns true if this path supports the problem. `tensors` are those of the storage type.
 bool takes(DType dtype, DtnVariant variant, const DtnSizes& sizes,
            std::initializer_list<const void*> tensors);
 
-// The compiler keeps nothing of what lies in memory in registers across this: they are scarce where
-// it stands, and loads from shared memory are not.
+// Makes the compiler reload values from memory after this call instead of keeping them in
+// registers. For code that has few registers left and can afford loads from shared memory.
 __device__ __forceinline__ void forget_memory() { asm volatile("" ::: "memory"); }
-// Likewise, and the assembler does not mix instructions from before and behind this, as it does to
-// keep a warp busy: both together need more registers. No lane waits for data of another.
+// Like forget_memory(). Also stops the assembler from interleaving the instructions before and
+// after this call, which would need more registers. It does not synchronize data between lanes.
 __device__ __forceinline__ void separate_steps() {
 #ifdef __CUDA_ARCH__
   asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 #endif
 }
-// Returns v. The compiler computes nothing from the result before this, so what follows from it is
-// computed here again, and no registers keep it from one iteration of a loop to the next.
+// Returns v. The compiler cannot compute anything from the result before this call. It therefore
+// recomputes dependent values here, and keeps none in registers across the iterations of a loop.
 __device__ __forceinline__ int forgotten(int v) {
   asm volatile("" : "+r"(v));
   return v;
 }
 
-// Where an array over the positions holds position (row, column), so that lanes read their own
-// without conflicts: pairs of elements first, then lanes.
+// Index of position (row, column) in an array over the positions, ordered by pair of elements, then
+// by lane. So the lanes read their positions without bank conflicts.
 __device__ __forceinline__ int slot_of(int row, int column) {
   const int pair = column / 8 * 2 + row / 8, lane = row % 8 * 4 + column % 8 / 2;
   return (pair * cuda::kWarpSize + lane) * 2 + column % 2;
@@ -46,7 +46,7 @@ __device__ __forceinline__ int slot_of_element(int e) {
   return ((e >> 1) * cuda::kWarpSize + lane_index()) * 2 + (e & 1);
 }
 
-// Sums of two values over the warp: lane 0 gets that of a, lane 1 that of b.
+// Sums two values over the warp. Lane 0 gets the sum of a, lane 1 the sum of b.
 __device__ __forceinline__ float sum_two(float a, float b) {
   const bool odd = lane_index() & 1;
   float v = odd ? b : a;
@@ -58,7 +58,7 @@ __device__ __forceinline__ float sum_two(float a, float b) {
   return v;
 }
 
-// Row of the grid of a token: t / width for t < 256 and width <= 16, without a division.
+// Grid row of token t: t / width for t < 256 and width <= 16, without a division.
 class GridRow {
  public:
   __device__ __forceinline__ explicit GridRow(int width) : inverse_((65535 + width) / width) {}
@@ -68,7 +68,7 @@ class GridRow {
   int inverse_;
 };
 
-// The tokens of this lane: which of its positions are on the grid, and where in the image.
+// The tokens of a lane: the validity of its positions (inside the grid) and their offsets.
 class LaneTokens {
  public:
   __device__ __forceinline__ explicit LaneTokens(const DtnSizes& sizes, int lane = lane_index())
@@ -80,7 +80,7 @@ class LaneTokens {
     }
   }
   __device__ __forceinline__ bool valid(int e) const { return valid_ >> e & 1; }
-  // In elements, from the image's start.
+  // Offset from the start of the image, in elements.
   __device__ __forceinline__ int offset(int e) const {
     return first_ + (e >> 1 & 1) * 8 * row_step_ + ((e >> 2) * 8 + (e & 1)) * column_step_;
   }
@@ -90,19 +90,20 @@ class LaneTokens {
   unsigned valid_ = 0;
 };
 
-// What a gradient must be multiplied by before two products with Bits11 so that dropping bits twice
-// leaves it without a bias: a number loses between 0 and 2^-10 of itself, 2^-11 / (2 ln 2) on
-// average. Left are errors of up to 2^-10.6 each. Rounding instead would cost three instructions
-// for every element, the factor costs none: it goes into the factors that there are.
+// Factor for a gradient before two products with Bits11. It removes the bias of dropping bits
+// twice. Dropping bits reduces a number by between 0 and 2^-10 of its value, on average by
+//    2^-11 / (2 ln 2).
+// Each product then has errors of up to 2^-10.6. Rounding instead would cost three instructions per
+// element. The factor costs none, because it is merged into existing factors.
 template <class Operand>
 inline constexpr float kCutMakesUp =
     std::is_same_v<Operand, Bits11> ? 1 + 2 * 0x1p-11f * 0.72134752f : 1.0f;
 
-// How much of a number the products see. The moments of a bfloat16 x need more than its eight bits,
-// since m2 - m1^2 cancels where the local mean is far from the pivot. Gradients are rounded to
-// bfloat16 in the end. The gradient of P is a sum over the whole batch: what rounding its terms to
-// 8 bits does to them, more where variances cancel, has either sign, and more bits would cost the
-// backward pass a sixth of its speed.
+// Precision of the operands of products. The moments of a bfloat16 x need more than its eight bits,
+// because m2 - m1^2 cancels if the local mean is far from the pivot. Gradients are rounded to
+// bfloat16 in the end. The gradient of P is a sum over the whole batch, and its terms are rounded
+// to 8 bits. These rounding errors are larger where variances cancel, but they have either sign.
+// More bits would cost the backward pass a sixth of its speed.
 template <class T>
 struct Precision;
 template <>
@@ -118,7 +119,8 @@ struct Precision<bfloat16> {
   using Positions = Bits8;
 };
 
-// One head's [n, stride] matrix of an axis; zero outside of [n, n], as its rows are from n on.
+// Loads the [n, stride] matrix of one head and axis. Elements of the tile outside of [n, n] are
+// zero; the stored rows are zero from column n on.
 __device__ __forceinline__ Tile load_matrix(const DtnAxis& axis, const float* matrices, int head,
                                             int lane = lane_index()) {
   const int row = row_of(0, lane), column = column_of(0, lane);
@@ -135,7 +137,7 @@ __device__ __forceinline__ Tile load_matrix(const DtnAxis& axis, const float* ma
   return t;
 }
 
-// Products with two matrices, the first along the rows of the grid.
+// Products with two matrices, first along the rows of the grid, then down its columns.
 template <class Operand>
 struct Passes {
   Operand rows, columns;
@@ -146,7 +148,7 @@ struct Passes {
   }
 };
 
-// x of one channel at the lane's tokens: less the pivot, and for bfloat16 also as it is.
+// x of one channel at the lane's tokens: minus the pivot and, for bfloat16, also unchanged.
 template <class T>
 struct Plane {
   Tile centred;
@@ -158,7 +160,7 @@ struct Plane<bfloat16> {
   float pivot;
 };
 
-// P of a head along both axes, for the moments of an x of type T.
+// P of a head along both axes, for the moments of x of type T.
 template <class T, class Operand = typename Precision<T>::Moments>
 struct MomentPasses {
   Passes<Operand> p;
@@ -169,8 +171,8 @@ struct MomentPasses {
   __device__ __forceinline__ Tile first(const Plane<T>& x) const { return p(x.centred); }
   __device__ __forceinline__ Tile second(const Tile& squares) const { return p(squares); }
 };
-// A bfloat16 x is its own leading and only term, which x - pivot is not. So the first product takes
-// it as it is, and begins with -pivot times the sums of P's rounded rows: that is exact in P, and
+// A bfloat16 x is exact in one term, but x - pivot is not. So the first product takes x unchanged,
+// and its sum starts with -pivot times the row sums of the rounded P. This is exact in P, and
 // rounds like any float32 sum.
 template <>
 struct MomentPasses<bfloat16, Bits16> {
@@ -201,11 +203,11 @@ struct MomentPasses<bfloat16, Bits16> {
   __device__ __forceinline__ Tile second(const Tile& squares) const { return p(squares); }
 };
 
-// The channels of a word of 32 bits.
+// Number of channels in a 32-bit word.
 template <class T>
 inline constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
 
-// Channel k of a word, where k is not known to the compiler.
+// Channel k of a word, for a k that the compiler does not know.
 template <class T>
 __device__ __forceinline__ float channel_of(unsigned word, int k) {
   if constexpr (kPerWord<T> == 1) return __uint_as_float(word);
@@ -215,7 +217,7 @@ __device__ __forceinline__ float channel_of(unsigned word, int k) {
   return k ? cuda::high_bfloat16(word) : cuda::low_bfloat16(word);
 #endif
 }
-// The bfloat16 channels k of two words, side by side.
+// Packs the bfloat16 channels k of two words into one word.
 __device__ __forceinline__ unsigned channels_of(unsigned first, unsigned second, int k) {
 #ifdef __CUDA_ARCH__
   return __byte_perm(first, second, k ? 0x7632 : 0x5410);
@@ -223,7 +225,7 @@ __device__ __forceinline__ unsigned channels_of(unsigned first, unsigned second,
   return k ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
 #endif
 }
-// Channel k of the words of the lane's tokens.
+// Channel k at the lane's tokens, from their words.
 template <class T>
 __device__ __forceinline__ Plane<T> plane_of(const unsigned (&words)[kElements], int k,
                                              float pivot) {
@@ -240,7 +242,7 @@ __device__ __forceinline__ Plane<T> plane_of(const unsigned (&words)[kElements],
   return x;
 }
 
-// The larger of v and 0, NaN for NaN.
+// Returns max(v, 0), and NaN for NaN.
 __device__ __forceinline__ float at_least_zero(float v) {
 #ifdef __CUDA_ARCH__
   float r;
@@ -251,10 +253,10 @@ __device__ __forceinline__ float at_least_zero(float v) {
 #endif
 }
 
-// The channels of a slice at the lane's tokens, one 16-byte vector each. They turn around: a
-// word at the front is used, replaced by results, and put at the end. Indices of registers must be
-// constants, so the loop over words is unrolled where it has a loop within, and turns with moves
-// where it has not.
+// The channels of a slice at the lane's tokens, one 16-byte vector per token. The words rotate: the
+// front word is used, replaced by results, and moved to the end. Register indices must be
+// constants. So the loop over words is unrolled for bfloat16, which has an inner loop over the
+// channels of a word. For float32 it is not unrolled, and the rotation moves registers.
 template <class T>
 class Vectors {
  public:
@@ -270,7 +272,7 @@ class Vectors {
         make_uint4(words_[0][e], words_[1][e], words_[2][e], words_[3][e]);
   }
   __device__ __forceinline__ const unsigned (&front() const)[kElements] { return words_[0]; }
-  // Takes the first channel of the words at the front away and puts y, rounded, at their ends.
+  // Removes the first channel of the front words and appends y, rounded, at their ends.
   __device__ __forceinline__ void replace_front(const Tile& y) {
 #pragma unroll
     for (int e = 0; e < kElements; e += 2) {
@@ -300,8 +302,8 @@ __device__ __forceinline__ int warp_index() {
   return static_cast<int>(threadIdx.x) / cuda::kWarpSize;
 }
 
-// Slices of a vector of channels each, in order, shared out to the warps of a block: warp w takes
-// [begin, end).
+// Consecutive slices [begin, end) that a warp of a block processes. A slice is one vector of
+// channels.
 struct Share {
   int begin, end;
   __device__ __forceinline__ Share(int slices, int warps, int warp = warp_index()) {

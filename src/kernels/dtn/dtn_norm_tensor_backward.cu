@@ -1,34 +1,37 @@
 // Backward pass of DTN on tensor cores; see dtn_norm.h for the formulas and dtn_norm_tensor.cuh for
 // the products.
 //
-// One block makes one image, each of its warps some slices of channels, as in the forward pass: the
-// moments again, their gradients, the way of these back through the transposed P, and dP, which is
-// summed in registers over the slices of a head. With two buffers, x and dy of the next slice are
-// on their way into shared memory meanwhile. What reaches x through the statistics of its token
-// needs sums over all channels. So dx is first stored without it, with dx_add in it, and when all
-// slices are done the block goes over its tokens once more and adds it. A bfloat16 dx is therefore
-// rounded twice; in exchange no float32 copy of it is written and read (four times the bytes of
-// dx).
+// One block processes one image, and each of its warps processes some slices of channels, as in the
+// forward pass. A warp recomputes the moments and computes their gradients. It multiplies these by
+// the transposed P, and sums dP in registers over the slices of a head. With two buffers, x and dy
+// of the next slice are copied into shared memory meanwhile.
 //
-// Sums have one order: over the eight tokens of a lane, the lanes, the slices of a head or of a
-// warp (shares depend on the numbers of slices and warps alone), the warps, and the images.
+// The terms of dx through the token statistics need sums over all channels. So dx is first stored
+// without these terms, but with dx_add. When all slices are done, the block goes over its tokens
+// once more and adds the terms. A bfloat16 dx is therefore rounded twice. In exchange, no float32
+// copy of dx is written and read, which would be four times the bytes of dx.
 //
-// Work, for 256 images of 14 x 14 x 432 in bfloat16: x, dy, dx_add and dx are 43 MB each, 173 MB,
-// 40 us at the speed of a copy, if the second level of caches keeps x and the unfinished dx of the
-// images in progress (45 MB); up to twice that if not. With dbranch 43 MB more are written, whose
-// column sums take an addition for each element and save another pass over those 43 MB.
+// The order of sums is fixed: over the eight tokens of a lane, the lanes, the slices of a head or
+// of a warp, the warps, and the images. The slices of a warp depend only on the numbers of slices
+// and warps.
 //
-// Instructions, with eight warps: a channel takes 38 products of 16 x 8 x 16 and 16 of 16 x 8 x 8
-// (16 of the former for dP), and some 560 instructions of a warp in all, 70 per element of the
-// padded grid. An image takes 335 thousand with loads, stores and the sweep over the tokens. That
-// is 82 us at 1.98 GHz if 132 multiprocessors issue in every slot. Two warps a scheduler cannot do
-// that: each waits for its own products and loads. Say 120 to 150 us.
+// Estimated work for 256 images of 14 x 14 x 432 in bfloat16: x, dy, dx_add and dx are 43 MB each,
+// 173 MB in all. Copying this takes 40 us if the second-level cache keeps x and the unfinished dx
+// of the images in progress (45 MB), and up to twice as long if not. With dbranch, 43 MB more are
+// written. Its column sums take one addition per element, and save another pass over those 43 MB.
 //
-// Twelve warps (dtn_backward_warps) are three a scheduler, with 168 registers a lane, not 255.
-// Operands of P come from memory, sums by token stay in shared memory, and slices have one buffer.
-// An image takes 347 thousand instructions, 85 us in every slot. Its loads and stores take the
-// first-level cache and shared memory 77 us, against 32. Say 110 to 140 us. No card has measured
-// either.
+// Eight warps: a channel takes 38 products of 16 x 8 x 16 (16 of them for dP), 16 products of
+// 16 x 8 x 8, and about 560 warp instructions in all. That is 70 per element of the padded grid. An
+// image takes 335 thousand warp instructions, with loads, stores and the last pass over the tokens.
+// At 1.98 GHz, 132 multiprocessors issue them in 82 us if they use every issue slot. Two warps per
+// scheduler cannot do this, because each waits for its own products and loads. The estimate is 120
+// to 150 us.
+//
+// Twelve warps (dtn_backward_warps): three per scheduler, and 168 registers per lane instead of
+// 255. Operands of P are loaded from memory, sums by token are in shared memory, and slices have
+// one buffer. An image takes 347 thousand warp instructions, 85 us if every issue slot is used.
+// Loads and stores take 77 us in the first-level cache and shared memory, compared to 32 us with
+// eight warps. The estimate is 110 to 140 us. Neither version has been measured on a GPU.
 #include <optional>
 
 #include "kernels/dtn/dtn_norm_operands.cuh"
@@ -41,9 +44,9 @@ namespace {
 using cuda::kPerVector;
 using cuda::kWarpSize;
 
-// P of one head to make the moments again, and its transpose to take gradients back. Registers hold
-// the operands of bfloat16; with few registers they are loaded where they are used, as prepared
-// words. The longer ones of float32 are made from P where they are used.
+// P of one head, to recompute the moments, and its transpose, for the gradients. The bfloat16
+// operands are kept in registers or, with kPrepared, loaded as prepared words at each use. The
+// float32 operands are longer and are made from P at each use.
 template <class T, bool kPrepared>
 class Head {
  public:
@@ -122,12 +125,12 @@ template <class T>
 inline constexpr int kMomentsUnrolled = sizeof(T) == 2 ? 2 : 1;
 
 struct Channel {
-  float offset;  // from a token mean as it is kept to one relative to the pivot
+  float offset;  // makes a stored token mean relative to the pivot
   float weight;
 };
 
-// The gradients of one channel at the lane's tokens: dx without the terms through mu_ln and var_ln.
-// dweight and dbias get the sums over this lane.
+// Returns dx of one channel at the lane's tokens, without the terms through mu_ln and var_ln. Adds
+// the lane's parts of the other gradients to token, sums, dweight and dbias.
 template <class T, bool kGradientOfP, bool kFewRegisters>
 __device__ __forceinline__ Tile differentiate(const BackwardArguments& a,
                                               const Head<T, kFewRegisters>& head,
@@ -142,8 +145,8 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a,
   for (int e = 0; e < kElements; ++e) squares(e) = x(e) * x(e);
   const MomentPasses<T> forward = head.forward(a);
   const Tile m1 = forward.first(plane), m2 = forward.second(squares);
-  // The second moment's gradient is kept twice as large, as x^2 has it, and both are made up for
-  // what the products with the transpose of P will cut off.
+  // The gradient of the second moment has the factor 2 of the derivative of x^2. The factor kMakeUp
+  // in both gradients corrects for the bits that the products with the transposed P drop.
   Tile direct, dm1, twice_dm2;
   constexpr float kMakeUp = kCutMakesUp<typename Precision<T>::Gradients>;
   const float dmu_share = kMakeUp * (head.mean_share - 1);
@@ -175,21 +178,22 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a,
     }
     token.set(pair / 2, token_sums);
   }
-  // The moments' ways back to x, and their parts of
-  //   dPy[i, j] = sum dm[i, column] z[j, column] with z = Px x, and
-  //   dPx[i, j] = sum dm[row, i] u[row, j] with u = Py x, over the columns and rows of the grid:
-  // what is summed over must lie along the rows of both operands. One moment after the other, since
-  // float32 operands of both would not fit the registers.
+  // Multiplies the gradients of the moments by the transposed P, and adds their parts of dP:
+  //    dPy[i, j] = sum over columns of dm[i, column] z[j, column],   z = Px x
+  //    dPx[i, j] = sum over rows of dm[row, i] u[row, j],            u = Py x
+  // The summed index must run along the rows of both operands. The moments are processed one after
+  // the other, because the float32 operands of both do not fit in the registers.
   Tile dx = direct;
 #pragma unroll(kMomentsUnrolled <T>)
   for (int k = 0; k < 2; ++k) {
     if constexpr (kFewRegisters) separate_steps();
-    forget_memory();  // the matrices
+    forget_memory();  // reload the matrices
     const bool squared = k == 0;
     Tile moment, d, narrow_d;
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      const float v = x(e), by_mean = dm1(e), by_square = twice_dm2(e);  // values, not places
+      // Values, so that the choices below are not between addresses.
+      const float v = x(e), by_mean = dm1(e), by_square = twice_dm2(e);
       moment(e) = squared ? v * v : v;
       d(e) = squared ? by_square : by_mean;
       narrow_d(e) = (squared ? 0.5f : 1.0f) * d(e);
@@ -201,7 +205,8 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a,
       add_product(sums.rows, transposed(dm),
                   round_to<Positions>(product(transposed(narrow_x), head.columns(a))));
     }
-    // bfloat16 goes both ways side by side, wanted or not: the branch would keep them apart.
+    // The bfloat16 loop is unrolled, and its two steps overlap. A branch on dx would separate them,
+    // so the products are computed even if dx is not needed.
     if (kMomentsUnrolled<T> == 2 || a.args.dx) {
       d = head.backward(a)(d);
 #pragma unroll
@@ -211,7 +216,7 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a,
   return dx;
 }
 
-// The sums over a head's position matrices that the softmax makes of dP: of the weights x, y and d.
+// Computes the lane's parts of the gradients of a_x, a_y and a_d of a head, from its dP.
 __device__ __forceinline__ void position_gradients(const BackwardArguments& a, int head, int lane,
                                                    const HeadSums& sums, float (&out)[3]) {
   auto dot = [&](const DtnAxis& axis, const float* matrices, const Tile& dp) {
@@ -245,9 +250,9 @@ __device__ __forceinline__ void store_head_sums(const BackwardArguments& a, int 
   }
 }
 
-// One slice: its channels one after the other. The unfinished dx of a word's first channel takes
-// the place of x in the buffer, that of its second the place of dy. With few registers, x and dy of
-// one channel share a word (x below), and the second channel waits in the place of dy.
+// Computes dx of one slice, channel by channel. The unfinished dx of the first channel of a word
+// overwrites x in the buffer. That of the second channel overwrites dy. With few registers, x and
+// dy of one channel share a word of x_words, and the second channel is kept in the buffer of dy.
 template <class T, bool kGradientOfP, bool kFewRegisters>
 __device__ __forceinline__ void differentiate_slice(const BackwardArguments& a,
                                                     const Head<T, kFewRegisters>& head,
@@ -262,7 +267,7 @@ __device__ __forceinline__ void differentiate_slice(const BackwardArguments& a,
   float* channel_sums = lane_index() == 0 ? a.weight_sums : a.bias_sums;
 #pragma unroll 1
   for (int w = 0; w < 4; ++w) {
-    unsigned x_words[kElements], dy_words[kElements];  // few registers: x_words has both
+    unsigned x_words[kElements], dy_words[kElements];  // few registers: x_words holds both
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
       x_words[e] = staged.word(buffer, 0, e, w);
@@ -355,7 +360,8 @@ __global__ void __launch_bounds__(Block::kWarps* kWarpSize, 1)
     }
     staged.template wait<Block::kBuffers - 1>();
     differentiate_slice<T, kGradientOfP>(a, head, shared, staged, buffer, channel, token, sums);
-    if constexpr (Block::kFewRegisters) {  // all that is not used in differentiate()
+    // Computes again what differentiate() does not use, so that it needs no registers meanwhile.
+    if constexpr (Block::kFewRegisters) {
       tokens = LaneTokens(a.sizes, forgotten(lane_index()));
       image = forgotten(image);
       const int thread = forgotten(static_cast<int>(threadIdx.x));
@@ -390,9 +396,10 @@ struct BlockSize {
   int warps, buffers;
 };
 
-// The size of blocks, or none where shared memory does not suffice. At 432 channels, eight warps
-// take 147 KiB with two buffers. With one they take 83, since compute capability 8.6, 8.9 and 12.0
-// give a block 99. Twelve warps take 123 KiB, and are for bfloat16: float32 needs more registers.
+// Returns the block size, or nothing if shared memory is too small. At 432 channels, eight warps
+// take 147 KiB with two buffers. With one buffer they take 83 KiB, and fit into the 99 KiB that a
+// block has on compute capability 8.6, 8.9 and 12.0. Twelve warps take 123 KiB. They are for
+// bfloat16 only, because float32 needs more registers.
 std::optional<BlockSize> block_size(const DtnNormBackward& args) {
   const bool narrow = args.dtype == DType::kBFloat16;
   const int per_vector = narrow ? kPerVector<bfloat16> : kPerVector<float>;
@@ -404,7 +411,7 @@ std::optional<BlockSize> block_size(const DtnNormBackward& args) {
   return std::nullopt;
 }
 
-// Calls f with the kernel for blocks of this size.
+// Calls f with the kernel for this block size.
 template <class T, bool kGradientOfP, class F>
 void with_kernel(const BlockSize& size, F&& f) {
   if constexpr (sizeof(T) == 2) {

@@ -1,5 +1,5 @@
-// What surrounds the mathematics in the backward pass of DTN on tensor cores: how slices come into
-// shared memory and dx leaves it, and the last steps of an image.
+// Data movement of the backward pass of DTN on tensor cores: loads slices into shared memory,
+// stores dx, and does the last steps of an image.
 #pragma once
 
 #include "kernels/cuda/async_copy.cuh"
@@ -11,11 +11,11 @@ namespace dtn::tensor {
 using cuda::kPerVector;
 using cuda::kWarpSize;
 
-// Form of a block: its warps, and the buffers in which a warp stages slices.
+// Compile-time block size: its warps, and the buffers per warp for slices.
 template <int kWarps_, int kBuffers_>
 struct BackwardBlock {
   static constexpr int kWarps = kWarps_, kBuffers = kBuffers_;
-  // Twelve warps leave a lane 168 registers. Operands of P and sums by token are then in memory.
+  // With twelve warps a lane has 168 registers. Operands of P and sums by token are then in memory.
   static constexpr bool kFewRegisters = kWarps > 8;
 };
 __device__ __forceinline__ int warps_of_block() { return static_cast<int>(blockDim.x) / kWarpSize; }
@@ -25,7 +25,7 @@ struct BackwardArguments {
   DtnNormBackward args;
   DtnSizes sizes;
   DtnAxis rows, columns;
-  const uint4* operands;  // of P, see dtn_norm_operands.cuh; null unless registers are few
+  const uint4* operands;  // of P, see dtn_norm_operands.cuh; null unless kFewRegisters
   const float* bases;
   float *weight_sums, *bias_sums;   // [B, C]
   float* branch_sums;               // [B, C], of dbranch; or null
@@ -48,11 +48,11 @@ struct ImageTensors {
   }
 };
 
-// Slices of x and dy in a warp's shared memory. A lane reads only the vectors that it has copied,
-// so the warp needs no barrier. The unfinished dx takes the place of x and dy.
+// Slices of x and dy in the shared memory of a warp. A lane reads only the vectors that it copied
+// itself, so the warp needs no barrier. The unfinished dx overwrites x and dy.
 //
-// With two buffers, a slice is fetched while the warp works on the one before. With one buffer, the
-// next fetch begins when dx of the current slice has left the buffer; other warps fill the gap.
+// With two buffers, a slice is fetched while the warp processes the previous one. With one buffer,
+// the next fetch begins when dx of the current slice is stored. Other warps work during this time.
 // Neighbouring slices share sectors of 32 bytes, so every second fetch finds its data in the
 // second-level cache.
 class StagedSlices {
@@ -75,13 +75,13 @@ class StagedSlices {
     }
   }
   __device__ __forceinline__ void commit() { copies_.commit(); }
-  // Waits for all groups but the last kGroups.
+  // Waits for all groups except the last kGroups.
   template <int kGroups>
   __device__ __forceinline__ void wait() {
     copies_.template wait<kGroups>();
   }
 
-  // which: 0 for x, 1 for dy.
+  // which: 0 is x, 1 is dy.
   __device__ __forceinline__ uint4* vector(int buffer, int which, int e) const {
     return mine_ + buffer * kBuffer + which * kTensor + e * kWarpSize;
   }
@@ -101,18 +101,18 @@ struct Shared {
   uint4* staged;      // [warps, buffers, StagedSlices::kBuffer]
   float2* terms;      // [kPositions] by slot: token mean and variance
   float* token_sums;  // [warps, kSumsOfWarp], see mean_sum() and var_sum()
-  float* head_sums;   // [slices, kHeadSums]; those of a run of slices stand at its last
+  float* head_sums;   // [slices, kHeadSums]; sums of a run of slices are at its last slice
 
   __device__ Shared(uint4* memory, int warps, int buffers)
       : staged(memory),
         terms(reinterpret_cast<float2*>(memory + warps * buffers * StagedSlices::kBuffer)),
         token_sums(reinterpret_cast<float*>(terms + kPositions)),
         head_sums(token_sums + warps * kSumsOfWarp) {}
-  // Places in a warp's sums. Four floats belong to two neighbouring slots: two means, two
+  // Indices into the sums of a warp. Two neighbouring slots share four floats: two means, then two
   // variances.
   static __device__ __forceinline__ int mean_sum(int slot) { return slot / 2 * 4 + slot % 2; }
   static __device__ __forceinline__ int var_sum(int slot) { return mean_sum(slot) + 2; }
-  // Of a warp, [C], once nobody works on a slice any more.
+  // Column sums of dbranch of a warp, [C]. They overwrite the slices, which must be finished.
   __device__ __forceinline__ float* column_sums(int warp, int channels) const {
     return reinterpret_cast<float*>(staged) + warp * channels;
   }
@@ -124,8 +124,9 @@ struct Shared {
 };
 static_assert(kMaxChannels <= 4 * StagedSlices::kBuffer);  // column_sums() of a warp fit its slices
 
-// Sums of a lane over all channels of its warp's slices: l_mu dmu and l_va dvar by token. Elements
-// go in pairs: (mean, mean, var, var). Sums are kept in registers, or in the warp's shared memory.
+// Sums of l_mu dmu and l_va dvar by token, over all channels of the warp's slices. A lane has the
+// sums of its tokens, for pairs of elements: (mean, mean, var, var). They are in registers or in
+// the shared memory of the warp.
 template <bool kInRegisters>
 class TokenSums {
  public:
@@ -145,7 +146,7 @@ class TokenSums {
       shared_[pair * kWarpSize] = sums;
     }
   }
-  // Puts the sums in shared memory, for the other warps.
+  // Copies the sums to shared memory, for the other warps.
   __device__ __forceinline__ void store() const {
     if constexpr (kInRegisters) {
 #pragma unroll
@@ -160,13 +161,14 @@ class TokenSums {
   float4 kept_[kInRegisters ? kPairs : 1];
 };
 
-// Sums of a lane over a run of slices of one head; those of the lambdas lack a factor -1 and -1/2.
+// Sums of a lane over a run of slices of one head. lambda_mean and lambda_var still lack the
+// factors -1 and -1/2.
 struct HeadSums {
   float lambda_mean = 0, lambda_var = 0;
   Tile rows, columns;  // dPx and dPy
 };
 
-// dx of a slice without the terms through mu_ln and var_ln, with dx_add, rounded.
+// Stores dx of a slice, rounded: with dx_add, but without the terms through mu_ln and var_ln.
 template <class T>
 __device__ __forceinline__ void store_slice(const StagedSlices& staged, int buffer, int channel,
                                             const LaneTokens& tokens,
@@ -193,8 +195,9 @@ __device__ __forceinline__ void store_slice(const StagedSlices& staged, int buff
   }
 }
 
-// What the terms through mu_ln and var_ln are at each position, from the sums of the warps, in
-// place of those of the first warp:  dx += constant + (x - mu_ln) slope.
+// Computes the terms through mu_ln and var_ln at each position from the sums of the warps:
+//    dx += constant + (x - mu_ln) slope
+// constant and slope overwrite the mean and variance sums of the first warp.
 __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Shared& shared) {
   const float inverse = 1 / static_cast<float>(a.sizes.channels);
   for (int slot = static_cast<int>(threadIdx.x); slot < kPositions;
@@ -210,8 +213,8 @@ __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Sh
   }
 }
 
-// dx as it stays, and dbranch. A warp walks down some columns at a time, and leaves the sums of dbranch
-// in the place of the slices.
+// Adds the terms through mu_ln and var_ln to dx, and computes dbranch. The warps take the tokens in
+// turn, for one vector of channels per lane at a time. Column sums of dbranch overwrite the slices.
 template <class T>
 __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const Shared& shared,
                                               const ImageTensors<T>& image) {
@@ -241,7 +244,7 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
       cuda::load_vector<T>(image.dx + at, d);
 #pragma unroll
       for (int k = 0; k < n; ++k) {
-        // A bfloat16 x is too coarse to see that the sum of base and mean is rounded.
+        // For a bfloat16 x the rounding of base + mean is negligible.
         const float centred = kPerWord<T> == 2 ? v[k] - centre : (v[k] - base) - mean;
         d[k] += centred * slope + constant;
       }
@@ -258,7 +261,7 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
   }
 }
 
-// The sums of an image's columns of dbranch, from those of the warps, in order.
+// Sums the columns of dbranch of an image over the warps, in order.
 __device__ __forceinline__ void finish_columns(const BackwardArguments& a, const Shared& shared) {
   const int channels = static_cast<int>(a.sizes.channels);
   for (int c = static_cast<int>(threadIdx.x); c < channels; c += static_cast<int>(blockDim.x)) {
@@ -268,7 +271,7 @@ __device__ __forceinline__ void finish_columns(const BackwardArguments& a, const
   }
 }
 
-// The sums of an image's heads, from those of the runs of slices, in order.
+// Sums the gradients of an image's heads over the runs of slices, in order.
 __device__ __forceinline__ void finish_heads(const BackwardArguments& a, const Shared& shared,
                                              int slices) {
   const int per_head = slices / a.sizes.heads, heads = a.sizes.heads;

@@ -1,21 +1,24 @@
-// Products of 16 x 16 matrices by one warp, in registers alone, for the tensor-core path of DTN.
+// Products of 16 x 16 matrices in the registers of one warp, for the tensor-core path of DTN.
 //
-// A tile is such a matrix, spread over the warp as the accumulator of two m16n8 products is: lane
-// l = 4 g + t holds the elements (g + 8 a, 8 i + 2 t + b) for a, i, b = 0, 1. The one operation is
-//   out += left right^T,     out[m, n] = sum_k left[m, k] right[n, k]
-// and with it goes everything, because in this layout a lane needs as left operand, as right
-// operand and as accumulator the very same eight elements: a result is the next product's operand
-// without a move. With x the plane of one channel, rows the rows of the grid,
-//   (P X)^T = Px x^T      contracts the columns of the grid and turns the plane around,
-//   Py (Px x^T)^T         contracts its rows and turns it back,
-// so that both passes of a separable P leave x and its moments at the same places: each lane works
-// on the same eight tokens throughout, and reads and writes them with 16-byte moves of several
-// channels. Grids smaller than 16 x 16 are padded: matrices with zeros, planes with anything
-// finite.
+// A tile is a 16 x 16 matrix, distributed over the warp like the accumulators of two m16n8
+// products. Lane l = 4 g + t holds the elements (g + 8 a, 8 i + 2 t + b) for a, i, b = 0, 1. The
+// only operation is
+//    out += left right^T,     out[m, n] = sum_k left[m, k] right[n, k]
+// It is enough, because in this layout a lane holds the same eight elements of a left operand, a
+// right operand and an accumulator. A result is therefore the operand of the next product without a
+// move. Let x be the plane of one channel, whose rows are the rows of the grid:
+//    (P X)^T = Px x^T      contracts the columns of the grid and transposes the plane,
+//    Py (Px x^T)^T         contracts its rows and transposes it back.
+// After both passes of a separable P, the moments are in the same lanes as x. Each lane always
+// processes the same eight tokens, and reads and writes them with 16-byte moves of several
+// channels. Grids smaller than 16 x 16 are padded: matrices with zeros, planes with any finite
+// values.
 //
 // Tensor cores multiply rounded numbers, so operands are sums of one or two rounded terms:
-//   Bits8  one bfloat16          Bits16  two; products are good to 2^-17
-//   Bits11 one tf32              Bits22  two; products are good to 2^-22
+//    Bits8   one bfloat16
+//    Bits16  two bfloat16; products are accurate to 2^-17
+//    Bits11  one tf32
+//    Bits22  two tf32; products are accurate to 2^-22
 #pragma once
 
 #include <type_traits>
@@ -27,7 +30,7 @@ namespace dtn::tensor {
 
 inline constexpr int kSide = 16;
 inline constexpr int kPositions = kSide * kSide;
-inline constexpr int kElements = kPositions / cuda::kWarpSize;  // of a lane
+inline constexpr int kElements = kPositions / cuda::kWarpSize;  // per lane
 
 __device__ __forceinline__ int lane_index() {
   return static_cast<int>(threadIdx.x) % cuda::kWarpSize;
@@ -48,13 +51,13 @@ struct Tile {
 };
 
 struct Bits8 {
-  unsigned v[2][2];  // [a][i]: b = 0 in the lower half
+  unsigned v[2][2];  // [a][i]; b = 0 is the lower half
 };
 struct Bits16 {
   Bits8 high, low;
 };
 struct Bits11 {
-  unsigned v[2][4];  // as Tile
+  unsigned v[2][4];  // like Tile
 };
 struct Bits22 {
   Bits11 high, low;
@@ -86,7 +89,7 @@ __device__ __forceinline__ Bits16 round_to<Bits16>(const Tile& t) {
   r.low = round_to<Bits8>(rest);
   return r;
 }
-// Left as they are: the hardware drops the lower 13 bits. See kCutMakesUp.
+// Does not round: the hardware drops the lower 13 bits. See kCutMakesUp.
 template <>
 __device__ __forceinline__ Bits11 round_to<Bits11>(const Tile& t) {
   Bits11 r;
@@ -115,7 +118,7 @@ __device__ __forceinline__ void add_product(Tile& out, const Bits8& left, const 
     cuda::mma_bf16(out.v[n], a, b);
   }
 }
-// The instruction's k = t and t + 4 are columns 2 t and 2 t + 1 here, on both sides.
+// k = t and k = t + 4 of the instruction are columns 2 t and 2 t + 1 of both operands.
 __device__ __forceinline__ void add_product(Tile& out, const Bits11& left, const Bits11& right) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -153,7 +156,7 @@ __device__ __forceinline__ Bits8 transposed(const Bits8& m) {
   for (int k = 0; k < 4; ++k) r.v[k & 1][k >> 1] = cuda::transpose_matrix(m.v[k >> 1][k & 1]);
   return r;
 }
-// The product with the identity: there is no instruction that transposes 32-bit numbers.
+// Multiplies by the identity, because no instruction transposes 32-bit numbers.
 __device__ __forceinline__ Bits22 transposed(const Bits22& m) {
   Bits11 identity;
 #pragma unroll
@@ -166,7 +169,7 @@ __device__ __forceinline__ Bits22 transposed(const Bits22& m) {
   return round_to<Bits22>(t);
 }
 
-// The leading terms of an operand.
+// Returns the leading term of a bfloat16 pair. A tf32 pair stays as it is.
 template <class Operand>
 __device__ __forceinline__ Operand narrow(const Bits16& m) {
   static_assert(std::is_same_v<Operand, Bits8>);
@@ -177,7 +180,7 @@ __device__ __forceinline__ Operand narrow(const Bits22& m) {
   return m;
 }
 
-// Matrices are rounded properly, once.
+// Converts a matrix to an operand. Unlike round_to<Bits11>, it rounds to the nearest tf32.
 template <class Operand>
 __device__ __forceinline__ Operand matrix_operand(const Tile& t) {
   if constexpr (std::is_same_v<Operand, Bits11>) {
