@@ -1,4 +1,4 @@
-// Locks that keep a second process out of a file or folder.
+// Lock that gives one process exclusive use of a file or folder.
 #pragma once
 
 #include <sys/file.h>
@@ -10,9 +10,9 @@
 namespace dtn {
 
 // Locks the open file or folder `fd` for this process and the children that inherit it, until all
-// of them close it or exit. If another process holds the lock, waits up to `patience`, since a killed
-// process may take a moment to exit, and then returns false. On file systems without locks nobody
-// is kept out: returns true.
+// of them close it or exit. If another process holds the lock, waits up to `patience`, because a
+// killed process may take a moment to exit. Returns false if the lock is still held then. On file
+// systems without locks, returns true and does not exclude other processes.
 inline bool lock_file(int fd, std::chrono::milliseconds patience = {}) {
   const auto start = std::chrono::steady_clock::now();
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {

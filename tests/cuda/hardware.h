@@ -1,12 +1,12 @@
-// Tests that need hardware which a machine may lack.
+// Skips tests on machines that lack the required hardware.
 #pragma once
 
 #include <gtest/gtest.h>
 
-// Skips the test unless `condition` holds. `what` names the hardware. `sources` names the files
-// that no other test covers, as patterns between blanks.
+// Skips the test unless `condition` is true. `what` names the hardware. `sources` lists the files
+// that no other test covers, as patterns separated by spaces.
 //
-// tools/gpu_check looks for this message: such a test is left out, which is no failure, and these
-// files do not count as tested. For any other reason use GTEST_SKIP(): that is a failure there.
+// tools/gpu_check recognizes this message: it does not count the test as failed, nor the files as
+// tested. For any other reason use GTEST_SKIP(), which tools/gpu_check counts as a failure.
 #define DTN_NEEDS_HARDWARE(condition, what, sources) \
   if (!(condition)) GTEST_SKIP() << "needs hardware: " << (what) << "; not tested: " << (sources)

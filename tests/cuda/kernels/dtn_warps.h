@@ -1,4 +1,4 @@
-// Other blocks for DTN's backward pass on tensor cores, until the end of a scope.
+// Sets the warps per block of DTN's backward pass on tensor cores, until the end of a scope.
 #pragma once
 
 #include "kernels/dtn/dtn_norm_cuda.h"
@@ -22,7 +22,8 @@ class ScopedBackwardWarps {
 };
 
 #ifdef DTN_CUDA_EMULATED
-// Shared memory of a block: 99 KiB on compute capability 8.6, 163 on 8.0, 227 on 9.0.
+// Device model with `kib` KiB of shared memory per block. Compute capability 8.6 has 99, 8.0 has
+// 163, and 9.0 has 227.
 inline emu::DeviceModel with_shared_kib(std::size_t kib) {
   emu::DeviceModel model = emu::device_model();
   model.shared_memory = kib << 10;

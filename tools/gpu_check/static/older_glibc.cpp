@@ -1,5 +1,5 @@
-// Functions that static libstdc++ and libgcc, or our own sources, take from a newer glibc than a
-// pack may need. Packed programs are linked with these definitions. x86-64 alone, as packs are.
+// Functions that static libstdc++, libgcc or our own sources use, but that need a newer glibc than
+// a pack may require. Packed programs are linked with these definitions. x86-64 only, like packs.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/random.h>
@@ -9,18 +9,20 @@
 #include <cstdint>
 #include <cstdlib>
 
-// NVIDIA's libraries shall go on using those of the system.
+// Hidden, so that NVIDIA's libraries still use the functions of the system.
 #define DTN_IN_PROGRAM extern "C" __attribute__((visibility("hidden")))
 
 // glibc 2.36: std::random_device.
 DTN_IN_PROGRAM std::uint32_t arc4random() noexcept {
   std::uint32_t value = 0;
-  if (getrandom(&value, sizeof value, 0) != sizeof value) std::abort();  // never for so few bytes
+  // Never fails for so few bytes.
+  if (getrandom(&value, sizeof value, 0) != sizeof value) std::abort();
   return value;
 }
 
-// glibc 2.35 has a new version of hypot(), which the linker takes. 64 bits of mantissa and 15 of
-// exponent are enough to compute it as it is defined. GCC makes what is named hypot visible.
+// glibc 2.35 has a new version of hypot(), which the linker would choose. A long double has 64 bits
+// of mantissa and 15 of exponent, enough to compute the definition directly. The function has
+// another name in C++, because GCC would make a function named hypot visible.
 DTN_IN_PROGRAM double hypot_in_program(double x, double y) noexcept __asm__("hypot");
 double hypot_in_program(double x, double y) noexcept {
   if (std::isinf(x) || std::isinf(y)) return HUGE_VAL;  // also beside NaN
@@ -28,8 +30,8 @@ double hypot_in_program(double x, double y) noexcept {
   return static_cast<double>(std::sqrt(a * a + b * b));
 }
 
-// glibc 2.35: when an exception is thrown, libgcc finds by it the unwind tables of the function at
-// `address`. It reads dlfo_eh_frame alone, and has nothing else to fall back to.
+// glibc 2.35: when an exception is thrown, libgcc calls this function to find the unwind tables of
+// the function at `address`. libgcc reads only dlfo_eh_frame, and has no fallback.
 DTN_IN_PROGRAM int _dl_find_object(void* address, dl_find_object* result) noexcept {
   struct Search {
     std::uintptr_t address;
