@@ -7,7 +7,6 @@
 // served by the caches. A thread always has the same channel, so that sums over tokens stay in
 // registers: thread k has channel k % width and belongs to group k / width. The groups divide the
 // tokens, or the blocks of outputs of the grid's lines, among themselves.
-// outputs of the lines of the grid.
 #pragma once
 
 #include <algorithm>
