@@ -1,7 +1,7 @@
 // The common corruptions of ImageNet-C (D. Hendrycks and T. Dietterich, "Benchmarking Neural
 // Network Robustness to Common Corruptions and Perturbations", ICLR 2019, section 4.2 and
-// appendix), applied to 8-bit images here and not downloaded. docs/robustness.md says which are
-// exact and which have the same distribution.
+// appendix), applied to 8-bit images here and not downloaded. docs/notes/robustness.md says which
+// are exact and which have the same distribution.
 #pragma once
 
 #include <cstddef>

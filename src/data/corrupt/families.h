@@ -1,4 +1,4 @@
-// The individual corruptions; see corruptions.h, and docs/robustness.md for their parameters.
+// The individual corruptions; see corruptions.h.
 // Private to dtn_data.
 #pragma once
 
