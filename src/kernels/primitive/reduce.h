@@ -19,8 +19,8 @@ struct Reduce {
   Reduction kind;
   Extents extents;
   bool reduced[kMaxDims] = {};
-  const void* x;  // dense
-  void* y;        // dense, of the kept dimensions
+  const void* x;     // dense
+  void* y;           // dense, of the kept dimensions
   double scale = 1;  // of sums
 };
 void run(CpuQueue&, const Reduce&);
