@@ -7,10 +7,10 @@ namespace {
 
 std::vector<Key> make_keys() {
   std::vector<Key> table = {
-      value("name", FIELD(name), kAny, "names the run, and its folder below runs/"),
+      value("name", FIELD(name), kAny, "name of the run and of its folder below runs/"),
       value("seed", FIELD(seed), kAny,
-            "of all random numbers: initial weights, order of the data, masks and augmentation"),
-      value("task", FIELD(task), kAny, "what is learnt, see dtn-info --tasks"),
+            "seed of all random numbers: initial weights, data order, masks and augmentation"),
+      value("task", FIELD(task), kAny, "task that the model learns; see dtn-info --tasks"),
   };
   for (auto part : {model_keys(), data_keys(), train_keys()}) {
     table.insert(table.end(), part.begin(), part.end());

@@ -42,8 +42,8 @@ namespace {
 // Must be read before the keys that it sets.
 Key augmentation() {
   Key key = choice("augment.preset", FIELD(augment.preset),
-                   "how training images are varied: what the other keys of this section start "
-                   "from, see docs/augmentation.md");
+                   "augmentation of training images; the other keys of this section start from its "
+                   "values; see docs/augmentation.md");
   key.read = [](const Field& f, ExperimentConfig& c) {
     c.augment = augment_preset(enum_of<AugmentPreset>(f));
   };
@@ -84,115 +84,118 @@ std::string write_classes(const std::vector<std::int64_t>& classes) {
 }
 
 Key classes() {
-  return {
-      "data.classes",
-      "labels of the data set's classes to use, which become 0, 1, ... in this order; unset: all",
-      [](const Field& f, ExperimentConfig& c) {
-        std::vector<std::int64_t>& all = c.data.classes;
-        all.clear();
-        if (!f.node.is_list()) add_classes(f, all);
-        for (const Node& item : f.node.items) add_classes({item, f.path, f.doc}, all);
-        std::vector<std::int64_t> sorted = all;
-        std::ranges::sort(sorted);
-        const auto twice = std::ranges::adjacent_find(sorted);
-        if (twice != sorted.end()) fail(f, "has the label ", *twice, " twice");
-      },
-      [](const ExperimentConfig& c) { return write_classes(c.data.classes); },
-      "list of labels, or ranges such as 0-4",
-      kAny,
-      {},
-      "[0-4, 7]"};
+  return {"data.classes",
+          "labels of the classes to use; they become 0, 1, ... in this order; unset: all classes",
+          [](const Field& f, ExperimentConfig& c) {
+            std::vector<std::int64_t>& all = c.data.classes;
+            all.clear();
+            if (!f.node.is_list()) add_classes(f, all);
+            for (const Node& item : f.node.items) add_classes({item, f.path, f.doc}, all);
+            std::vector<std::int64_t> sorted = all;
+            std::ranges::sort(sorted);
+            const auto twice = std::ranges::adjacent_find(sorted);
+            if (twice != sorted.end()) fail(f, "has the label ", *twice, " twice");
+          },
+          [](const ExperimentConfig& c) { return write_classes(c.data.classes); },
+          "list of labels, or ranges such as 0-4",
+          kAny,
+          {},
+          "[0-4, 7]"};
 }
 
 }  // namespace
 
 std::vector<Key> data_keys() {
   return {
-      value("data.dataset", FIELD(data.dataset), kAny,
-            "the kind of data set, see dtn-info --datasets"),
+      value("data.dataset", FIELD(data.dataset), kAny, "kind of data set; see dtn-info --datasets"),
       value("data.root", FIELD(data.root), kAny,
-            "folder or file of the data set; what train and val name lies below it",
+            "folder or file of the data set; data.train and data.val are names below it",
             "data/imagenet"),
       value("data.train", FIELD(data.train), kAny,
-            "the training split: a folder, file, prefix of files or pattern, as the kind of data "
-            "set has it; unset: its usual name",
+            "training split: a folder, a file, a prefix of files or a pattern, depending on "
+            "data.dataset; unset: the usual name for the data set",
             "train"),
       value("data.val", FIELD(data.val), kAny,
-            "the validation split, named like data.train; unset: its usual name", "val"),
+            "validation split, named like data.train; unset: the usual name for the data set",
+            "val"),
       classes(),
       choice("data.class_order", FIELD(data.class_order),
-             "the order of class folders, which numbers their labels: bytes of their names (0, 1, "
-             "10, 11, 2), as torchvision has it, or natural, with numbers as numbers (0, 1, 2, 10, "
-             "11), as timm has it; unset: bytes",
+             "order of the class folders, which determines their labels: bytes of their names (0, "
+             "1, 10, 11, 2), as in torchvision, or natural, with digits compared as numbers (0, 1, "
+             "2, 10, 11), as in timm; unset: bytes",
              "natural"),
       value("data.shuffle", FIELD(data.shuffle), kAny,
-            "whether training images come in another order in every epoch"),
+            "draws a new order of the training images in every epoch"),
       value("data.workers", FIELD(data.workers), between(0, 1024),
-            "decoding threads beside the computing ones, 0 for none; unset: 2 on the CPU, nearly "
-            "one per core for a GPU; no number changes the results",
+            "number of threads that read and augment images, besides the computing threads; 0: "
+            "none; unset: 2 on the CPU, nearly one per core for a GPU; the number does not change "
+            "the results",
             "8"),
       value("data.mean", FIELD(data.mean), kAny,
-            "subtracted from pixels in [0, 1], one number or one per channel; unset: the mean "
-            "usual for the data set",
+            "subtracted from pixels in [0, 1]: one number, or one per channel; unset: the usual "
+            "mean for the data set",
             "[0.485, 0.456, 0.406]"),
       value("data.std", FIELD(data.std), above(0),
-            "what pixels less data.mean are divided by, one number or one per channel; unset: the "
-            "deviation usual for the data set",
+            "divisor of the pixels after data.mean is subtracted: one number, or one per channel; "
+            "unset: the usual standard deviation for the data set",
             "[0.229, 0.224, 0.225]"),
-      value("data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
-            "evaluation: side of the central crop relative to the short side of the resized image"),
-      choice("data.interpolation", FIELD(data.interpolation), "how images are resized"),
+      value(
+          "data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
+          "evaluation: side of the central crop, relative to the short side of the resized image"),
+      choice("data.interpolation", FIELD(data.interpolation), "interpolation for resizing images"),
       choice("data.train_interpolation", FIELD(data.train_interpolation),
-             "how the random crops of training are resized, and RandAugment moves pixels; random "
-             "draws bilinear or bicubic for each image, as timm does; unset: as data.interpolation",
+             "interpolation of the random training crops and of RandAugment's operations that move "
+             "pixels; random draws bilinear or bicubic for each image, as in timm; unset: "
+             "data.interpolation",
              "random"),
       choice("data.resample", FIELD(data.resample),
-             "which Pillow's pixels resizing gives: Pillow 13 resizes the columns of some tall "
-             "images first, Pillow up to 12.3 never does; runs and checkpoints made before this "
-             "key keep pillow12"),
+             "Pillow version whose resized pixels are reproduced: pillow13 resizes the columns of "
+             "some tall images first, pillow12 (Pillow up to 12.3) never does; runs and "
+             "checkpoints made before this key keep pillow12"),
       choice("data.decode", FIELD(data.decode),
-             "how JPEGs are decoded: exactly, or fast, as small as the crop allows; auto: fast to "
-             "train, exact to evaluate"),
+             "decoding of JPEGs: exact; fast, at the smallest size that the crop allows; auto, "
+             "which is fast for training and exact for evaluation"),
       value("data.repeats", FIELD(data.repeats), between(1, 1e6),
-            "times that an epoch goes through the training images"),
+            "number of passes through the training images in one epoch"),
       value("data.size", FIELD(data.size), between(1, 1e9),
-            "number of made-up images; unset: 1024, and 256 to validate", "4096"),
+            "number of synthetic images; unset: 1024 for training and 256 for validation", "4096"),
       value("data.max_bad_images", FIELD(data.max_bad_images), kCount,
-            "damaged images that a run may skip before they are an error"),
+            "number of damaged images that a run may skip; one more is an error"),
 
       augmentation(),
       pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),
-           "least and largest area of the random crop, relative to the image"),
+           "smallest and largest area of the random crop, relative to the image"),
       pair("augment.ratio", FIELD(augment.ratio_min), FIELD(augment.ratio_max), above(0),
-           "least and largest width over height of the random crop"),
-      value("augment.hflip", FIELD(augment.hflip), between(0, 1), "chance of a horizontal flip"),
+           "smallest and largest aspect ratio (width / height) of the random crop"),
+      value("augment.hflip", FIELD(augment.hflip), between(0, 1),
+            "probability of a horizontal flip"),
       value("augment.policy", FIELD(augment.policy), kAny,
-            "what happens to a cropped image: RandAugment in timm's notation, DeiT III's choice of "
-            "three, or nothing",
+            "operations on a cropped image: rand-... (RandAugment in timm's notation), three (DeiT "
+            "III's three-augment) or none",
             "rand-m9-mstd0.5-inc1"),
       value("augment.color_jitter", FIELD(augment.color_jitter), between(0, 1),
-            "brightness, contrast and saturation times a factor from [1 - this, 1 + this]", "0.3"),
+            "range x of the colour jitter: brightness, contrast and saturation are multiplied by "
+            "factors from [1 - x, 1 + x]",
+            "0.3"),
       value("augment.erase", FIELD(augment.erase), between(0, 1),
-            "chance of random erasing: a rectangle of the image becomes noise", "0.25"),
+            "random erasing: probability that a rectangle of the image becomes noise", "0.25"),
       value("augment.mixup", FIELD(augment.mixup), between(0, 1000),
-            "mixup: parameter of the Beta distribution that the partner's share of an image is "
-            "drawn from; 0: never",
+            "mixup: parameter a of the distribution Beta(a, a) of the partner's share of an image; "
+            "0: off",
             "0.8"),
       value("augment.cutmix", FIELD(augment.cutmix), between(0, 1000),
-            "CutMix: parameter of the Beta distribution that the partner's share of the area is "
-            "drawn from; 0: never",
+            "CutMix: parameter a of the distribution Beta(a, a) of the partner's share of the "
+            "area; 0: off",
             "1"),
       value("augment.mix_chance", FIELD(augment.mix_chance), between(0, 1),
-            "chance that a batch is mixed at all, where mixup or cutmix is on"),
+            "probability that a batch is mixed, if mixup or cutmix is on"),
       value("augment.mix_switch", FIELD(augment.mix_switch), between(0, 1),
-            "chance that a mixed batch is mixed by cutmix, where mixup is on as well"),
+            "probability that a mixed batch uses CutMix, if both mixup and cutmix are on"),
       value("augment.mix_off_epoch", FIELD(augment.mix_off_epoch), kPositiveCount,
-            "the epoch, counted from 0, from which on no batch is mixed; unset: every batch has "
-            "its chance",
-            "280"),
+            "first epoch without mixing, counted from 0; unset: all epochs may mix", "280"),
       value("augment.repeats", FIELD(augment.repeats), between(1, 1000),
-            "repeated augmentation: times that a drawn image is used in a row, varied anew each "
-            "time; an epoch keeps its length"),
+            "repeated augmentation: number of times that a drawn image is used in a row, augmented "
+            "anew each time; the length of an epoch does not change"),
   };
 }
 

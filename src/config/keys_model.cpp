@@ -49,8 +49,8 @@ namespace {
 
 Key preset() {
   return {"model.preset",
-          "the model that the other keys of this section start from; an architecture of dtn-info "
-          "--models is one, too",
+          "model that the other keys of this section start from; an architecture that dtn-info "
+          "--models lists is a preset, too",
           [](const Field& f, ExperimentConfig& c) {
             if (!f.node.is_scalar()) fail(f, "must be the name of a preset, not ", shown(f.node));
             try {
@@ -72,136 +72,137 @@ std::vector<Key> model_keys() {
   return {
       preset(),
       value("model.image_size", FIELD(model.image_size), between(1, 8192),
-            "height and width of the images the model sees, in pixels: one number, or [height, "
-            "width]; patch_size divides both"),
+            "height and width of the model's input images, in pixels: one number, or [height, "
+            "width]; must be divisible by patch_size"),
       value("model.patch_size", FIELD(model.patch_size), between(1, 8192),
-            "height and width of a patch, which becomes one token, in pixels; in models of several "
-            "stages the first stride"),
+            "height and width of a patch, in pixels; each patch becomes one token; in models with "
+            "several stages, the first stride"),
       value("model.channels", FIELD(model.channels), between(1, 1024),
             "channels of the images: 3 for colour, 1 for grey"),
       value("model.num_classes", FIELD(model.num_classes), between(0, 1e6),
-            "classes to tell apart, the outputs of the head; 0: no head, the outputs are the "
-            "features it would see; where a training config leaves it out, the number of classes "
-            "of the training data"),
+            "number of classes, which are the outputs of the head; 0: no head, the outputs are the "
+            "features that the head would read; if a training config omits the key, the number of "
+            "classes of the training data"),
       value("model.embed_dim", FIELD(model.embed_dim), between(1, 65536),
-            "width of the model: channels of a token; num_heads divides it; of models of several "
-            "stages a list may have one for each"),
+            "width of the model: channels of a token, divisible by num_heads; one number, or a "
+            "list with one per stage"),
       value("model.depth", FIELD(model.depth), between(1, 1000),
-            "number of blocks; the length of a list is the number of stages"),
+            "number of blocks, or a list with one number per stage; the length of the list is the "
+            "number of stages"),
       value("model.num_heads", FIELD(model.num_heads), between(1, 65536),
-            "attention heads of each block, or a list with those of each stage"),
+            "number of attention heads of each block, or a list with one number per stage"),
       value("model.mlp_ratio", FIELD(model.mlp_ratio), {.low = 0, .high = 64, .low_open = true},
-            "hidden width of the MLP relative to embed_dim, or a list with one for each stage"),
-      value(
-          "model.reduction", FIELD(model.reduction), between(1, 1024),
-          "by how much the grid of keys and values is coarser than that of the queries along each "
-          "side, in each stage (PVT); unset where the family has no such thing",
-          "[8, 4, 2, 1]"),
+            "hidden width of the MLP relative to embed_dim, or a list with one ratio per stage"),
+      value("model.reduction", FIELD(model.reduction), between(1, 1024),
+            "ratio of the query grid to the key and value grid along each side, for each stage "
+            "(PVT); unset in families without this reduction",
+            "[8, 4, 2, 1]"),
       value("model.window", FIELD(model.window), between(1, 1024),
-            "side of the windows of tokens that attention stays in (Swin); unset where the family "
-            "has none",
+            "side of the attention windows, in tokens (Swin); unset in families without windows",
             "7"),
-      choice("model.mlp", FIELD(model.mlp),
-             "the MLP of a block: fc2(act(fc1 x)), or fc2(act(g) u) of the halves g, u of fc1 x, "
-             "which is SwiGLU with act: silu; mlp_ratio sizes fc1"),
+      choice(
+          "model.mlp", FIELD(model.mlp),
+          "MLP of a block: plain is fc2(act(fc1 x)); swiglu_packed is fc2(act(g) u) with the "
+          "halves g, u of fc1 x, which is SwiGLU with act: silu; mlp_ratio sets the width of fc1"),
       choice("model.act", FIELD(model.act),
-             "activation of the MLP: exact GELU, its approximation by tanh, x sigmoid(1.702 x), or "
-             "SiLU"),
+             "activation of the MLP: gelu (exact), gelu_tanh (approximation by tanh), quick_gelu "
+             "(x sigmoid(1.702 x)) or silu"),
       value("model.qkv_bias", FIELD(model.qkv_bias), kAny,
-            "whether the projection to queries, keys and values has a bias"),
+            "adds a bias to the projection to queries, keys and values"),
       value("model.qk_norm", FIELD(model.qk_norm), kAny,
-            "LayerNorm of each head's queries and keys ahead of their product"),
+            "applies LayerNorm to each head's queries and keys before their product"),
       value("model.class_token", FIELD(model.class_token), kAny,
-            "whether there is a class token; unset: where pool is cls", "true"),
+            "adds a class token; unset: true if pool is cls", "true"),
       value("model.distilled", FIELD(model.distilled), kAny,
-            "a second token with a head of its own, as DeiT distils; the two heads' logits are "
-            "averaged"),
+            "adds a distillation token with its own head, as in DeiT; the logits of the two heads "
+            "are averaged"),
       value("model.registers", FIELD(model.registers), between(0, 1024),
-            "learned tokens that take part in the attention and that the head does not see", "4"),
+            "number of learned tokens that take part in the attention but that the head does not "
+            "read",
+            "4"),
       value("model.class_token_at", FIELD(model.class_token_at), between(0, 1000),
-            "the block before which class token and registers join the patches, from 0; unset in a "
-            "shallower model than the preset's: two blocks before the end"),
+            "block before which class token and registers join the patches, counted from 0; unset "
+            "in a model too shallow for the preset's value: two blocks before the end"),
       choice("model.pos_embed", FIELD(model.pos_embed),
-             "which tokens have a learned position: the patches, or class token and registers as "
-             "well"),
+             "tokens that have a learned position: patch (only the patches) or all (also class "
+             "token and registers)"),
       choice("model.pos_resize", FIELD(model.pos_resize),
-             "how the positions of init_weights are brought to another grid: as DeiT does it, "
-             "antialiased as timm does, or as PVT does"),
+             "resizing of the positions of init_weights to another grid: bicubic (as in DeiT), "
+             "bicubic_antialias (as in timm) or bilinear (as in PVT)"),
       choice("model.pool", FIELD(model.pool),
-             "what the head sees: the class token, or the mean of the patches"),
-      value(
-          "model.patch_bias", FIELD(model.patch_bias), kAny,
-          "whether the convolution that makes tokens of patches has a bias; unset: unless norm_pre",
-          "false"),
+             "input of the head: cls (the class token) or mean (the mean of the patches)"),
+      value("model.patch_bias", FIELD(model.patch_bias), kAny,
+            "adds a bias to the convolution that turns patches into tokens; unset: true if "
+            "norm_pre is false",
+            "false"),
       value("model.norm_pre", FIELD(model.norm_pre), kAny,
-            "LayerNorm of all tokens ahead of the first block, as CLIP has it"),
+            "applies LayerNorm to all tokens before the first block, as in CLIP"),
       value("model.fc_norm", FIELD(model.fc_norm), kAny,
-            "the last LayerNorm comes behind the pooling, under the name fc_norm"),
+            "places the last LayerNorm after the pooling, under the name fc_norm"),
       value("model.layer_scale", FIELD(model.layer_scale), kAny,
-            "LayerScale: what the learned factors on the channels of each branch start at; unset: "
-            "no such factors",
+            "LayerScale: initial value of the learned factors on the channels of each branch; "
+            "unset: no factors",
             "1e-4"),
       value("model.drop_path", FIELD(model.drop_path), fraction(),
-            "stochastic depth: the chance that a sample skips a branch, in the last block; see "
-            "drop_path_mode",
+            "stochastic depth: probability that a sample skips a residual branch of the last "
+            "block; see drop_path_mode",
             "0.1"),
       choice("model.drop_path_mode", FIELD(model.drop_path_mode),
-             "whether the chance grows from 0 at the first block to drop_path at the last, or is "
-             "drop_path in all"),
+             "drop_path over the blocks: linear (from 0 at the first block to drop_path at the "
+             "last) or constant (drop_path at all blocks)"),
       value("model.dropout", FIELD(model.dropout), fraction(),
-            "dropout behind the positions, the attention's projection and both layers of the MLP",
+            "dropout probability after the positions, the attention projection and both layers of "
+            "the MLP",
             "0.1"),
       value("model.attention_dropout", FIELD(model.attention.dropout), fraction(),
-            "dropout of the attention's weights, in models of sequences with dense attention",
+            "dropout probability of the attention weights, in sequence models with dense attention",
             "0.1"),
       value("model.max_length", FIELD(model.max_length), between(0, 1 << 20),
-            "tokens of the longest sequence that the model sees, the class token not counted; what "
-            "is longer is cut at the end. 0 in models of images"),
+            "number of tokens of the longest sequence that the model reads, without the class "
+            "token; longer sequences are cut at the end; 0 in models of images"),
       choice("model.attention.variant", FIELD(model.attention.variant),
-             "BigBird and Reformer: as their papers have it, or as the Long-Range Arena's code, "
-             "where pads are seen"),
+             "BigBird and Reformer: clean (as in their papers) or lra (as in the Long-Range "
+             "Arena's code, where attention includes pads)"),
       value("model.attention.block_size", FIELD(model.attention.block_size), between(1, 65536),
-            "BigBird: tokens of a block"),
+            "BigBird: number of tokens of a block"),
       value("model.attention.random_blocks", FIELD(model.attention.random_blocks), between(1, 1024),
-            "BigBird: how many blocks drawn at random a block sees, beside its neighbours, the "
-            "first and the last"),
+            "BigBird: number of random blocks that each block attends to, besides its neighbours, "
+            "the first and the last block"),
       value("model.attention.hashes", FIELD(model.attention.hashes), between(1, 64),
-            "Reformer: rounds of hashing"),
+            "Reformer: number of hashing rounds"),
       value("model.attention.buckets", FIELD(model.attention.buckets), between(2, 65536),
-            "Reformer: buckets of a round, an even number, and chunks that the sorted tokens are "
-            "cut into"),
+            "Reformer: number of buckets per round, an even number; also the number of chunks that "
+            "the sorted tokens are cut into"),
       value("model.eps", FIELD(model.eps), above(0),
-            "added to variances in the norms, ahead of the square root"),
-      value(
-          "model.mhsa_position", FIELD(model.mhsa_position), kAny,
-          "relative positions in the attention of the blocks before the class token joins, in PVT "
-          "of all stages but the last (equation 6 of the DTN paper)"),
-      value(
-          "model.init_weights", FIELD(model.init_weights), kAny,
-          "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
-          "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions are "
-          "resized to this grid, a head of another size is left new",
-          "weights/model.safetensors"),
+            "added to the variances in the norms, before the square root"),
+      value("model.mhsa_position", FIELD(model.mhsa_position), kAny,
+            "adds relative positions to the attention (equation 6 of the DTN paper), in the blocks "
+            "before the class token joins; in PVT, in all stages but the last"),
+      value("model.init_weights", FIELD(model.init_weights), kAny,
+            "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
+            "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions "
+            "are resized to this model's grid; a head of another size is initialized anew",
+            "weights/model.safetensors"),
       choice("model.init_head", FIELD(model.init_head),
-             "whether the head of init_weights is kept, or started anew although it would fit"),
+             "head of the model: keep uses the head of init_weights; reset initializes a new head, "
+             "even if that one fits"),
       value("model.init_image_size", FIELD(model.init_image_size), between(1, 8192),
-            "image size that loaded weights were trained at, in pixels: one number, or [height, "
-            "width]. Needed if the file has no config of ours and its positions are no square; a "
-            "config in the file wins",
+            "image size that the loaded weights were trained at, in pixels: one number, or "
+            "[height, width]; needed if the file has no dtn config and the grid of its positions "
+            "is not square; a config in the file takes precedence",
             "[288, 512]"),
       value("model.norm.type", FIELD(model.norm.type), kAny,
-            "the normalizer of the first norm.layers blocks; the others and the last norm are "
+            "normalizer of the first norm.layers blocks; the other blocks and the last norm use "
             "LayerNorm",
             "dtn"),
-      value(
-          "model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
-          "the number of blocks, from the first, that use norm.type, or in PVT and Swin of stages; "
-          "unset: class_token_at, or all without a class token and with norm.prefix; in PVT all "
-          "stages but the last",
-          "10"),
+      value("model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
+            "number of blocks, from the first, that use norm.type (in PVT and Swin: of stages); "
+            "unset: class_token_at, or all blocks if there is no class token or norm.prefix is ln; "
+            "in PVT, all stages but the last",
+            "10"),
       value("model.norm.eps", FIELD(model.norm.eps), above(0),
-            "added to variances in norm.type, ahead of the square root; unset: model.eps, or 1e-5 "
-            "for dtn in models of several stages",
+            "added to the variances in norm.type, before the square root; unset: model.eps, or "
+            "1e-5 for dtn in models with several stages",
             "1e-6"),
   };
 }

@@ -52,47 +52,50 @@ std::vector<OptionSchema> DtnOptions::schema() {
        {"paper", "official"},
        0,
        0,
-       "the paper's equations, or what the released code computes"},
+       "computation: paper (the paper's equations) or official (as in the released code)"},
       {"lambda",
        OptionKind::kChoiceOrNumber,
        std::string("learnable"),
        {"learnable"},
        0,
        1,
-       "weight of the token's own statistics: learned per head, or fixed (1 is LayerNorm)"},
+       "weight of the token's own statistics: learnable (one per head), or a fixed number (1 is "
+       "LayerNorm)"},
       {"init_lambda",
        OptionKind::kNumber,
        0.5,
        {},
        0,
        1,
-       "what learned lambdas start at, between 0 and 1: the nearer to 1, the nearer the model is "
-       "to "
-       "its LayerNorm twin; 0.99 to go on from weights of that"},
+       "initial value of learned lambdas, between 0 and 1, both excluded; near 1 the model is "
+       "close to the same model with LayerNorm; use 0.99 to start from the weights of a LayerNorm "
+       "model"},
       {"position",
        OptionKind::kChoice,
        std::string("relative"),
        {"relative", "uniform", "free", "banded:<k>"},
        0,
        0,
-       "how tokens attend to each other in the statistics: by learned functions of the offset, all "
-       "alike, by a learned table, or alike within (k - 1) / 2 in raster order"},
+       "weights between tokens in the statistics: relative (learned functions of the offset), "
+       "uniform (all tokens equally), free (a learned table) or banded:<k> (equally over the "
+       "tokens within (k - 1) / 2 in raster order)"},
       {"init",
        OptionKind::kChoice,
        std::string("local"),
        {"local", "local_1d", "trunc_normal"},
        0,
        0,
-       "start of relative positions: Eq. 7, its reading for sequences (heads look around "
-       "..., -3/2, -1/2, 1/2, 3/2, ... tokens ahead), or a truncated normal for all heads"},
+       "initial relative positions: local (Eq. 7), local_1d (Eq. 7 for sequences: heads look "
+       "around ..., -3/2, -1/2, 1/2, 3/2, ... tokens ahead) or trunc_normal (a truncated normal "
+       "for all heads)"},
       {"pool",
        OptionKind::kInt,
        std::int64_t{1},
        {},
        1,
        64,
-       "side of the cells of tokens whose average the statistics across tokens see, or a list with "
-       "that of each stage",
+       "side of the squares of tokens that are averaged before the cross-token statistics; one "
+       "number, or a list with one per stage",
        true},
       {"only_var",
        OptionKind::kBool,
@@ -100,15 +103,15 @@ std::vector<OptionSchema> DtnOptions::schema() {
        {},
        0,
        0,
-       "take the mean from the token alone, as LayerNorm does"},
+       "only the variance uses other tokens; the mean is that of the token alone, as in LayerNorm"},
       {"prefix",
        OptionKind::kChoice,
        std::string("none"),
        {"none", "ln"},
        0,
        0,
-       "tokens ahead of the grid, such as a class token that joins first: not allowed, or "
-       "normalized by LayerNorm with the same weight, bias and eps"},
+       "tokens before the grid, such as a class token that joins before the first block: none (not "
+       "allowed) or ln (LayerNorm with the same weight, bias and eps)"},
   };
 }
 

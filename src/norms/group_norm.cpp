@@ -58,8 +58,8 @@ NormRow group_norm_row() {
   schema.type = "gn";
   schema.doc = "GroupNorm: mean and variance of each group of channels of a sample over its tokens";
   schema.options = {
-      groups_option("groups of channels: as many as heads, or a number that divides "
-                    "C (1 is LayerNorm over the whole sample)")};
+      groups_option("number of groups of channels: heads (as many as attention heads), or a number "
+                    "that divides the channels C; 1 is LayerNorm over the whole sample")};
   schema.check = check_groups;
   return {std::move(schema), make_group};
 }

@@ -67,7 +67,8 @@ NormRow instance_norm_row() {
        {"paper", "official"},
        0,
        0,
-       "the variance over T tokens (PyTorch), or over T - 1 as the released DTN code has it"},
+       "divisor of the variance: paper divides by the T tokens, as in PyTorch; official divides by "
+       "T - 1, as in the released DTN code"},
   };
   return {std::move(schema), make_instance};
 }

@@ -218,29 +218,30 @@ NormRow power_norm_row() {
   schema.approximate_gradient = true;
   schema.check = check_groups;
   schema.options = {
-      groups_option(
-          "groups of channels scaled first: as many as heads, or a number that divides C"),
+      groups_option("number of groups of channels that are scaled first: heads (as many as "
+                    "attention heads), or a number that divides the channels C"),
       {"warmup",
        OptionKind::kInt,
        std::int64_t{3000},
        {},
        0,
        16e6,  // float32 counts exactly up to 2^24
-       "steps at the start that divide by the batch's own mean square"},
+       "number of steps at the start that divide by the mean square of the batch, not by the "
+       "running one"},
       {"alpha_forward",
        OptionKind::kNumber,
        0.9,
        {},
        0,
        1,
-       "how much of the running mean square a step keeps"},
+       "share of the running mean square that each step keeps"},
       {"alpha_backward",
        OptionKind::kNumber,
        0.9,
        {},
        0,
        1,
-       "how much of the running mean in the backward pass a step keeps"},
+       "share of the running mean of the backward pass that each step keeps"},
       sync_option(),
   };
   return {std::move(schema), make_power};
