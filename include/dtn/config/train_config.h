@@ -115,8 +115,8 @@ struct TrainConfig {
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory
   bool step_graph = true;          // on a CUDA device, replay each step as one captured graph
   Period log_every{10, false};
-  // Period at which DTN's lambdas are written to norms.jsonl; 0: only after the first and the last
-  // step; unset: never.
+  // Period at which DTN's lambdas are written to norms.jsonl; 0: only at the start and after the
+  // last step; unset: never.
   std::optional<Period> log_norms;
   std::optional<Period> log_histograms;
   Period eval_every{1, true};
