@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 jobs=$(nproc)
 
 echo "-- clang-format"
-git ls-files -z '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -n 40 -P "$jobs" clang-format --dry-run -Werror
+git ls-files -z '*.h' '*.cpp' '*.cu' '*.cuh' '*.inc' | xargs -0 -n 40 -P "$jobs" clang-format --dry-run -Werror
 
 echo "-- includes, names and paths"
 python3 tests/check_includes.py
