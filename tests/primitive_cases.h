@@ -179,7 +179,7 @@ inline void add_moving_cases(std::vector<PrimitiveCase>& all) {
       },
       {x({3, 5, 2}, 26)}, 2);
   add("cast",
-      [](Context& c, const Leaves& v) { return p::cast(c, p::widen(c, v[0]), v[0].dtype()); },
+      [](Context& c, const Leaves& v) { return p::cast(c, p::upcast(c, v[0]), v[0].dtype()); },
       {x({3, 5}, 27)});
 }
 

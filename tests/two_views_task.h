@@ -23,7 +23,7 @@ class TwoViewsSource : public SampleSource {
  public:
   std::int64_t size() const override { return 48; }
   const std::string& description() const override { return description_; }
-  std::vector<FieldSpec> carried() const override { return {kLarge, kSmall, kWords}; }
+  std::vector<FieldSpec> host_fields() const override { return {kLarge, kSmall, kWords}; }
   void make(std::int64_t index, const SampleKey& key, FieldRow& row, Workspace&) const override {
     const PhiloxKey random{key.seed, static_cast<std::uint32_t>(key.sample), key.epoch};
     std::uint64_t next = 0;

@@ -14,12 +14,12 @@ class WholeGradients {
  public:
   explicit WholeGradients(ParameterStore& store) : store_(store) {
     for (Parameter& p : store_.parameters()) {
-      p.variable.sink()->on_whole(
+      p.variable.sink()->on_grad_ready(
           [this, &p] { told_[p.name].push_back(p.variable.grad().clone()); });
     }
   }
   ~WholeGradients() {
-    for (Parameter& p : store_.parameters()) p.variable.sink()->on_whole({});
+    for (Parameter& p : store_.parameters()) p.variable.sink()->on_grad_ready({});
   }
   WholeGradients(const WholeGradients&) = delete;
   WholeGradients& operator=(const WholeGradients&) = delete;

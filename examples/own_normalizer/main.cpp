@@ -17,7 +17,7 @@ class MeanSizeNorm : public dtn::Normalizer {
       : eps_(shape.eps), weight_(scope.weight("weight", {shape.channels}, dtn::InitKind::kOnes)) {}
 
   Variable forward(Context& ctx, const Variable& x, const dtn::TokenGrid&) override {
-    const Variable wide = p::widen(ctx, x);  // bfloat16 is summed in float32
+    const Variable wide = p::upcast(ctx, x);  // bfloat16 is summed in float32
     const Variable size = p::affine(ctx, p::mean(ctx, p::abs(ctx, wide), -1), 1, eps_);
     const Variable y = p::mul(ctx, p::div(ctx, wide, size), weight_->variable);
     return p::cast(ctx, y, x.dtype());

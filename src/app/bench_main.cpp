@@ -106,7 +106,7 @@ Json train_json(const BenchCommand& options) {
       benchmark_train(load(options), run, options.device, job().get(), options.registries);
   if (!b.kernels.empty()) {
     std::fputs(trace_table(b.kernels, 1e3 * b.step_ms).c_str(), stderr);
-  } else if (run.trace && job()->is_first()) {
+  } else if (run.trace && job()->is_root()) {
     std::fputs("DTN_CUDA_TRACE: only a single process with --device cuda is traced\n", stderr);
   }
   Json json = {{"images_per_second", b.images_per_second},
@@ -411,7 +411,7 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   return run_program(app, argc, argv, Processes::kSeveral, [&] {
     options.device = options.machine.apply();
     const Communicator& ranks = *job();
-    if (!ranks.alone() && !*train) {
+    if (!ranks.is_single() && !*train) {
       throw ConfigError("only dtn-bench train works in several processes");
     }
     if (*kernels) return bench_kernels(options);
@@ -425,7 +425,7 @@ int bench_main(int argc, char** argv, const Registries& registries) {
                   : *attention ? options.attention.result(dtype_of(options.dtype), options.steps,
                                                           options.device)
                                : gemm_json(options);
-    return ranks.is_first() ? print_result(options, result) : kExitDone;
+    return ranks.is_root() ? print_result(options, result) : kExitDone;
   });
 }
 

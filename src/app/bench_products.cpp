@@ -15,24 +15,24 @@ using Json = nlohmann::ordered_json;
 
 Json as_json(const cuda::ProductLibrary& library, const ProductTime& t) {
   if (!t.error.empty()) return {{"product", t.product}, {"error", t.error}};
-  return {{"product", t.product},   {"card", library.card},     {"library", library.version},
-          {"uses", t.uses},         {"offers", t.offers},       {"unsteady", t.unsteady},
-          {"first_us", t.first_us}, {"chosen_us", t.chosen_us}, {"best_us", t.best_us},
-          {"flops", t.flops},       {"chosen", t.chosen},       {"best", t.best}};
+  return {{"product", t.product},   {"card", library.card},       {"library", library.version},
+          {"uses", t.uses},         {"candidates", t.candidates}, {"unsteady", t.unsteady},
+          {"first_us", t.first_us}, {"chosen_us", t.chosen_us},   {"best_us", t.best_us},
+          {"flops", t.flops},       {"chosen", t.chosen},         {"best", t.best}};
 }
 
 // Prints a line of the table, and the heading before the first line.
 void print_product(const ProductTime& t, bool first) {
   if (first) {
     std::printf("%10s %10s %10s %5s %7s %8s  %s\n", "first us", "chosen us", "best us", "uses",
-                "offers", "TFLOP/s", "product");
+                "candidates", "TFLOP/s", "product");
   }
   if (!t.error.empty()) {
     std::printf("%s: %s\n", t.product.c_str(), t.error.c_str());
     return;
   }
   std::printf("%10.2f %10.2f %10.2f %5lld %7d %8.1f  %s\n", t.first_us, t.chosen_us, t.best_us,
-              static_cast<long long>(t.uses), t.offers, 1e-6 * t.flops / t.best_us,
+              static_cast<long long>(t.uses), t.candidates, 1e-6 * t.flops / t.best_us,
               t.product.c_str());
   std::printf("%59s  %s%s\n", "", t.best.c_str(),
               t.unsteady ? cat(" (", t.unsteady, " of the others unsteady)").c_str() : "");
@@ -61,7 +61,7 @@ void ProductsBenchCommand::add_to(CLI::App& app) {
       "that cuBLASLt offers. Needs --device cuda. A program takes the algorithms of the table "
       "that\n"
       "its environment names, DTN_CUDA_PRODUCTS=FILE, or else of the one that it was built with;\n"
-      "for other products cuBLASLt's first offer. DTN_CUDA_PRODUCTS=first takes the first for "
+      "for other products cuBLASLt's first candidate. DTN_CUDA_PRODUCTS=first takes the first for "
       "all,\n"
       "DTN_CUDA_PRODUCTS=least-waste the one whose tiles waste least.");
 }
@@ -95,7 +95,8 @@ int ProductsBenchCommand::run(const ExperimentConfig& config, Device device, boo
     std::printf("%s\n", sum.dump().c_str());
   } else {
     std::printf(
-        "products of a micro-batch: %.3f ms by the first offers, %.3f as chosen, %.3f at best\n",
+        "products of a micro-batch: %.3f ms by the first candidates, %.3f as chosen, %.3f at "
+        "best\n",
         b.first_ms, b.chosen_ms, b.best_ms);
     if (!output.empty()) std::printf("table: %s\n", output.c_str());
   }

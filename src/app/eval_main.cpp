@@ -25,10 +25,10 @@
 #include "dtn/io/safetensors.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
-#include "suite/suite.h"
-#include "train/agreement.h"
+#include "suite/robustness.h"
 #include "train/evaluator.h"
 #include "train/progress.h"
+#include "train/rank_consistency.h"
 
 namespace dtn::app {
 namespace {
@@ -138,7 +138,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
                     labels_of(*source));
   }
   std::optional<ProgressBar> bar;
-  if (ranks.is_first()) bar.emplace("evaluating", split->loader().samples_per_epoch());
+  if (ranks.is_root()) bar.emplace("evaluating", split->loader().samples_per_epoch());
   EvalOptions eval;
   eval.compute = precision_of(options.precision);
   eval.ranks = &ranks;
@@ -204,9 +204,10 @@ std::optional<CorruptOnTheFly> on_the_fly(const EvalCommand& options) {
   return how;
 }
 
-int evaluate_suite(const EvalCommand& options, const ExperimentConfig& config,
-                   const TensorFile& weights, Classify& task, const Registries& registries) {
-  SuiteOptions suite;
+int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig& config,
+                              const TensorFile& weights, Classify& task,
+                              const Registries& registries) {
+  RobustnessOptions suite;
   suite.registries = &registries;
   suite.suite = options.suite == name_of(Suite::kImageNetC) ? Suite::kImageNetC : Suite::kImageNetR;
   suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
@@ -221,7 +222,7 @@ int evaluate_suite(const EvalCommand& options, const ExperimentConfig& config,
   suite.dtype = precision_of(options.precision);
   if (is_set(options, "data.crop_pct")) suite.crop_pct = config.data.crop_pct;
   if (!options.save.empty()) suite.weights = fingerprint_of(weights.tensors);
-  const std::optional<SuiteReport> report = run_suite(task, config, suite);
+  const std::optional<RobustnessReport> report = evaluate_robustness(task, config, suite);
   if (!report) return kExitStopped;
   std::fputs(options.json ? (to_json(*report) + "\n").c_str() : to_text(*report).c_str(), stdout);
   return kExitDone;
@@ -234,7 +235,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
                                              Communicator::Work::kLong);
   const bool wants_classes =
       !options.suite.empty() || !options.inputs.empty() || options.results.any();
-  if (!ranks.alone() && wants_classes) {
+  if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
         "--suite, --inputs and --save-... work in one process; start it without mpirun or srun");
   }
@@ -260,10 +261,10 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
     throw ConfigError("--suite measures classes, and model.num_classes is 0");
   }
   if (!options.suite.empty())
-    return evaluate_suite(options, config, weights, *classify, registries);
+    return evaluate_robustness_suite(options, config, weights, *classify, registries);
   const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
                                                  : run_inputs(options, config, *classify, device);
-  if (ranks.is_first()) report(options, *task, outcome);
+  if (ranks.is_root()) report(options, *task, outcome);
   return kExitDone;
 }
 

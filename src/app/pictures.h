@@ -32,8 +32,8 @@ class FaultKeepingSource final : public SampleSource {
   const std::string& description() const override { return source_->description(); }
   std::string noun() const override { return source_->noun(); }
   std::string sample_name(std::int64_t index) const override { return source_->sample_name(index); }
-  std::vector<FieldSpec> carried() const override { return source_->carried(); }
-  std::vector<FieldSpec> delivered() const override { return source_->delivered(); }
+  std::vector<FieldSpec> host_fields() const override { return source_->host_fields(); }
+  std::vector<FieldSpec> device_fields() const override { return source_->device_fields(); }
   std::unique_ptr<Workspace> make_workspace() const override { return source_->make_workspace(); }
   std::unique_ptr<BatchFinisher> make_finisher(Device device) const override {
     return source_->make_finisher(device);

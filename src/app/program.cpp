@@ -120,7 +120,7 @@ Device MachineOptions::apply() const {
   log_as_rank(ranks.rank());
   if (threads > 0) {
     set_num_threads(threads);
-  } else if (!ranks.alone()) {
+  } else if (!ranks.is_single()) {
     set_num_threads(share_of_cores(ranks));
   }
   const Device chosen = parse_device(device);
@@ -130,7 +130,7 @@ Device MachineOptions::apply() const {
                           " processes have a CUDA device that works; name one with --device to "
                           "see what is wrong, or use --device cpu"));
   }
-  if (chosen.type == DeviceType::kCuda && !ranks.alone()) open_device_of(ranks);
+  if (chosen.type == DeviceType::kCuda && !ranks.is_single()) open_device_of(ranks);
   return chosen;
 }
 
@@ -178,7 +178,7 @@ int fail(const std::exception& e) {
   Communicator* ranks = job().get();
   wait_unless_first();
   log_last(text_of(e));
-  if (ranks && !ranks->alone()) ranks->abort(code);
+  if (ranks && !ranks->is_single()) ranks->abort(code);
   return code;
 }
 

@@ -74,9 +74,9 @@ AttentionFile::AttentionFile(const std::string& path, const std::vector<int>& la
   auto* vit = dynamic_cast<VisionTransformer*>(&model.backbone());
   if (!vit) throw ConfigError("--save-attention: only vision transformers have such blocks");
   if (layers.empty()) throw ConfigError("--save-attention needs --layers, such as --layers 0,11");
-  if (count > kMostImages) {
+  if (count > kMaxImages) {
     throw ConfigError(cat("--save-attention: the data set has ", count, " images, and a table of ",
-                          "all pairs of tokens is kept for at most ", kMostImages,
+                          "all pairs of tokens is kept for at most ", kMaxImages,
                           "; give fewer with --inputs or --set data.val"));
   }
   for (int block : layers) {

@@ -47,7 +47,7 @@ class RowFile {
 // only few images are allowed.
 class AttentionFile {
  public:
-  static constexpr std::int64_t kMostImages = 64;
+  static constexpr std::int64_t kMaxImages = 64;
 
   // Observes the model, which must outlive this object. Throws ConfigError for too many images, for
   // layers that do not exist and for models without these blocks.

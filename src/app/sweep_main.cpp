@@ -17,7 +17,7 @@
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
 #include "sweep/collection.h"
-#include "sweep/suite_runs.h"
+#include "sweep/robustness_runs.h"
 #include "sweep/sweep.h"
 
 namespace dtn::app {

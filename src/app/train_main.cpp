@@ -119,7 +119,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
                            (options.print_config == "auto" && isatty(STDOUT_FILENO) == 1);
     const std::string text =
         commented ? to_commented_yaml(config, registries.schemas()) : to_yaml(config);
-    if (ranks.is_first()) std::fputs(text.c_str(), stdout);
+    if (ranks.is_root()) std::fputs(text.c_str(), stdout);
     return kExitDone;
   }
   bool resume_folder = !options.resume.empty() && options.resume != "auto";
@@ -129,7 +129,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   settle(options, output, registries, config);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
-    if (ranks.is_first())
+    if (ranks.is_root())
       std::fputs(describe_run(config, output, device, registries).c_str(), stdout);
     return kExitDone;
   }
@@ -141,7 +141,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   trainer.report = write_run_report;
   trainer.registries = &registries;
   std::optional<RunFolder> folder;
-  if (ranks.is_first()) {
+  if (ranks.is_root()) {
     Communicator::Work reading(ranks, "looking for a checkpoint", Communicator::Work::kLong);
     // Lock first: the search for a checkpoint removes what looks like leftovers of a killed run.
     check_run_folder(options, output);

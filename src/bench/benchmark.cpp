@@ -4,7 +4,7 @@
 
 #include "bench/device_memory.h"
 #include "bench/random_batch.h"
-#include "bench/step_glance.h"
+#include "bench/step_profile.h"
 #include "bench/timing.h"
 #include "data/feed/open_split.h"
 #include "dtn/tasks/classify.h"

@@ -13,8 +13,8 @@
 namespace dtn {
 namespace {
 
-constexpr std::int64_t kLeastCopy = std::int64_t{1} << 20;
-constexpr double kMostSets = 256;  // sets of inputs; bounds the time to fill them
+constexpr std::int64_t kMinCopy = std::int64_t{1} << 20;
+constexpr double kMaxSets = 256;  // sets of inputs; bounds the time to fill them
 
 std::vector<KernelCase> cases_like(const std::string& text, const ExperimentConfig& config,
                                    Device device) {
@@ -47,7 +47,7 @@ KernelTime time_kernel(const KernelCase& kernel, const KernelBenchmarkOptions& o
   time.bytes = sets.front().bytes();
   time.flops = 2 * calls.front().multiply_adds;
   const double wanted = std::ceil(static_cast<double>(options.working_set) / time.bytes);
-  while (static_cast<double>(sets.size()) < std::min(wanted, kMostSets)) add_set();
+  while (static_cast<double>(sets.size()) < std::min(wanted, kMaxSets)) add_set();
   const std::size_t rounds = (static_cast<std::size_t>(options.launches) - 1) / sets.size() + 1;
   const double seconds = seconds_of_runs(device, options.steps, [&] {
     for (std::size_t i = 0; i < rounds; ++i) {
@@ -68,8 +68,7 @@ KernelBenchmark benchmark_kernels(const ExperimentConfig& config,
   const DType dtype =
       config.train.precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
   KernelBenchmark result;
-  result.copy_gbytes_per_second =
-      measure_copy(device, std::max(4 * options.working_set, kLeastCopy));
+  result.copy_gbytes_per_second = measure_copy(device, std::max(4 * options.working_set, kMinCopy));
   result.gemm_gflops = best_rate(
       measure_gemms(config.model, micro_batch(config.train), dtype, device, options.cube));
   RandomValues values;

@@ -7,7 +7,7 @@
 #include "core/cuda_device.h"
 #include "core/meta_device.h"
 #include "dtn/nn/normalizer.h"
-#include "kernels/dtn_line/dtn_line.h"
+#include "kernels/dtn_sequence/dtn_sequence.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
@@ -146,7 +146,7 @@ NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DTy
                                      static_cast<double>(tokens * channels);
   // Both moments, their recomputation, the backward pass, and the gradient of the weights.
   if (positions && grid.height == 1) {
-    result.multiply_adds_per_element = 8 * dtn_line_taps((*positions)[2], grid.width);
+    result.multiply_adds_per_element = 8 * dtn_sequence_taps((*positions)[2], grid.width);
   }
   result.gflops = 2 * result.multiply_adds_per_element * elements /
                   ((result.forward_ms + result.backward_ms) * 1e6);

@@ -8,7 +8,7 @@
 
 #include "bench/random_batch.h"
 #include "bench/random_values.h"
-#include "bench/step_glance.h"
+#include "bench/step_profile.h"
 #include "bench/timing.h"
 #include "core/cuda_device.h"
 #include "dtn/core/check.h"
@@ -18,7 +18,8 @@
 namespace dtn {
 namespace {
 
-constexpr double kWorthwhile = 0.98;  // fraction of the first offer's time; smaller gains are noise
+constexpr double kWorthwhile =
+    0.98;  // fraction of the first candidate's time; smaller gains are noise
 
 std::vector<cuda::Product> products_of_a_step(const ExperimentConfig& config,
                                               const Registries& registries) {
@@ -54,7 +55,7 @@ class Operands {
   double bytes_ = 0;
 };
 
-// Times one kind of product with each of its offers.
+// Times one kind of product with each of its candidates.
 class Trial {
  public:
   Trial(const cuda::Product& product, const ProductBenchmarkOptions& options)
@@ -66,8 +67,8 @@ class Trial {
     cuda::compute(product_.name, sets_.front().pointers());  // makes the plan for these addresses
   }
 
-  double microseconds(std::size_t offer) const {
-    cuda::choose_offer(product_.name, offer);
+  double microseconds(std::size_t candidate) const {
+    cuda::choose_candidate(product_.name, candidate);
     const std::size_t rounds = (static_cast<std::size_t>(options_.launches) - 1) / sets_.size() + 1;
     const double seconds = replayed_seconds(options_.steps, [&] {
       for (std::size_t i = 0; i < rounds; ++i) {
@@ -77,9 +78,9 @@ class Trial {
     return 1e6 * seconds / static_cast<double>(rounds * sets_.size());
   }
 
-  // True if an offer gives the same bits each time.
-  bool is_steady(std::size_t offer) const {
-    cuda::choose_offer(product_.name, offer);
+  // True if a candidate gives the same bits each time.
+  bool is_steady(std::size_t candidate) const {
+    cuda::choose_candidate(product_.name, candidate);
     const auto result = [&] {
       cuda::compute(product_.name, sets_.front().pointers());
       return sets_.front().d().to(kCpu);
@@ -97,7 +98,7 @@ class Trial {
   std::list<Operands> sets_;
 };
 
-// Two time measurements of an offer.
+// Two time measurements of a candidate.
 struct Times {
   double once = 0, again = 0;
   double slower() const { return std::max(once, again); }
@@ -105,7 +106,7 @@ struct Times {
   double mean() const { return (once + again) / 2; }
 };
 
-// Returns the fastest of the steady offers, or the first of them if it is hardly slower.
+// Returns the fastest of the steady candidates, or the first of them if it is hardly slower.
 std::size_t best_of(const std::vector<Times>& times,
                     const std::function<bool(std::size_t)>& is_steady) {
   std::vector<std::size_t> steady;
@@ -124,11 +125,11 @@ ProductTime time_product(const cuda::Product& product, const ProductBenchmarkOpt
     throw Error("its operands begin anywhere; only products of aligned ones are measured");
   }
   const Trial trial(product, options);
-  const std::size_t count = product.offers.size();
+  const std::size_t count = product.candidates.size();
   ProductTime time;
   time.product = product.name;
   time.uses = product.uses;
-  time.offers = static_cast<int>(count);
+  time.candidates = static_cast<int>(count);
   time.flops = 2 * product.multiply_adds;
   std::vector<Times> times(count);
   for (std::size_t i = 0; i < count; ++i) times[i].once = trial.microseconds(i);
@@ -138,12 +139,12 @@ ProductTime time_product(const cuda::Product& product, const ProductBenchmarkOpt
     if (!steady) ++time.unsteady;
     return steady;
   });
-  cuda::choose_offer(product.name, product.chosen);
+  cuda::choose_candidate(product.name, product.chosen);
   time.first_us = times[0].mean();
   time.chosen_us = times[product.chosen].mean();
   time.best_us = times[best].mean();
-  time.chosen = product.offers[product.chosen];
-  time.best = product.offers[best];
+  time.chosen = product.candidates[product.chosen];
+  time.best = product.candidates[best];
   return time;
 }
 

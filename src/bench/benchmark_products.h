@@ -23,14 +23,14 @@ struct ProductBenchmarkOptions {
 struct ProductTime {
   std::string product;
   std::int64_t uses = 0;  // per micro-batch
-  int offers = 0;
-  int unsteady = 0;      // offers left out because two runs differ in their bits
-  double first_us = 0;   // offer that the library ranks first
-  double chosen_us = 0;  // offer that a run on this machine uses
-  double best_us = 0;    // fastest offer
+  int candidates = 0;
+  int unsteady = 0;      // candidates left out because two runs differ in their bits
+  double first_us = 0;   // candidate that the library ranks first
+  double chosen_us = 0;  // candidate that a run on this machine uses
+  double best_us = 0;    // fastest candidate
   double flops = 0;      // twice the multiply-adds
   std::string chosen;
-  std::string best;        // offer for a table: the fastest, or the first if it is as good
+  std::string best;        // candidate for a table: the fastest, or the first if it is as good
   std::string error = {};  // error message; the other fields are then void
 };
 
@@ -41,10 +41,10 @@ struct ProductBenchmark {
 };
 
 // Runs a step of one micro-batch of the model in `config`, on random samples, and times all kinds
-// of products in this step. Each offer is timed twice, the second time in reverse order. The
-// fastest offer is the one whose slower time is the shortest. It counts as the best if this time is
-// at least 2 % below the faster time of the first offer. Offers that do not give the same bits
-// twice are left out. Throws ConfigError if no product name contains options.only.
+// of products in this step. Each candidate is timed twice, the second time in reverse order. The
+// fastest candidate is the one whose slower time is the shortest. It counts as the best if this
+// time is at least 2 % below the faster time of the first candidate. Candidates that do not give
+// the same bits twice are left out. Throws ConfigError if no product name contains options.only.
 ProductBenchmark benchmark_products(const ExperimentConfig& config,
                                     const ProductBenchmarkOptions& options,
                                     const std::function<void(const ProductTime&)>& report,

@@ -87,7 +87,7 @@ NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Dev
   NamedTensors results = {{"y", converted(y.value().to(kCpu), acc)}};
   tape.backward(y, converted(dy, probe.dtype).to(device));
   results.emplace_back("dx", converted(input.grad().to(kCpu), acc));
-  store.settle_buffers();
+  store.commit_buffers();
   for (const Parameter& p : store.parameters()) {
     results.emplace_back("d" + bare(p.name), p.variable.grad().to(kCpu));
   }

@@ -88,11 +88,11 @@ std::string memory_text(const RunMemory& m, Device device) {
   return text;
 }
 
-// Measures with small batches of at most kMostSamples: the batch size does not change the time.
+// Measures with small batches of at most kMaxSamples: the batch size does not change the time.
 double load_seconds(const ExperimentConfig& config, const RunData& data, Device device) {
   constexpr double kSeconds = 0.25;
-  constexpr std::int64_t kMostSamples = 64;
-  const std::int64_t batch_size = std::min<std::int64_t>(config.train.batch_size, kMostSamples);
+  constexpr std::int64_t kMaxSamples = 64;
+  const std::int64_t batch_size = std::min<std::int64_t>(config.train.batch_size, kMaxSamples);
   return 1 / measure_loading(data.train, config, batch_size, Split::kTrain, kSeconds, device)
                  .samples_per_second;
 }
@@ -126,9 +126,9 @@ std::string memory_warning(const ExperimentConfig& config, Device device, int pr
   if (need <= have || share.train.checkpoint_blocks) {
     // Close to the limit, or with recomputed activations: measure, as a dry run does.
     std::string ignored;
-    const RunData data = open_or_make_up(*task, share, device, registries, ignored);
-    const StepGlance step =
-        glance_at_step(share, data.train, cost.multiply_adds, device, registries);
+    const RunData data = open_or_synthesize(*task, share, device, registries, ignored);
+    const StepProfile step =
+        profile_step(share, data.train, cost.multiply_adds, device, registries);
     need = memory_of_run(share, data, cost.parameters, step, device, registries.optimizers).total();
   }
   if (need <= have) return "";
@@ -143,11 +143,10 @@ std::string describe_run(const ExperimentConfig& asked, const std::filesystem::p
   ExperimentConfig config = asked;
   std::string text;
   const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
-  const RunData data = open_or_make_up(*task, config, device, registries, text);
+  const RunData data = open_or_synthesize(*task, config, device, registries, text);
   const RunSize size = size_of_run(config, data);
   const Complexity cost = task->cost();
-  const StepGlance step =
-      glance_at_step(config, data.train, cost.multiply_adds, device, registries);
+  const StepProfile step = profile_step(config, data.train, cost.multiply_adds, device, registries);
   const RunMemory memory =
       memory_of_run(config, data, cost.parameters, step, device, registries.optimizers);
   text += cat("train: ", data.train->description(), "\nval: ", data.val->description(),

@@ -29,14 +29,15 @@ double bytes_of(const std::vector<FieldSpec>& fields) {
 void add_batches(const ExperimentConfig& config, const SampleSource& source,
                  std::int64_t batch_size, Device device, RunMemory& memory) {
   const double held = batches_held(workers_of(config.data, device), batch_size);
-  const double carried = static_cast<double>(batch_size) * bytes_of(source.carried());
+  const double host_bytes = static_cast<double>(batch_size) * bytes_of(source.host_fields());
   if (device == kCpu) {
-    memory.batches += held * carried;
+    memory.batches += held * host_bytes;
     return;
   }
   // The feeder's ring has three batches on the host and on the device; a step reads one more.
-  memory.batches += 3 * carried + static_cast<double>(batch_size) * bytes_of(source.delivered());
-  memory.host_batches += (held + 2) * carried;
+  memory.batches +=
+      3 * host_bytes + static_cast<double>(batch_size) * bytes_of(source.device_fields());
+  memory.host_batches += (held + 2) * host_bytes;
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ double state_buffers(const OptimConfig& config, const OptimizerRegistry& optimiz
 }  // namespace
 
 RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
-                        std::int64_t parameters, const StepGlance& step, Device device,
+                        std::int64_t parameters, const StepProfile& step, Device device,
                         const OptimizerRegistry& optimizers) {
   const TrainConfig& train = config.train;
   const double copy = 4 * static_cast<double>(parameters);

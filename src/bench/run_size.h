@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/step_glance.h"
+#include "bench/step_profile.h"
 
 namespace dtn {
 
@@ -20,8 +20,8 @@ RunData open_run_data(Task& task, Device device = kCpu);
 
 // Opens the data of the run. If data.root does not exist, makes synthetic samples, as many as the
 // data set is known to have. In this case `config` becomes synthetic, and `note` gives the reason.
-RunData open_or_make_up(Task& task, ExperimentConfig& config, Device device,
-                        const Registries& registries, std::string& note);
+RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
+                           const Registries& registries, std::string& note);
 
 struct RunSize {
   std::int64_t val_samples = 0;
@@ -52,7 +52,7 @@ struct RunMemory {
   }
 };
 RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
-                        std::int64_t parameters, const StepGlance& step, Device device,
+                        std::int64_t parameters, const StepProfile& step, Device device,
                         const OptimizerRegistry& optimizers = optimizer_registry());
 
 // Durations in seconds.

@@ -60,9 +60,9 @@ void merge(Node& below, Node above) {
 }
 
 std::string shown(const std::string& text) {
-  constexpr std::size_t kMost = 80;
-  std::string out = text.substr(0, kMost);
-  if (text.size() > kMost) {
+  constexpr std::size_t kMax = 80;
+  std::string out = text.substr(0, kMax);
+  if (text.size() > kMax) {
     // Do not cut a UTF-8 character.
     while (!out.empty() && (static_cast<unsigned char>(text[out.size()]) & 0xC0) == 0x80) {
       out.pop_back();

@@ -97,9 +97,9 @@ class Documenter {
   }
 
   static std::string allowed(const Key& key, const std::vector<std::string>& choices) {
-    constexpr std::size_t kMostPresets = 16;
+    constexpr std::size_t kMaxPresets = 16;
     if (key.path == "augment.policy") return cat("text that begins with ", join(choices, " or "));
-    if (key.path == "model.preset" && choices.size() > kMostPresets) {
+    if (key.path == "model.preset" && choices.size() > kMaxPresets) {
       return "one of those that dtn-info --presets lists";
     }
     if (!choices.empty()) return cat("one of ", join(choices));

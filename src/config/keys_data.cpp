@@ -50,7 +50,7 @@ Key augmentation() {
   return key;
 }
 
-constexpr std::int64_t kMostClasses = 1'000'000;
+constexpr std::int64_t kMaxClasses = 1'000'000;
 
 // Adds the class "7", or all classes of a range "0-4".
 void add_classes(const Field& field, std::vector<std::int64_t>& classes) {
@@ -60,12 +60,12 @@ void add_classes(const Field& field, std::vector<std::int64_t>& classes) {
   const bool is_number =
       field.node.is_scalar() && parse_integer(text.substr(0, dash), first) &&
       parse_integer(dash == std::string::npos ? text : text.substr(dash + 1), last);
-  if (!is_number || first < 0 || last < first || last >= kMostClasses) {
-    fail(field, "must be a list of labels below ", kMostClasses, ", or ranges such as 0-4, not ",
+  if (!is_number || first < 0 || last < first || last >= kMaxClasses) {
+    fail(field, "must be a list of labels below ", kMaxClasses, ", or ranges such as 0-4, not ",
          shown(field.node));
   }
-  if (static_cast<std::int64_t>(classes.size()) + last - first >= kMostClasses) {
-    fail(field, "has more than ", kMostClasses, " labels");
+  if (static_cast<std::int64_t>(classes.size()) + last - first >= kMaxClasses) {
+    fail(field, "has more than ", kMaxClasses, " labels");
   }
   for (std::int64_t label = first; label <= last; ++label) {
     classes.push_back(label);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "config/sweep.h"
+#include "config/sweep_config.h"
 
 namespace dtn {
 

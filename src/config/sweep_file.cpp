@@ -142,7 +142,7 @@ std::string read_line(const Node& node, const std::string& path) {
 
 // A name is also a folder name and part of a --only list.
 std::string read_name(const Node& node, const std::string& path) {
-  constexpr std::size_t kMost = 80;
+  constexpr std::size_t kMax = 80;
   std::string name = read_line(node, path);
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -150,9 +150,9 @@ std::string read_name(const Node& node, const std::string& path) {
   const bool allowed = std::all_of(name.begin(), name.end(), [&](char c) {
     return is_letter(c) || std::string_view("_-+.").find(c) != std::string_view::npos;
   });
-  if (!allowed || !is_letter(name[0]) || name.size() > kMost) {
+  if (!allowed || !is_letter(name[0]) || name.size() > kMax) {
     fail(node.where, path, " '", shown(name), "' cannot name a folder: use letters, digits and ",
-         "_ - + . (at most ", kMost, ", a letter or digit first)");
+         "_ - + . (at most ", kMax, ", a letter or digit first)");
   }
   if (name.find(".tmp-") != std::string::npos) {
     fail(node.where, path, " '", name, "' is taken: half-written files are named like that");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/document.h"
-#include "config/sweep.h"
+#include "config/sweep_config.h"
 
 namespace dtn::config {
 

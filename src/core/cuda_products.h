@@ -19,17 +19,17 @@ struct Product {
   std::int64_t a_elements = 0, b_elements = 0, c_elements = 0, d_elements = 0, bias_elements = 0;
   bool aligned = true;  // all operands begin at multiples of 16 bytes
   double multiply_adds = 0;
-  std::int64_t uses = 0;            // number of times it was computed
-  std::vector<std::string> offers;  // algorithms, in the library's order of preference
-  std::size_t chosen = 0;           // index into `offers`
+  std::int64_t uses = 0;                // number of times it was computed
+  std::vector<std::string> candidates;  // algorithms, in the library's order of preference
+  std::size_t chosen = 0;               // index into `candidates`
 };
 
 // Returns the products in the order in which they were first computed, without those that the
 // library cannot compute.
 std::vector<Product> products();
 // Sets the algorithm for this kind of product from now on, also in graphs that are captured later.
-// Throws Error if there is no such product or offer.
-void choose_offer(const std::string& product, std::size_t offer);
+// Throws Error if there is no such product or candidate.
+void choose_candidate(const std::string& product, std::size_t candidate);
 
 // Device memory with the number of elements that the product names, each aligned to 256 bytes.
 struct ProductOperands {

@@ -48,9 +48,9 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
       file_.flush();
       return;
     }
-    constexpr std::size_t kMostLines = 1000;
+    constexpr std::size_t kMaxLines = 1000;
     waiting_.emplace_back(line.data(), line.size());
-    if (waiting_.size() > kMostLines) waiting_.pop_front();
+    if (waiting_.size() > kMaxLines) waiting_.pop_front();
   }
   void flush_() override { file_.flush(); }
 

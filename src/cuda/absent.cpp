@@ -16,7 +16,7 @@
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm.h"
-#include "kernels/dtn_line/dtn_line.h"
+#include "kernels/dtn_sequence/dtn_sequence.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/grouped_attention/grouped_attention.h"
@@ -91,7 +91,7 @@ void synchronize() {}
 void allow_tf32(bool) {}
 
 std::vector<Product> products() { return {}; }
-void choose_offer(const std::string&, std::size_t) { fail(); }
+void choose_candidate(const std::string&, std::size_t) { fail(); }
 void compute(const std::string&, const ProductOperands&) { fail(); }
 ProductLibrary product_library() { fail(); }
 
@@ -173,8 +173,8 @@ DTN_ABSENT(CrossEntropyForward)
 DTN_ABSENT(CrossEntropyBackward)
 DTN_ABSENT(DtnNormForward)
 DTN_ABSENT(DtnNormBackward)
-DTN_ABSENT(DtnLineForward)
-DTN_ABSENT(DtnLineBackward)
+DTN_ABSENT(DtnSequenceForward)
+DTN_ABSENT(DtnSequenceBackward)
 DTN_ABSENT(DtnDenseForward)
 DTN_ABSENT(DtnDenseBackward)
 DTN_ABSENT(DtnDensePositions)
@@ -212,7 +212,7 @@ DTN_ABSENT(MuonStep)
 DTN_ABSENT(LambStep)
 DTN_ABSENT(AdaptiveClip)
 DTN_ABSENT(EmaStep)
-DTN_ABSENT(SettleBuffers)
+DTN_ABSENT(CommitBuffers)
 DTN_ABSENT(SumSquares)
 DTN_ABSENT(Cast)
 DTN_ABSENT(Add)

@@ -41,7 +41,7 @@ Product product_of(const Plan& plan) {
   product.bias_elements = p.bias ? p.n : 0;
   product.aligned = plan.aligned;
   product.multiply_adds = static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batch);
-  for (const Offer& offer : plan.offers) product.offers.push_back(offer.recipe);
+  for (const Candidate& candidate : plan.candidates) product.candidates.push_back(candidate.recipe);
   product.chosen = plan.chosen;
   product.uses = plan.uses;
   return product;
@@ -59,14 +59,14 @@ class Library {
   bool run(CudaQueue& queue, const Matmul& p) {
     std::lock_guard lock(mutex_);
     Plan& plan = plan_for(p);
-    if (plan.offers.empty()) return false;
+    if (plan.candidates.empty()) return false;
     ++plan.uses;
     if (p.bias) set_bias(plan, p);
     const TracedLaunch traced([&] { return short_name(p); });
     const float one = 1, beta = p.c ? 1 : 0;
     check(cublasLtMatmul(handle_, plan.operation.get(), &one, p.b, plan.a.get(), p.a, plan.b.get(),
                          &beta, p.c ? p.c : p.d, plan.d.get(), p.d, plan.d.get(),
-                         &plan.offers[plan.chosen].algorithm, workspace_.get(), kWorkspaceBytes,
+                         &plan.candidates[plan.chosen].algorithm, workspace_.get(), kWorkspaceBytes,
                          static_cast<cudaStream_t>(queue.stream())),
           "cublasLtMatmul", p);
     return true;
@@ -82,7 +82,7 @@ class Library {
     std::lock_guard lock(mutex_);
     std::vector<Product> found;
     for (const Plan& plan : plans_) {
-      if (plan.offers.empty()) continue;
+      if (plan.candidates.empty()) continue;
       auto same = std::ranges::find(found, plan.name, &Product::name);
       if (same == found.end()) {
         found.push_back(product_of(plan));
@@ -93,13 +93,14 @@ class Library {
     return found;
   }
 
-  void choose(const std::string& product, std::size_t offer) {
+  void choose(const std::string& product, std::size_t candidate) {
     std::lock_guard lock(mutex_);
-    const std::vector<Offer>& offers = plan_of(product).offers;
-    DTN_CHECK(offer < offers.size(), "offer ", offer, " of ", offers.size(), " for ", product);
-    const std::string recipe = offers[offer].recipe;
+    const std::vector<Candidate>& candidates = plan_of(product).candidates;
+    DTN_CHECK(candidate < candidates.size(), "candidate ", candidate, " of ", candidates.size(),
+              " for ", product);
+    const std::string recipe = candidates[candidate].recipe;
     for (Plan& plan : plans_) {
-      if (plan.name == product) plan.chosen = find_offer(plan.offers, recipe, plan.chosen);
+      if (plan.name == product) plan.chosen = find_candidate(plan.candidates, recipe, plan.chosen);
     }
   }
 
@@ -128,22 +129,24 @@ class Library {
     return plan;
   }
 
-  // Returns the fastest offer measured on this kind of card, or else the library's first one, which
-  // no measurement has beaten yet (with least-waste, the offer with the least wasted work).
+  // Returns the fastest candidate measured on this kind of card, or else the library's first one,
+  // which no measurement has beaten yet (with least-waste, the candidate with the least wasted
+  // work).
   std::size_t choice_for(const Plan& plan) const {
     const std::string* measured =
         policy_.measured.find(description_.card, description_.version, plan.name);
-    const std::size_t none = plan.offers.size();
-    const std::size_t choice = measured ? find_offer(plan.offers, *measured, none) : none;
+    const std::size_t none = plan.candidates.size();
+    const std::size_t choice = measured ? find_candidate(plan.candidates, *measured, none) : none;
     if (choice != none) return choice;
     if (!policy_.least_waste) return 0;
-    return least_wasteful(plan.offers, {plan.example.n, plan.example.m});
+    return least_padding(plan.candidates, {plan.example.n, plan.example.m});
   }
 
-  static std::size_t find_offer(const std::vector<Offer>& offers, const std::string& recipe,
-                                std::size_t otherwise) {
-    const auto found = std::ranges::find(offers, recipe, &Offer::recipe);
-    return found == offers.end() ? otherwise : static_cast<std::size_t>(found - offers.begin());
+  static std::size_t find_candidate(const std::vector<Candidate>& candidates,
+                                    const std::string& recipe, std::size_t otherwise) {
+    const auto found = std::ranges::find(candidates, recipe, &Candidate::recipe);
+    return found == candidates.end() ? otherwise
+                                     : static_cast<std::size_t>(found - candidates.begin());
   }
 
   Plan& plan_of(const std::string& product) {
@@ -170,8 +173,8 @@ void check_product(const Matmul& p) {
                     "type or float32"));
   }
   DTN_CHECK(p.m > 0 && p.n > 0 && p.k > 0 && p.batch > 0, "an empty product, ", describe(p));
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  DTN_CHECK(std::max({p.m, p.n, p.k, p.batch}) <= kMost, "sizes beyond 2^31 in ", describe(p));
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  DTN_CHECK(std::max({p.m, p.n, p.k, p.batch}) <= kMax, "sizes beyond 2^31 in ", describe(p));
   DTN_CHECK(
       p.lda >= (p.transpose_a ? p.m : p.k) && p.ldb >= (p.transpose_b ? p.k : p.n) && p.ldd >= p.n,
       "a row stride is shorter than the row in ", describe(p));
@@ -198,8 +201,8 @@ std::size_t matmul_plan_count() { return Library::instance().plan_count(); }
 
 std::vector<Product> products() { return Library::instance().products(); }
 
-void choose_offer(const std::string& product, std::size_t offer) {
-  Library::instance().choose(product, offer);
+void choose_candidate(const std::string& product, std::size_t candidate) {
+  Library::instance().choose(product, candidate);
 }
 
 void compute(const std::string& product, const ProductOperands& operands) {

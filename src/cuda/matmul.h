@@ -2,7 +2,7 @@
 //
 // A plan (descriptors and an algorithm) is made when a kind of product is first seen, and kept.
 // Later products of that kind create nothing, so a graph can capture them. The algorithm is one
-// that the library's heuristics offer: the fastest one measured on the same kind of card, or else
+// that the library's heuristics propose: the fastest one measured on the same kind of card, or else
 // the library's first (matmul_table.h). Nothing is timed while a program runs, so it computes the
 // same bits in each run on the same kind of device with the same library.
 #pragma once

@@ -174,7 +174,7 @@ Plan make_plan(cublasLtHandle_t handle, const Matmul& p, const Key& key) {
   for (int i = 0; i < count; ++i) {
     const cublasLtMatmulHeuristicResult_t& result = results[static_cast<std::size_t>(i)];
     if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspaceBytes) continue;
-    plan.offers.push_back(read_offer(result));
+    plan.candidates.push_back(read_candidate(result));
   }
   return plan;
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cuda/matmul.h"
-#include "cuda/matmul_offers.h"
+#include "cuda/matmul_candidates.h"
 
 namespace dtn::cuda {
 
@@ -56,16 +56,16 @@ using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 
 struct Plan {
   Operation operation;
-  Layout a, b, d;             // the library's A and B; C is laid out as D
-  std::vector<Offer> offers;  // empty: the library has no algorithm
-  std::size_t chosen = 0;     // index into `offers`
-  std::string name;           // of the kind
-  bool aligned = true;        // see Key
-  Matmul example{};           // a product of the kind; its addresses are stale
+  Layout a, b, d;                     // the library's A and B; C is laid out as D
+  std::vector<Candidate> candidates;  // empty: the library has no algorithm
+  std::size_t chosen = 0;             // index into `candidates`
+  std::string name;                   // of the kind
+  bool aligned = true;                // see Key
+  Matmul example{};                   // a product of the kind; its addresses are stale
   std::int64_t uses = 0;
 };
 
-// Makes a plan with the first offer as the choice.
+// Makes a plan with the first candidate as the choice.
 Plan make_plan(cublasLtHandle_t handle, const Matmul& p, const Key& key);
 // Sets the address of the bias, because products with different biases share a plan.
 void set_bias(const Plan& plan, const Matmul& p);

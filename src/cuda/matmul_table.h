@@ -29,14 +29,14 @@ class MeasuredProducts {
 // Choice of the algorithm for products that are computed for the first time.
 struct ProductPolicy {
   MeasuredProducts measured;
-  // For products that were not measured: take the offer whose tiles waste least (matmul_offers.h)
-  // instead of the library's first.
+  // For products that were not measured: take the candidate whose tiles waste least
+  // (matmul_candidates.h) instead of the library's first.
   bool least_waste = false;
 };
 
-// Reads DTN_CUDA_PRODUCTS from the environment: `first`, the library's first offer for every
-// product; `least-waste`, the offer whose tiles waste least; or a file of measured products. If the
-// variable is not set, uses the measured products that the program was built with. Throws
+// Reads DTN_CUDA_PRODUCTS from the environment: `first`, the library's first candidate for every
+// product; `least-waste`, the candidate whose tiles waste least; or a file of measured products. If
+// the variable is not set, uses the measured products that the program was built with. Throws
 // ConfigError if the file cannot be read.
 ProductPolicy product_policy();
 

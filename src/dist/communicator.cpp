@@ -12,8 +12,8 @@
 namespace dtn {
 namespace {
 
-constexpr std::size_t kMostBytes = 256 << 20;      // in one move
-constexpr std::size_t kMostGathered = 0x7fffffff;  // from all ranks together
+constexpr std::size_t kMaxBytes = 256 << 20;      // in one move
+constexpr std::size_t kMaxGathered = 0x7fffffff;  // from all ranks together
 
 // Calls f for consecutive parts of x, each small enough for one move.
 template <class F>
@@ -71,9 +71,9 @@ void Communicator::set_device_transport(std::unique_ptr<DeviceTransport> transpo
 }
 
 void Communicator::start_all_reduce(Tensor x, DType wire) {
-  if (alone() || x.numel() == 0) return;
+  if (is_single() || x.numel() == 0) return;
   if (x.device() == kCpu) {
-    in_parts(x, kMostBytes, [&](Tensor part) { engine_->submit(sum_operation(part, wire)); });
+    in_parts(x, kMaxBytes, [&](Tensor part) { engine_->submit(sum_operation(part, wire)); });
     return;
   }
   DTN_CHECK(device_, "ranks with a CUDA device have no transport for its memory");
@@ -81,7 +81,7 @@ void Communicator::start_all_reduce(Tensor x, DType wire) {
 }
 
 void Communicator::finish() {
-  if (alone()) return;
+  if (is_single()) return;
   if (device_) device_->finish();
   engine_->wait();
 }
@@ -92,9 +92,9 @@ void Communicator::all_reduce(Tensor x) {
 }
 
 void Communicator::broadcast(Tensor x, int root) {
-  if (alone()) return;
+  if (is_single()) return;
   if (x.device() == kCpu) {
-    in_parts(x, kMostBytes, [&](Tensor part) { engine_->submit(broadcast_operation(part, root)); });
+    in_parts(x, kMaxBytes, [&](Tensor part) { engine_->submit(broadcast_operation(part, root)); });
   } else {
     DTN_CHECK(device_, "ranks with a CUDA device have no transport for its memory");
     device_->broadcast(x, root);
@@ -106,10 +106,10 @@ Tensor Communicator::all_gather(const Tensor& x) {
   std::vector<std::int64_t> extents{size_};
   for (int d = 0; d < x.rank(); ++d) extents.push_back(x.dim(d));
   Tensor all = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), x.dtype(), x.device());
-  if (alone()) {
+  if (is_single()) {
     all.copy_from(x);
   } else if (x.device() == kCpu) {
-    DTN_CHECK(all.nbytes() <= kMostGathered, "all_gather of ", all.nbytes(), " bytes at once");
+    DTN_CHECK(all.nbytes() <= kMaxGathered, "all_gather of ", all.nbytes(), " bytes at once");
     engine_->submit(gather_operation(x, all));
     finish();
   } else {
@@ -125,7 +125,7 @@ void Communicator::barrier() { (void)sum(0); }
 bool Communicator::any(bool here) { return sum(here) > 0; }
 
 std::int64_t Communicator::sum(std::int64_t here) {
-  if (alone()) return here;
+  if (is_single()) return here;
   Tensor value = Tensor::from(std::vector<std::int64_t>{here}, {1});
   engine_->submit(sum_operation(value, DType::kInt64));
   engine_->wait();

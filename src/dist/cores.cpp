@@ -70,7 +70,7 @@ int share_of_cores(Communicator& ranks) {
   const auto cores = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
   // By default mpirun binds each of two processes to one core, however many cores there are.
   const bool tied = std::ranges::all_of(masks, [](const auto& mask) { return mask.size() == 1; });
-  if (ranks.is_first() && tied && used.size() < cores) {
+  if (ranks.is_root() && tied && used.size() < cores) {
     log_warn(cat("each process is tied to one core, and ", cores - used.size(), " of ", cores,
                  " stay idle; start them with mpirun --bind-to none"));
   }

@@ -9,7 +9,7 @@ namespace dtn {
 namespace {
 
 constexpr double kStagger = 0.5;  // seconds between the verdicts of consecutive ranks
-constexpr int kMostStaggers = 8;
+constexpr int kMaxStaggers = 8;
 
 }  // namespace
 
@@ -46,7 +46,7 @@ std::optional<RankWatch::Verdict> RankWatch::judge(double now) const {
 }
 
 std::optional<RankWatch::Verdict> RankWatch::find_silent(double now) const {
-  const double patience = timeout_ + kStagger * std::min(rank_, kMostStaggers);
+  const double patience = timeout_ + kStagger * std::min(rank_, kMaxStaggers);
   const std::size_t judged = rank_ == 0 ? heard_.size() : 1;
   for (std::size_t r = 0; r < judged; ++r) {
     const double silence = now - heard_[r].at;

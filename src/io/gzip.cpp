@@ -14,7 +14,7 @@ namespace dtn {
 
 namespace {
 // zlib counts bytes in 32 bits.
-constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
+constexpr std::size_t kMaxPerCall = std::size_t{1} << 30;
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 constexpr std::size_t kFirstPiece = std::size_t{1} << 16;
 }  // namespace
@@ -51,8 +51,8 @@ struct GzipReader::Stream {
 
   // Calls zlib once. Returns the number of bytes written to `out`.
   std::size_t inflate_some(std::span<std::byte> out) {
-    std::size_t in_size = std::min(input.size(), kMostPerCall);
-    std::size_t out_size = std::min(out.size(), kMostPerCall);
+    std::size_t in_size = std::min(input.size(), kMaxPerCall);
+    std::size_t out_size = std::min(out.size(), kMaxPerCall);
     z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(input.data()));
     z.avail_in = static_cast<uInt>(in_size);
     z.next_out = reinterpret_cast<Bytef*>(out.data());

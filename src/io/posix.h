@@ -24,10 +24,10 @@ namespace dtn {
 // Writes all bytes or throws.
 inline void write_all(int fd, const void* data, std::size_t size,
                       const std::filesystem::path& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // one write moves less than 2 GiB
+  constexpr std::size_t kMax = std::size_t{1} << 30;  // one write moves less than 2 GiB
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
-    ssize_t n = ::write(fd, next, size < kMost ? size : kMost);
+    ssize_t n = ::write(fd, next, size < kMax ? size : kMax);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_errno("write", path);
     next += n;

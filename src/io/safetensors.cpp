@@ -77,7 +77,7 @@ float half_to_float(std::uint16_t half) {
 }
 
 template <class From, class To, class F>
-void widen(const std::byte* from, std::byte* to, std::int64_t count, F&& convert) {
+void upcast(const std::byte* from, std::byte* to, std::int64_t count, F&& convert) {
   for (std::int64_t i = 0; i < count; ++i) {
     From narrow;
     std::memcpy(&narrow, from + i * sizeof(From), sizeof narrow);
@@ -87,9 +87,9 @@ void widen(const std::byte* from, std::byte* to, std::int64_t count, F&& convert
 }
 
 void convert(Stored type, const std::byte* from, std::byte* to, std::int64_t count) {
-  if (type == Stored::kF16) widen<std::uint16_t, float>(from, to, count, half_to_float);
+  if (type == Stored::kF16) upcast<std::uint16_t, float>(from, to, count, half_to_float);
   if (type == Stored::kI32) {
-    widen<std::int32_t, std::int64_t>(from, to, count, [](std::int32_t v) { return v; });
+    upcast<std::int32_t, std::int64_t>(from, to, count, [](std::int32_t v) { return v; });
   }
 }
 

@@ -295,10 +295,10 @@ Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::
 }
 
 std::string in_quotes(std::string_view name) {
-  constexpr std::size_t kMost = 120;
+  constexpr std::size_t kMax = 120;
   std::string text = "'";
-  for (char c : name.substr(0, kMost)) text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return text + (name.size() > kMost ? "...'" : "'");
+  for (char c : name.substr(0, kMax)) text += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  return text + (name.size() > kMax ? "...'" : "'");
 }
 
 std::uint32_t header_crc(std::string_view json, std::size_t digits_at) {

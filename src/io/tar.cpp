@@ -58,11 +58,11 @@ bool is_digit(char c, int base) { return c >= '0' && c < '0' + base; }
 // Parses octal digits between spaces and zero bytes, an empty field (0), or GNU's binary form.
 std::optional<std::int64_t> parse_number(std::string_view field) {
   std::uint64_t value = 0;
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (field[0] & '\x80') {
     if (static_cast<unsigned char>(field[0]) != 0x80) return std::nullopt;  // negative or too large
     for (char c : field.substr(1)) {
-      if (value > kMost >> 8) return std::nullopt;
+      if (value > kMax >> 8) return std::nullopt;
       value = value << 8 | static_cast<unsigned char>(c);
     }
     return static_cast<std::int64_t>(value);
@@ -134,12 +134,12 @@ std::string TarReader::Block::name() const {
 }
 
 std::string printable(const std::string& name) {
-  constexpr std::size_t kMost = 200;
-  std::string out = name.substr(0, kMost);
+  constexpr std::size_t kMax = 200;
+  std::string out = name.substr(0, kMax);
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
-  return name.size() > kMost ? out + "..." : out;
+  return name.size() > kMax ? out + "..." : out;
 }
 
 TarReader::TarReader(const ByteSource& source, std::int64_t begin, std::int64_t end)

@@ -88,7 +88,7 @@ Variable Classifier::logits(Context& ctx, const std::vector<Variable>& features)
 
 Variable Classifier::mean_of(Context& ctx, const std::vector<Variable>& each) {
   if (each.size() == 1) return each.front();
-  const Variable sum = primitive::add(ctx, primitive::widen(ctx, each[0]), each[1]);
+  const Variable sum = primitive::add(ctx, primitive::upcast(ctx, each[0]), each[1]);
   return primitive::cast(ctx, primitive::affine(ctx, sum, 0.5), each[0].dtype());
 }
 

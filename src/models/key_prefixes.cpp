@@ -25,7 +25,7 @@ struct Unwrapped {
 class NameTranslation {
  public:
   NameTranslation(const Classifier& model, std::vector<std::string>& notes)
-      : model_(model), foreign_(model.family().weights), notes_(notes) {
+      : model_(model), name_maps_(model.family().weights), notes_(notes) {
     for (const Parameter& p : model.parameters().parameters()) names_.insert(p.name);
     for (const Buffer& b : model.parameters().buffers()) names_.insert(b.name);
   }
@@ -52,7 +52,7 @@ class NameTranslation {
 
  private:
   NamedTensors renamed(const NamedTensors& tensors, std::vector<std::string>& notes) const {
-    return foreign_.renamed ? foreign_.renamed(tensors, notes) : tensors;
+    return name_maps_.renamed ? name_maps_.renamed(tensors, notes) : tensors;
   }
   // Returns true if a tensor has the name of a backbone parameter. Ignores heads, because a
   // wrapper's head may have the name of the model's head.
@@ -116,7 +116,7 @@ class NameTranslation {
   }
 
   const Classifier& model_;
-  const ForeignWeights& foreign_;
+  const WeightNameMaps& name_maps_;
   std::vector<std::string>& notes_;
   std::set<std::string> names_;
 };

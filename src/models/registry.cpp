@@ -7,7 +7,7 @@
 #include "dtn/models/swin.h"
 #include "dtn/models/t2t_vit.h"
 #include "dtn/models/vit.h"
-#include "models/other_names.h"
+#include "models/name_maps.h"
 
 namespace dtn {
 namespace {

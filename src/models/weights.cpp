@@ -105,7 +105,7 @@ class Adapter {
       : model_(model),
         config_(model.config()),
         head_(head),
-        foreign_(model.family().weights),
+        name_maps_(model.family().weights),
         tensors_(in_names_of(model, tensors, source, notes_)),
         source_(source),
         norms_(tensors_, model.parameters()),
@@ -155,7 +155,7 @@ class Adapter {
   bool skip(const std::string& name) {
     if (norms_.skips(name)) return true;
     if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
-    if (foreign_.skips && foreign_.skips(name)) return true;
+    if (name_maps_.skips && name_maps_.skips(name)) return true;
     if (name.starts_with("pre_logits.")) return true;  // of a head that timm has removed
     const char* why = nullptr;
     if (name == "mask_token") why = "it belongs to DINOv2's training";
@@ -259,7 +259,7 @@ class Adapter {
   const Classifier& model_;
   const ModelConfig& config_;
   const HeadOptions& head_;
-  const ForeignWeights& foreign_;
+  const WeightNameMaps& name_maps_;
   std::vector<std::string> notes_;
   NamedTensors tensors_;
   const std::string& source_;

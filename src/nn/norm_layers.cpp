@@ -20,8 +20,8 @@ std::unique_ptr<Normalizer> make_output_norm(const OutputNorm& output, const Sco
 }
 
 // Returns the normalizer's gain and shift in evaluation, if they do not depend on the input.
-std::optional<ChannelAffine> settled_in(Context& ctx, const Normalizer& norm) {
-  return ctx.training() ? std::nullopt : norm.settled(ctx);
+std::optional<ChannelAffine> eval_affine_of(Context& ctx, const Normalizer& norm) {
+  return ctx.training() ? std::nullopt : norm.eval_affine(ctx);
 }
 
 // Multiplies each row of a weight [out, ...] by its factor.
@@ -51,7 +51,7 @@ ConvNorm::ConvNorm(const Scope& conv, const Scope& norm, std::int64_t in,
       norm_(make_output_norm(output, norm)) {}
 
 Tokens ConvNorm::forward(Context& ctx, const Tokens& tokens) const {
-  if (const auto affine = settled_in(ctx, *norm_)) {
+  if (const auto affine = eval_affine_of(ctx, *norm_)) {
     const Variable weight = scaled_rows(ctx, conv_.weight->variable, affine->gain);
     return conv_.forward(ctx, tokens, {weight, affine->shift});
   }
@@ -73,7 +73,7 @@ LinearNorm::LinearNorm(const Scope& linear, const Scope& norm, std::int64_t in,
       norm_(make_output_norm(output, norm)) {}
 
 Variable LinearNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) const {
-  if (const auto affine = settled_in(ctx, *norm_)) {
+  if (const auto affine = eval_affine_of(ctx, *norm_)) {
     return ops::linear(ctx, x, scaled_rows(ctx, weight_->variable, affine->gain), affine->shift);
   }
   return norm_->forward(ctx, ops::linear(ctx, x, weight_->variable, {}), grid);
@@ -98,7 +98,7 @@ NormLinear::NormLinear(const Scope& norm, const Scope& linear, const NormConfig&
     : norm_(make_normalizer(config, shape, norm)), linear_(linear, shape.channels, out) {}
 
 Variable NormLinear::forward(Context& ctx, const Variable& x) const {
-  const auto affine = settled_in(ctx, *norm_);
+  const auto affine = eval_affine_of(ctx, *norm_);
   if (!affine) return linear_.forward(ctx, norm_->forward(ctx, x, {1, 1}));
   const std::int64_t out = linear_.w().dim(0);
   const Variable weight = primitive::mul(ctx, linear_.w(), affine->gain);

@@ -214,10 +214,10 @@ void ParameterStore::refresh_bfloat16() {
   run_on(device(), Cast{values_.dtype(), DType::kBFloat16, flat_size_, values_.raw(), low_.raw()});
 }
 
-void ParameterStore::settle_buffers(const UpdateState* state) {
+void ParameterStore::commit_buffers(const UpdateState* state) {
   if (buffers_.empty()) return;
   run_on(device(),
-         SettleBuffers{values_.dtype(), next_.numel(), buffer_values().raw(), next_.raw(), state});
+         CommitBuffers{values_.dtype(), next_.numel(), buffer_values().raw(), next_.raw(), state});
 }
 
 void ParameterStore::restart_buffers() {

@@ -45,7 +45,7 @@ class BatchNorm : public Normalizer {
     return {x, means_of_channels(x, running_.mean->value)};
   }
 
-  std::optional<ChannelAffine> settled(Context& ctx) const override {
+  std::optional<ChannelAffine> eval_affine(Context& ctx) const override {
     namespace e = primitive;
     const Variable std = e::sqrt(ctx, e::affine(ctx, Variable(running_.variance->value), 1, eps_));
     const Variable gain = e::div(ctx, weight_->variable, std);
@@ -56,7 +56,7 @@ class BatchNorm : public Normalizer {
  private:
   Variable reference_of(Context& ctx, const Variable& x) const {
     namespace e = primitive;
-    Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), eps_, running_);
+    Variable xhat = dtn::reference::batch_norm(ctx, e::upcast(ctx, x), eps_, running_);
     Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
     return e::cast(ctx, y, x.dtype());
   }

@@ -25,7 +25,7 @@ void check_training_rows(const Tensor& x, const ops::SharedBatch* batch) {
           to_string(x.shape()), ", so use a larger train.batch_size or train.micro_batch"));
 }
 
-ops::ChannelMoments settled(const RunningStatistics& running) {
+ops::ChannelMoments eval_moments(const RunningStatistics& running) {
   return {running.mean->value, {}, running.variance->value};
 }
 
@@ -43,7 +43,7 @@ Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Varia
                     const std::shared_ptr<const ops::SharedBatch>& batch) {
   const ops::ChannelNorm all_rows = {1, x.dim(-1), eps};
   if (!ctx.training()) {
-    return ops::channel_affine(ctx, op, x, weight, bias, all_rows, settled(running));
+    return ops::channel_affine(ctx, op, x, weight, bias, all_rows, eval_moments(running));
   }
   check_training_rows(x.value(), batch.get());
   ops::ChannelMoments moments;
@@ -54,7 +54,7 @@ Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Varia
 
 ops::ChannelMoments batch_statistics(const Context& ctx, const RunningStatistics& running,
                                      const Tensor& x, double eps, const ops::SharedBatch* batch) {
-  if (!ctx.training()) return settled(running);
+  if (!ctx.training()) return eval_moments(running);
   check_training_rows(x, batch);
   ops::ChannelMoments moments = ops::channel_statistics(x, {1, x.dim(-1), eps});
   if (batch) batch->combine(moments);

@@ -157,7 +157,7 @@ Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const 
   Variable shift = e::add(ctx, e::narrow(ctx, changes, 2, 0, channels), bias_->variable);
   Variable gain =
       e::add(ctx, e::narrow(ctx, changes, 2, channels, 2 * channels), weight_->variable);
-  Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), options_.eps, running_);
+  Variable xhat = dtn::reference::batch_norm(ctx, e::upcast(ctx, x), options_.eps, running_);
   return e::cast(ctx, e::add(ctx, e::mul(ctx, xhat, gain), shift), x.dtype());
 }
 

@@ -37,14 +37,14 @@ class Line : public DtnPlan {
     DTN_CHECK(!args.sum.residual, "dtn: a line does not take a residual sum along");
     args.pos_weight = weights_.raw();
     run_on(weights_.device(),
-           DtnLineForward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
+           DtnSequenceForward{args, lengths_of(args.batch), dtn_sequence_taps(a_d_, args.grid_w)});
   }
   void backward(DtnNormBackward args, const GradSink& dposition) const override {
     args.pos_weight = weights_.raw();
     args.dpos_weight =
         ops::buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
     run_on(weights_.device(),
-           DtnLineBackward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
+           DtnSequenceBackward{args, lengths_of(args.batch), dtn_sequence_taps(a_d_, args.grid_w)});
   }
 
  private:

@@ -7,7 +7,7 @@
 #include "dtn/autograd/variable.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
-#include "kernels/dtn_line/dtn_line.h"
+#include "kernels/dtn_sequence/dtn_sequence.h"
 
 namespace dtn {
 

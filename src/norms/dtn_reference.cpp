@@ -86,7 +86,7 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
   const DType dtype = accumulator_of(input.dtype());
   const Device device = input.device();
 
-  Variable x = e::widen(ctx, input);
+  Variable x = e::upcast(ctx, input);
   if (official) {
     Variable split = e::reshape(ctx, x, {batch, tokens, heads, head_dim});
     Variable power = e::mean(ctx, e::mul(ctx, split, split), -1);

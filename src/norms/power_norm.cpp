@@ -177,7 +177,7 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid& 
                          [&](const Variable& rows) { return reference(ctx, rows, {}); });
   }
   const std::int64_t rows = x.value().numel() / channels_;
-  Variable split = e::reshape(ctx, e::widen(ctx, x), {rows, groups_, channels_ / groups_});
+  Variable split = e::reshape(ctx, e::upcast(ctx, x), {rows, groups_, channels_ / groups_});
   Variable squares = e::mean(ctx, e::mul(ctx, split, split), -1);
   Variable z0 = e::reshape(ctx, e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, squares, 1, eps_))),
                            {rows, channels_});

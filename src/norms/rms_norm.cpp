@@ -73,7 +73,7 @@ Variable RmsNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
 Variable RmsNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
   namespace e = primitive;
   const double eps = shape_.eps;
-  const Variable wide = e::widen(ctx, x), squares = e::mul(ctx, wide, wide);
+  const Variable wide = e::upcast(ctx, x), squares = e::mul(ctx, wide, wide);
   // ScaleNorm takes the maximum of |x|^2 and eps^2 before the root, whose slope at 0 is infinite.
   const Variable under_root =
       kind_ == RmsNormKind::kRms

@@ -48,7 +48,7 @@ class BatchOfRanks : public ops::SharedBatch {
 }  // namespace
 
 static bool is_shared(const Context& ctx, bool sync) {
-  return sync && ctx.training() && ctx.ranks.communicator && !ctx.ranks.communicator->alone();
+  return sync && ctx.training() && ctx.ranks.communicator && !ctx.ranks.communicator->is_single();
 }
 
 std::shared_ptr<const ops::SharedBatch> shared_batch(const Context& ctx, bool sync,

@@ -47,7 +47,7 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
     return linear.reference(ctx, ops::reference::neighbours(ctx, v, grid.height, grid.width));
   };
   Variable hidden = ops::reference::relu(ctx, convolve(shared_, map));
-  const Variable wide = primitive::widen(ctx, x);
+  const Variable wide = primitive::upcast(ctx, x);
   Variable xhat =
       running_ ? dtn::reference::batch_norm(ctx, wide, options_.eps, *running_)
                : ops::reference::channel_norm(ctx, wide, {}, {}, {batch, channels, options_.eps});

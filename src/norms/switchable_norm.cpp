@@ -271,7 +271,7 @@ Moments sample_moments(Context& ctx, const Variable& x, const Membership& sample
 Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const TokenGrid& grid) {
   check(input);
   if (grid.padded()) return reference_of_padded(ctx, input, grid);
-  const Variable x = e::widen(ctx, input);
+  const Variable x = e::upcast(ctx, input);
   return e::cast(ctx, mixed(ctx, x, Moments(ctx, x, {1}), batch_moments(ctx, x, {0, 1})),
                  input.dtype());
 }
@@ -306,7 +306,7 @@ Moments SwitchableNorm::batch_moments(Context& ctx, const Variable& x, const e::
 Variable SwitchableNorm::reference_of_padded(Context& ctx, const Variable& input,
                                              const TokenGrid& grid) const {
   const auto normalize = [&](const Variable& rows, const std::vector<std::int64_t>& lengths) {
-    const Variable x = e::widen(ctx, rows);
+    const Variable x = e::upcast(ctx, rows);
     const Moments batch = batch_moments(ctx, x, {0});
     const Moments image = sample_moments(ctx, x, Membership(lengths, x));
     return e::cast(ctx, mixed(ctx, x, image, batch), rows.dtype());

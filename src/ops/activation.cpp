@@ -43,23 +43,23 @@ using namespace primitive;
 
 Variable relu(Context& ctx, const Variable& x) { return primitive::relu(ctx, x); }
 Variable silu(Context& ctx, const Variable& x) {
-  const Variable wide = widen(ctx, x);
+  const Variable wide = upcast(ctx, x);
   return cast(ctx, mul(ctx, wide, sigmoid(ctx, wide)), x.dtype());
 }
 Variable tanh(Context& ctx, const Variable& x) { return primitive::tanh(ctx, x); }
 Variable gelu_tanh(Context& ctx, const Variable& x) {
-  const Variable wide = widen(ctx, x);
+  const Variable wide = upcast(ctx, x);
   const Variable inner = add(ctx, wide, affine(ctx, power(ctx, wide, 3), kGeluTanhCubic));
   const Variable bent = primitive::tanh(ctx, affine(ctx, inner, kGeluTanhScale / 2));
   return cast(ctx, mul(ctx, wide, affine(ctx, bent, 0.5, 0.5)), x.dtype());
 }
 Variable quick_gelu(Context& ctx, const Variable& x) {
-  const Variable wide = widen(ctx, x);
+  const Variable wide = upcast(ctx, x);
   const Variable gate = sigmoid(ctx, affine(ctx, wide, kQuickGeluScale));
   return cast(ctx, mul(ctx, wide, gate), x.dtype());
 }
 Variable hardswish(Context& ctx, const Variable& x) {
-  const Variable wide = widen(ctx, x);
+  const Variable wide = upcast(ctx, x);
   const Variable above = primitive::relu(ctx, affine(ctx, wide, 1, 3));
   const Variable clipped = minimum(ctx, constant(wide, 6), above);
   return cast(ctx, mul(ctx, wide, affine(ctx, clipped, 1.0 / 6)), x.dtype());

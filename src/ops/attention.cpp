@@ -35,7 +35,7 @@ Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Posi
             to_string(qkv.shape()), " does not divide into ", heads, " heads");
   check_lengths("attention", options.lengths, qkv);
   const AttentionDropout dropout = attention_dropout(ctx, options.dropout, options.stream);
-  DTN_CHECK(!dropout || tokens <= kMostTokensOfDropout, "attention: dropout among ", tokens,
+  DTN_CHECK(!dropout || tokens <= kMaxDropoutTokens, "attention: dropout among ", tokens,
             " tokens");
   Tensor pos_weight;
   GradSink dpos_weight;

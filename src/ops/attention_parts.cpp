@@ -42,7 +42,7 @@ Variable heads_of(Context& ctx, const Variable& x, std::int64_t heads, std::int6
                   std::int64_t part) {
   std::int64_t batch = x.dim(0), tokens = x.dim(1), head_dim = x.dim(2) / (parts * heads);
   Variable split =
-      permute(ctx, reshape(ctx, widen(ctx, x), {batch, tokens, parts, heads, head_dim}),
+      permute(ctx, reshape(ctx, upcast(ctx, x), {batch, tokens, parts, heads, head_dim}),
               {2, 0, 3, 1, 4});  // [parts, B, H, T, D]
   return reshape(ctx, narrow(ctx, split, 0, part, part + 1), {batch, heads, tokens, head_dim});
 }

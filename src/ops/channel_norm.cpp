@@ -234,7 +234,7 @@ Variable channel_norm(Context& ctx, const Variable& x, const Variable& weight, c
   const Shape split = {how.sets, rows, how.groups, size};
   const std::int64_t n = rows * size, divisor = how.unbiased && n > 1 ? n - 1 : n;
 
-  Variable values = reshape(ctx, widen(ctx, x), split);
+  Variable values = reshape(ctx, upcast(ctx, x), split);
   Variable mean = affine(ctx, sum(ctx, values, {1, 3}), 1.0 / static_cast<double>(n));
   Variable centred = sub(ctx, values, mean);
   Variable var = affine(ctx, sum(ctx, mul(ctx, centred, centred), {1, 3}),

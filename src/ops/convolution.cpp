@@ -179,7 +179,7 @@ Tensor window_rows(std::int64_t windows, std::int64_t k, std::int64_t stride, De
 Variable convolution(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                      const Variable& weight, const Variable& bias, const Conv2d& how) {
   check_grid("convolution", x, grid_h, grid_w);
-  const Variable planes = planes_of(ctx, widen(ctx, x), grid_h, grid_w);
+  const Variable planes = planes_of(ctx, upcast(ctx, x), grid_h, grid_w);
   return cast(ctx, tokens_of(ctx, conv2d(ctx, planes, weight, bias, how)), x.dtype());
 }
 

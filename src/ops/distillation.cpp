@@ -34,7 +34,7 @@ Variable distillation(Context& ctx, const Variable& logits, const Tensor& teache
   const Variable cooled = primitive::affine(unrecorded, Variable(teacher), 1 / T);
   targets.soft = primitive::softmax(unrecorded, cooled).value();
   const Variable entropy = cross_entropy(unrecorded, cooled, targets).mean;
-  const Variable student = primitive::affine(ctx, primitive::widen(ctx, logits), 1 / T);
+  const Variable student = primitive::affine(ctx, primitive::upcast(ctx, logits), 1 / T);
   const Variable divergence =
       primitive::sub(ctx, cross_entropy(ctx, student, targets).mean, entropy);
   const double share = options.mean ? 1 / static_cast<double>(teacher.dim(1)) : 1;
@@ -65,7 +65,7 @@ Tensor first_of_largest(const Tensor& logits) {
 
 Variable distillation(Context& ctx, const Variable& logits, const Tensor& teacher,
                       const DistillOptions& options) {
-  const Variable wide = widen(ctx, logits), t(teacher);
+  const Variable wide = upcast(ctx, logits), t(teacher);
   const auto mean_row = [&](const Variable& each) {
     return reshape(ctx, mean(ctx, sum(ctx, each, 1), 0), {1});
   };

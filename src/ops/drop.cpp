@@ -124,8 +124,8 @@ Variable residual_add(Context& ctx, const Variable& residual, const Variable& br
   if (!scale.defined()) return add(ctx, residual, branch);
   Shape ones = branch.shape();
   for (int i = 1; i < ones.rank(); ++i) ones[i] = 1;
-  Variable scaled = mul(ctx, widen(ctx, branch), Variable(scale.reshape(ones)));
-  return cast(ctx, add(ctx, widen(ctx, residual), scaled), residual.dtype());
+  Variable scaled = mul(ctx, upcast(ctx, branch), Variable(scale.reshape(ones)));
+  return cast(ctx, add(ctx, upcast(ctx, residual), scaled), residual.dtype());
 }
 
 }  // namespace reference

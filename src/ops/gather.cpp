@@ -158,7 +158,7 @@ Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
 }
 
 Variable mix_rows(Context& ctx, const Variable& table, const Variable& weights) {
-  return cast(ctx, matmul(ctx, widen(ctx, weights), table), weights.dtype());
+  return cast(ctx, matmul(ctx, upcast(ctx, weights), table), weights.dtype());
 }
 
 Variable join_columns(Context& ctx, const Variable& a, const Variable& b) {

@@ -192,7 +192,7 @@ Variable heads_of(Context& ctx, const Variable& x, const HeadColumns& columns,
     index.push_back(columns.first + i / columns.width * columns.stride + i % columns.width);
   }
   const auto count = static_cast<std::int64_t>(index.size());
-  Variable y = gather(ctx, widen(ctx, x), 2, Tensor::from(index, {count}).to(x.device()));
+  Variable y = gather(ctx, upcast(ctx, x), 2, Tensor::from(index, {count}).to(x.device()));
   if (how.groups) y = gather(ctx, y, 1, how.groups->tokens.reshape({-1}));
   y = reshape(ctx, y, {x.dim(0) * groups, x.dim(1) / groups, how.heads, columns.width});
   return permute(ctx, y, {0, 2, 1, 3});

@@ -258,7 +258,7 @@ namespace reference {
 using namespace primitive;
 
 Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
-  Variable y = matmul(ctx, widen(ctx, x), permute(ctx, weight, {1, 0}));
+  Variable y = matmul(ctx, upcast(ctx, x), permute(ctx, weight, {1, 0}));
   if (bias.defined()) y = add(ctx, y, bias);
   return cast(ctx, y, x.dtype());
 }
@@ -270,7 +270,7 @@ Variable linear_rows(Context& ctx, const Variable& x, const Variable& weight, co
 }
 
 Variable gelu(Context& ctx, const Variable& x) {
-  const Variable wide = widen(ctx, x);
+  const Variable wide = upcast(ctx, x);
   Variable phi = affine(ctx, erf(ctx, affine(ctx, wide, std::sqrt(0.5))), 0.5, 0.5);
   return cast(ctx, mul(ctx, wide, phi), x.dtype());
 }

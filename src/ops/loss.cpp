@@ -145,7 +145,7 @@ Tensor dense_targets(const Targets& targets, std::int64_t rows, std::int64_t cla
 
 Variable binary_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
                               const BinaryOptions& options) {
-  const Variable z = widen(ctx, logits);
+  const Variable z = upcast(ctx, logits);
   Variable t(dense_targets(targets, z.dim(0), z.dim(1), z.dtype(), z.device()));
   if (options.threshold) t = greater(t, constant(t, *options.threshold));
   const Variable rest = affine(ctx, t, -1, 1);
@@ -157,7 +157,7 @@ Variable binary_cross_entropy(Context& ctx, const Variable& logits, const Target
 }
 
 Variable cross_entropy(Context& ctx, const Variable& logits, const Targets& targets) {
-  const Variable wide = widen(ctx, logits);
+  const Variable wide = upcast(ctx, logits);
   const Tensor t = dense_targets(targets, wide.dim(0), wide.dim(1), wide.dtype(), wide.device());
   const Variable shifted = sub(ctx, wide, detach(max(ctx, wide, -1)));
   const Variable log_p = sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));

@@ -261,7 +261,7 @@ Variable beside_channels(Context& ctx, const Variable& v, const Shape& like) {
 }  // namespace
 
 Standardized standardize_tokens(Context& ctx, const Variable& x, double eps) {
-  const Variable wide = widen(ctx, x), average = mean(ctx, wide, -1);
+  const Variable wide = upcast(ctx, x), average = mean(ctx, wide, -1);
   Variable centred = sub(ctx, wide, average);
   Variable std = sqrt(ctx, affine(ctx, mean(ctx, mul(ctx, centred, centred), -1), 1, eps));
   const Shape moments = without_last(x.shape());
@@ -270,7 +270,7 @@ Standardized standardize_tokens(Context& ctx, const Variable& x, double eps) {
 }
 
 MeanAndDeviation channel_moments(Context& ctx, const Variable& x, double eps) {
-  const Variable wide = widen(ctx, x), average = mean(ctx, wide, 1);
+  const Variable wide = upcast(ctx, x), average = mean(ctx, wide, 1);
   Variable centred = sub(ctx, wide, average);
   Variable std = sqrt(ctx, affine(ctx, mean(ctx, mul(ctx, centred, centred), 1), 1, eps));
   const Shape moments{x.dim(0), x.dim(2)};
@@ -283,29 +283,29 @@ Variable modulated_layer_norm(Context& ctx, const Variable& x, const Variable& m
   Variable parts = reshape(ctx, modulation, {batch, 1, 2 * channels});
   Variable shift = narrow(ctx, parts, 2, 0, channels);
   Variable gain = narrow(ctx, parts, 2, channels, 2 * channels);
-  Variable normal = standardize_tokens(ctx, widen(ctx, x), eps).y;
+  Variable normal = standardize_tokens(ctx, upcast(ctx, x), eps).y;
   return cast(ctx, add(ctx, mul(ctx, normal, gain), shift), x.dtype());
 }
 
 Variable scale_shift_tokens(Context& ctx, const Variable& x, const Variable& gain,
                             const Variable& shift) {
-  Variable scaled = mul(ctx, widen(ctx, x), beside_channels(ctx, gain, x.shape()));
+  Variable scaled = mul(ctx, upcast(ctx, x), beside_channels(ctx, gain, x.shape()));
   return cast(ctx, add(ctx, scaled, beside_channels(ctx, shift, x.shape())), x.dtype());
 }
 
 Variable modulate(Context& ctx, const Variable& x, const Variable& modulation) {
   const std::int64_t channels = x.dim(-1);
-  const Variable wide = widen(ctx, modulation);
+  const Variable wide = upcast(ctx, modulation);
   Variable shift = narrow(ctx, wide, -1, 0, channels);
   Variable gain = narrow(ctx, wide, -1, channels, 2 * channels);
-  return cast(ctx, add(ctx, mul(ctx, widen(ctx, x), affine(ctx, gain, 1, 1)), shift), x.dtype());
+  return cast(ctx, add(ctx, mul(ctx, upcast(ctx, x), affine(ctx, gain, 1, 1)), shift), x.dtype());
 }
 
 Variable gated_add(Context& ctx, const Variable& residual, const Variable& gate,
                    const Variable& branch) {
   Variable per_token = reshape(ctx, gate, {branch.dim(0), 1, branch.dim(2)});
-  Variable gated = mul(ctx, per_token, widen(ctx, branch));
-  return cast(ctx, add(ctx, widen(ctx, residual), gated), residual.dtype());
+  Variable gated = mul(ctx, per_token, upcast(ctx, branch));
+  return cast(ctx, add(ctx, upcast(ctx, residual), gated), residual.dtype());
 }
 
 }  // namespace reference

@@ -111,7 +111,7 @@ using namespace primitive;
 
 Variable layer_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
-  const Variable wide = widen(ctx, x);
+  const Variable wide = upcast(ctx, x);
   Variable centred = sub(ctx, wide, mean(ctx, wide, -1));
   Variable var = mean(ctx, mul(ctx, centred, centred), -1);
   Variable xhat = div(ctx, centred, sqrt(ctx, affine(ctx, var, 1, eps)));

@@ -23,8 +23,8 @@ struct Operands {
 
   Operands(Context& ctx, const Variable& p, const Variable& q)
       : a(p), b(q), shape(broadcast_shape(p.shape(), q.shape())) {
-    if (a.dtype() == DType::kBFloat16 && b.dtype() == DType::kFloat32) a = widen(ctx, a);
-    if (b.dtype() == DType::kBFloat16 && a.dtype() == DType::kFloat32) b = widen(ctx, b);
+    if (a.dtype() == DType::kBFloat16 && b.dtype() == DType::kFloat32) a = upcast(ctx, a);
+    if (b.dtype() == DType::kBFloat16 && a.dtype() == DType::kFloat32) b = upcast(ctx, b);
   }
   Tensor compute(Function f) const { return map(f, shape, {&a.value(), &b.value()}); }
 };
@@ -78,7 +78,7 @@ Variable cast(Context& ctx, const Variable& x, DType dtype) {
                     });
 }
 
-Variable widen(Context& ctx, const Variable& x) { return cast(ctx, x, accumulator_of(x.dtype())); }
+Variable upcast(Context& ctx, const Variable& x) { return cast(ctx, x, accumulator_of(x.dtype())); }
 
 Variable add(Context& ctx, const Variable& p, const Variable& q) {
   const Operands in(ctx, p, q);

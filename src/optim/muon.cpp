@@ -12,7 +12,7 @@ namespace dtn {
 namespace {
 
 constexpr int kIterations = 5;
-constexpr double kLeastNorm = 1e-7;
+constexpr double kMinNorm = 1e-7;
 
 // Coefficients of a X + b (X X^T) X + c (X X^T)^2 X.
 struct Polynomial {
@@ -96,7 +96,7 @@ void divide_by_norm(Tensor& x) {
   auto* sum = static_cast<double*>(squares.raw());
   auto* values = static_cast<float*>(x.raw());
   run_on(x.device(), SumSquares{x.numel(), values, sum});
-  run_on(x.device(), DivideByNorm{x.numel(), values, sum, kLeastNorm});
+  run_on(x.device(), DivideByNorm{x.numel(), values, sum, kMinNorm});
 }
 
 // Returns x [rows, cols] float32 with its singular values moved close to 1. Overwrites x. The

@@ -32,10 +32,10 @@ void check_lengths(const Series& s) {
             s.low.size(), " and ", s.high.size(), " bounds");
 }
 
-// Returns at most kMostPoints indices at equal distances, including the last.
+// Returns at most kMaxPoints indices at equal distances, including the last.
 std::vector<std::size_t> thinned(std::size_t n) {
   std::vector<std::size_t> kept;
-  const std::size_t most = std::min(n, kMostPoints);
+  const std::size_t most = std::min(n, kMaxPoints);
   for (std::size_t i = 0; i < most; ++i) {
     kept.push_back(most < 2 ? 0 : i * (n - 1) / (most - 1));
   }

@@ -27,7 +27,7 @@ struct Series {
 Stroke weighted_stroke(const Series& series, double width = 1.8);
 
 // Maximum number of drawn points of a line. More points look the same but make files large.
-inline constexpr std::size_t kMostPoints = 500;
+inline constexpr std::size_t kMaxPoints = 500;
 
 // Elements around a frame.
 struct PanelLook {

@@ -7,8 +7,8 @@
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
+#include "report/analysis_json.h"
 #include "report/differences.h"
-#include "report/reading.h"
 
 namespace dtn {
 namespace drawing {

@@ -9,7 +9,7 @@
 namespace dtn::drawing {
 namespace {
 
-constexpr double kLeastFactor = 1.05;  // runs with a smaller factor count as equal
+constexpr double kMinFactor = 1.05;  // runs with a smaller factor count as equal
 
 // A quantity with one number per place of a run: a layer or one of its norms. NaN: missing.
 struct Quantity {
@@ -145,7 +145,7 @@ std::vector<std::string> largest_differences(const std::vector<AnalyzedRun>& run
       if (f.factor > best.factor) best = std::move(f);
     }
     if (runs.size() == 1) best = along_run(q, runs[0]);
-    if (best.factor >= kLeastFactor) findings.push_back(std::move(best));
+    if (best.factor >= kMinFactor) findings.push_back(std::move(best));
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& a, const Finding& b) { return a.factor > b.factor; });

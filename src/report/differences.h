@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/reading.h"
+#include "report/analysis_json.h"
 
 namespace dtn::drawing {
 

@@ -7,7 +7,7 @@
 
 #include "analyze/analysis.h"
 #include "plot/page.h"
-#include "report/reading.h"
+#include "report/analysis_json.h"
 
 namespace dtn::drawing {
 

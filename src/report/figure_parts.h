@@ -6,7 +6,7 @@
 
 #include "plot/page.h"
 #include "plot/panel.h"
-#include "report/reading.h"
+#include "report/analysis_json.h"
 
 namespace dtn::drawing {
 

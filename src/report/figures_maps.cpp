@@ -216,14 +216,14 @@ plot::Table rollout_table(const std::vector<RolloutRow>& rows) {
 }  // namespace
 
 void add_rollout(const FigureInput& in, Figures& out) {
-  constexpr std::size_t kMostImages = 8;
+  constexpr std::size_t kMaxImages = 8;
   constexpr double kLabel = 108, kGap = 8, kTop = 128;
   constexpr double kSide = (kFigureWidth - kLabel - kFigureSide - 7 * kGap) / 8;
   std::size_t images = 0;
   for (const AnalyzedRun& run : in.runs) {
     if (run.at("rollout").is_array()) images = std::max(images, run.at("rollout").size());
   }
-  images = std::min(images, kMostImages);
+  images = std::min(images, kMaxImages);
   std::vector<RolloutRow> rows = rollout_rows(in, images);
   if (rows.empty()) return;
   const plot::Table table = rollout_table(rows);

@@ -106,7 +106,7 @@ struct TokenPanel {
 
 void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& what,
                  const AnalyzedRun& run) {
-  constexpr std::size_t kMostTokens = 2500;  // more dots could not be told apart
+  constexpr std::size_t kMaxTokens = 2500;  // more dots could not be told apart
   const double reach = std::max(reach_of(what.points), 1e-12);
   const std::string site = what.after ? "after" : "before";
   const AnalysisJson& explained =
@@ -120,7 +120,7 @@ void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& 
   look.title = panel_title(run.name, cat(", ", site, " norm1"), area.width);
   plot::Panel panel(canvas, area, plane_axis(label(0), reach), plane_axis(label(1), reach), look);
   std::vector<plot::Point> places;
-  const std::size_t step = (what.points.size() + kMostTokens - 1) / kMostTokens;
+  const std::size_t step = (what.points.size() + kMaxTokens - 1) / kMaxTokens;
   for (std::size_t i = 0; i < what.points.size(); i += step) {
     places.push_back({panel.x(what.points[i].x), panel.y(what.points[i].y)});
   }

@@ -13,7 +13,7 @@ using LayerHeads = std::vector<std::vector<double>>;  // [L][heads]
 
 constexpr double kPanelHeight = 180;
 constexpr double kRowHeight = kPanelHeight + 66;
-constexpr std::size_t kMostColumns = 4;
+constexpr std::size_t kMaxColumns = 4;
 
 // A panel of the figure: one run at one site, or the differences of the other runs to the first.
 struct Part {
@@ -104,7 +104,7 @@ void DotsFigure::plan_site(std::size_t site) {
   if (comparable) parts.push_back({site, parts[0].run, true});
   compared_ |= comparable;
   first_.push_back(parts.empty() ? 0 : parts[0].run);
-  const std::size_t rows = (parts.size() + kMostColumns - 1) / kMostColumns;
+  const std::size_t rows = (parts.size() + kMaxColumns - 1) / kMaxColumns;
   for (std::size_t i = 0; i < rows; ++i) {  // about equally many per row
     lines_.emplace_back(parts.begin() + static_cast<std::ptrdiff_t>(i * parts.size() / rows),
                         parts.begin() + static_cast<std::ptrdiff_t>((i + 1) * parts.size() / rows));

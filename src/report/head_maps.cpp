@@ -17,7 +17,7 @@ constexpr double kBlockHead = 18;  // the layer's name above a block
 constexpr double kLabels = 100;    // width of the column with run names
 constexpr double kImageSide = 76;
 constexpr double kRoom = kFigureWidth - kLabels - kFigureSide;
-constexpr std::int64_t kMostPixels = 256;  // maximum side of a preview in the figure
+constexpr std::int64_t kMaxPixels = 256;  // maximum side of a preview in the figure
 
 // Rows of k heads for k x k heads, as Eq. 7 of the paper assigns the offsets.
 std::size_t block_columns(std::size_t heads) {
@@ -253,7 +253,7 @@ std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs,
 std::string preview_png(const Preview& preview, bool grey) {
   // A pixel of the picture is the mean of factor x factor pixels of the preview.
   const std::int64_t longest = std::max(preview.height, preview.width);
-  const std::int64_t factor = (longest + kMostPixels - 1) / kMostPixels;
+  const std::int64_t factor = (longest + kMaxPixels - 1) / kMaxPixels;
   Image image{static_cast<int>(preview.width / factor),
               static_cast<int>(preview.height / factor),
               grey ? 1 : 3,

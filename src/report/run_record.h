@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plot/panel.h"
-#include "report/reading.h"
+#include "report/analysis_json.h"
 
 namespace dtn {
 

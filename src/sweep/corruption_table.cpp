@@ -11,12 +11,12 @@ namespace {
 constexpr const char* kClean = "clean";
 constexpr const char* kMean = "mean";
 
-const SuiteResult* corruptions_of(const RunResult& run) {
+const RobustnessResult* corruptions_of(const RunResult& run) {
   const auto at = run.suites.find("imagenet-c");
   return at == run.suites.end() || at->second.errors.empty() ? nullptr : &at->second;
 }
 
-std::optional<double> error_of(const SuiteResult& result, const std::string& name) {
+std::optional<double> error_of(const RobustnessResult& result, const std::string& name) {
   const auto at = std::ranges::find(result.errors, name, &std::pair<std::string, double>::first);
   if (at == result.errors.end()) return std::nullopt;
   return at->second;
@@ -24,7 +24,7 @@ std::optional<double> error_of(const SuiteResult& result, const std::string& nam
 
 // Returns the mean of value(name) over the corruptions; nothing if there are no values.
 template <class Value>
-std::optional<double> mean_over_corruptions(const SuiteResult& result, Value value) {
+std::optional<double> mean_over_corruptions(const RobustnessResult& result, Value value) {
   std::vector<double> values;
   for (const auto& [name, error] : result.errors) {
     if (name == kClean) continue;
@@ -34,13 +34,13 @@ std::optional<double> mean_over_corruptions(const SuiteResult& result, Value val
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
-std::optional<double> row_error(const SuiteResult& result, const std::string& row) {
+std::optional<double> row_error(const RobustnessResult& result, const std::string& row) {
   if (row != kMean) return error_of(result, row);
   return mean_over_corruptions(result,
                                [&](const std::string& name) { return error_of(result, name); });
 }
 
-std::optional<double> row_ratio(const SuiteResult& result, const SuiteResult& base,
+std::optional<double> row_ratio(const RobustnessResult& result, const RobustnessResult& base,
                                 const std::string& row) {
   const auto ratio = [&](const std::string& name) -> std::optional<double> {
     const auto error = error_of(result, name), other = error_of(base, name);
@@ -56,7 +56,7 @@ std::optional<double> ratio_to(const VariantResult& base, const VariantResult& r
   for (const RunResult& run : result.runs) {
     const auto other = std::ranges::find(base.runs, run.seed, &RunResult::seed);
     if (other == base.runs.end()) continue;
-    const SuiteResult *mine = corruptions_of(run), *theirs = corruptions_of(*other);
+    const RobustnessResult *mine = corruptions_of(run), *theirs = corruptions_of(*other);
     if (!mine || !theirs) continue;
     if (const auto ratio = row_ratio(*mine, *theirs, row)) ratios.push_back(*ratio);
   }
@@ -70,7 +70,7 @@ CorruptionRow row_of(const std::vector<VariantResult>& results, std::optional<st
   for (const VariantResult& result : results) {
     std::vector<double> errors;
     for (const RunResult& run : result.runs) {
-      const SuiteResult* found = corruptions_of(run);
+      const RobustnessResult* found = corruptions_of(run);
       if (!found) continue;
       if (const auto error = row_error(*found, name)) errors.push_back(*error);
     }
@@ -95,7 +95,7 @@ std::vector<CorruptionRow> corruption_rows(const std::vector<VariantResult>& res
   std::vector<std::string> names;
   for (const VariantResult& result : results) {
     for (const RunResult& run : result.runs) {
-      const SuiteResult* found = corruptions_of(run);
+      const RobustnessResult* found = corruptions_of(run);
       if (!found) continue;
       for (const auto& [name, error] : found->errors) {
         if (std::ranges::find(names, name) == names.end()) names.push_back(name);

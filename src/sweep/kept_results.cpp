@@ -6,7 +6,7 @@
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
-#include "sweep/suite_runs.h"
+#include "sweep/robustness_runs.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -59,7 +59,7 @@ void keep_result(const SweepRun& run, const fs::path& results) {
   const fs::path folder = folder_of(run, results);
   if (folder == run.folder) return;
   for (const std::string& suite : kSweepSuites) {
-    if (!suite_result(run, suite)) continue;
+    if (!robustness_result(run, suite)) continue;
     fs::create_directories(folder);
     write_file_atomic(folder / (suite + ".json"), text_of(suite_file(run, suite)));
   }

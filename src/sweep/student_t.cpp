@@ -10,12 +10,12 @@ namespace {
 // "Handbook of Mathematical Functions", 26.5.8). It converges fast for x < (a + 1) / (a + b + 2).
 double beta_fraction(double x, double a, double b) {
   constexpr double kTiny = 1e-300;
-  constexpr int kMost = 500;
+  constexpr int kMax = 500;
   const auto nonzero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
   double c = 1;
   double d = 1 / nonzero(1 - (a + b) * x / (a + 1));
   double value = d;
-  for (int m = 1; m <= kMost; ++m) {
+  for (int m = 1; m <= kMax; ++m) {
     const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
     const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
     double factor = 1;

@@ -23,8 +23,8 @@
 #include "io/posix.h"
 #include "plot/picture_files.h"
 #include "sweep/kept_results.h"
+#include "sweep/robustness_runs.h"
 #include "sweep/shared_runs.h"
-#include "sweep/suite_runs.h"
 #include "sweep/sweep_figures.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
@@ -68,8 +68,8 @@ std::string error_in_log(const fs::path& log, std::uintmax_t offset) {
     std::size_t at = line.find(mark);
     if (at != std::string::npos) found = line.substr(at + mark.size());
   }
-  constexpr std::size_t kMost = 1000;
-  if (found.size() > kMost) found.resize(kMost);
+  constexpr std::size_t kMax = 1000;
+  if (found.size() > kMax) found.resize(kMax);
   return found;
 }
 

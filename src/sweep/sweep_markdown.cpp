@@ -82,20 +82,20 @@ std::string probability_cell(const VariantResult& r) {
   return r.paired->p < 0.001 ? "< 0.001" : format("%.3f", r.paired->p);
 }
 
-std::string suite_cell(const VariantResult& r, const std::string& suite) {
+std::string robustness_cell(const VariantResult& r, const std::string& suite) {
   const auto at = r.suites.find(suite);
   if (at == r.suites.end()) return "-";
   const Statistics& s = at->second;
   return s.std ? format("%.1f ± %.1f", s.mean, *s.std) : format("%.1f", s.mean);
 }
 
-std::string suite_paper_cell(const SweepVariant& variant, const std::string& suite) {
+std::string robustness_paper_cell(const SweepVariant& variant, const std::string& suite) {
   const auto at = variant.paper_suites.find(suite);
   return at == variant.paper_suites.end() ? "-" : format("%.1f", at->second);
 }
 
 // Returns the result of any run on the suite, or null.
-const SuiteResult* any_result(const SweepReport& report, const std::string& suite) {
+const RobustnessResult* any_result(const SweepReport& report, const std::string& suite) {
   for (const VariantResult& r : report.results) {
     for (const RunResult& run : r.runs) {
       const auto at = run.suites.find(suite);
@@ -146,16 +146,16 @@ std::vector<Column> columns_of(const SweepReport& report) {
          [i](const Result& r) { return milestone_cell(r, i); }});
   }
   for (const std::string& suite : sweep.suites) {
-    const SuiteResult* any = any_result(report, suite);
+    const RobustnessResult* any = any_result(report, suite);
     const bool in_paper = std::ranges::any_of(
         sweep.variants, [&](const SweepVariant& v) { return v.paper_suites.contains(suite); });
     if (any || in_paper) {
       columns.push_back({suite_title(suite, any && any->small_images),
-                         [&suite](const Result& r) { return suite_cell(r, suite); }});
+                         [&suite](const Result& r) { return robustness_cell(r, suite); }});
     }
     if (in_paper) {
       columns.push_back({"paper", [&sweep, &suite](const Result& r) {
-                           return suite_paper_cell(sweep.variants[r.variant], suite);
+                           return robustness_paper_cell(sweep.variants[r.variant], suite);
                          }});
     }
   }

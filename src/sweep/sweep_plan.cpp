@@ -141,12 +141,12 @@ void check_config(const SweepRun& run, const ConfigSchemas& schemas) {
   }
   const auto differences = config_differences(comparable(was), comparable(run.config));
   if (differences.empty()) return;
-  constexpr std::size_t kMost = 5;
+  constexpr std::size_t kMax = 5;
   std::string list;
-  for (std::size_t i = 0; i < std::min(kMost, differences.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kMax, differences.size()); ++i) {
     list += (i ? "; " : "") + differences[i];
   }
-  if (differences.size() > kMost) list += cat("; and ", differences.size() - kMost, " more");
+  if (differences.size() > kMax) list += cat("; and ", differences.size() - kMax, " more");
   throw ConfigError(cat(run.id, " was run with another config: ", list, advice));
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "config/sweep.h"
+#include "config/sweep_config.h"
 
 namespace dtn {
 

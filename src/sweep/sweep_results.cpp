@@ -49,7 +49,7 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   result.wall_seconds = number_at(summary, "wall_seconds");
   result.steps = run.step;
   for (const std::string& suite : sweep.suites) {
-    if (auto found = suite_result(run, suite)) result.suites[suite] = std::move(*found);
+    if (auto found = robustness_result(run, suite)) result.suites[suite] = std::move(*found);
   }
   return result;
 }

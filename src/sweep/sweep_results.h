@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "dtn/models/complexity.h"
+#include "sweep/robustness_runs.h"
 #include "sweep/student_t.h"
-#include "sweep/suite_runs.h"
 #include "sweep/sweep_plan.h"
 
 namespace dtn {
@@ -28,7 +28,7 @@ struct RunResult {
   double wall_seconds = 0;
   std::int64_t steps = 0;
   std::vector<CurvePoint> curve;
-  std::map<std::string, SuiteResult> suites = {};  // by suite
+  std::map<std::string, RobustnessResult> suites = {};  // by suite
 };
 
 struct Statistics {

@@ -32,10 +32,10 @@ const SizeCache::Entry& SizeCache::of(const ExperimentConfig& config) {
     if (entry.key == key) return entry;
   }
   const std::unique_ptr<Task> task = make_task({config, kMeta, registries_});
-  ExperimentConfig config_or_made_up = config;
+  ExperimentConfig config_or_synthetic = config;
   RunData data = when_ == kFail
                      ? open_run_data(*task, device_)
-                     : open_or_make_up(*task, config_or_made_up, device_, registries_, note_);
+                     : open_or_synthesize(*task, config_or_synthetic, device_, registries_, note_);
   const RunSize size = size_of_run(config, data);
   known_.push_back({std::move(key), std::move(data), size});
   return known_.back();

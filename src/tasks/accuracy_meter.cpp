@@ -38,7 +38,7 @@ void AccuracyMeter::count_hits(const float* logits, std::int64_t classes, std::i
 }
 
 void AccuracyMeter::merge(Communicator& ranks) {
-  if (ranks.alone()) return;
+  if (ranks.is_single()) return;
   top1_ = ranks.sum(top1_);
   top5_ = ranks.sum(top5_);
   // Gathers the number of samples of each rank, then the index and loss of each sample.

@@ -110,7 +110,7 @@ void Classify::prepare_training(DType compute) {
 
 std::int64_t Classify::other_parameters() const { return teacher_ ? teacher_->parameters() : 0; }
 
-ExperimentConfig Classify::portable(const ExperimentConfig& config) const {
+ExperimentConfig Classify::checkpoint_config(const ExperimentConfig& config) const {
   ExperimentConfig portable = config;
   if (!teacher_) return portable;
   portable.distill.teacher = named_by_fingerprint(teacher_->fingerprint());

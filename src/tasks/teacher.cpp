@@ -37,7 +37,7 @@ bool are_named(const ClassList& a, const ClassList& b) {
 
 // Checks that teacher and student see the same images and classes. `named`: both have class names,
 // which are compared elsewhere.
-void check_agreement(const ModelConfig& student, const ModelConfig& teacher, bool named) {
+void check_compatible(const ModelConfig& student, const ModelConfig& teacher, bool named) {
   const auto require = [](const char* what, auto of_student, auto of_teacher) {
     if (of_student == of_teacher) return;
     throw ConfigError(cat("distill.teacher: its ", what, " is ", of_teacher, ", the student's ",
@@ -50,7 +50,7 @@ void check_agreement(const ModelConfig& student, const ModelConfig& teacher, boo
 
 // Returns the config of the teacher's model, with a head for the student's classes.
 ModelConfig for_student(const ModelConfig& student, const ModelConfig& teacher, bool named) {
-  check_agreement(student, teacher, named);
+  check_compatible(student, teacher, named);
   ModelConfig config = teacher;
   config.num_classes = student.num_classes;
   return config;

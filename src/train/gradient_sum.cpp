@@ -23,12 +23,12 @@ GradientSum::GradientSum(ParameterStore& store, Communicator& ranks, DType wire)
   std::ranges::sort(places_, {}, &Place::begin);
   whole_from_ = places_.size();
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    places_[i].parameter->variable.sink()->on_whole([this, i] { become_whole(i); });
+    places_[i].parameter->variable.sink()->on_grad_ready([this, i] { on_grad_ready(i); });
   }
 }
 
 GradientSum::~GradientSum() {
-  for (const Place& place : places_) place.parameter->variable.sink()->on_whole({});
+  for (const Place& place : places_) place.parameter->variable.sink()->on_grad_ready({});
 }
 
 void GradientSum::begin() {
@@ -37,7 +37,7 @@ void GradientSum::begin() {
   for (Place& place : places_) place.whole = place.parameter->variable.sink()->uses() == 0;
 }
 
-void GradientSum::become_whole(std::size_t place) {
+void GradientSum::on_grad_ready(std::size_t place) {
   if (!begun_) return;  // more micro-batches will add to the gradient
   places_[place].whole = true;
   while (whole_from_ > 0 && places_[whole_from_ - 1].whole) --whole_from_;

@@ -34,7 +34,7 @@ class GradientSum {
     Parameter* parameter;
     bool whole = false;
   };
-  void become_whole(std::size_t place);
+  void on_grad_ready(std::size_t place);
   void start_bucket();
   void start(std::int64_t begin, std::int64_t end);
 

@@ -43,7 +43,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
       seed_(config.seed),
       compute_(compute_dtype_of(config.train.precision, device)),
       device_(device),
-      ranks_(ranks && !ranks->alone() ? ranks : nullptr),
+      ranks_(ranks && !ranks->is_single() ? ranks : nullptr),
       task_(task),
       parameters_(learning(train_, task)),
       micro_batches_(config.train, ranks_),
@@ -125,7 +125,7 @@ void Learner::update(std::size_t parts) {
                        optimizer_->beta2()});
   optimizer_->step(&memory.inputs, &memory.state);
   for (const Named<ParameterStore*>& store : task_.stores()) {
-    store.value->settle_buffers(&memory.state);
+    store.value->commit_buffers(&memory.state);
   }
   if (average_) average_->update(&memory.state);
   task_.after_update(&memory.state);

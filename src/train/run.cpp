@@ -12,9 +12,9 @@
 #include "dtn/models/complexity.h"
 #include "io/atomic_file.h"
 #include "io/weights_file.h"
-#include "train/agreement.h"
 #include "train/freeze.h"
 #include "train/micro_batches.h"
+#include "train/rank_consistency.h"
 
 namespace dtn {
 namespace {
@@ -65,8 +65,8 @@ void check_batch_norm(const ExperimentConfig& config, const Registries& registri
   if (config.task != "classify" || config.train.freeze.backbone) return;
   const NormConfig& norm = config.model.norm;
   const bool* sync = norm.type == "bn" ? norm.find<bool>("sync") : nullptr;
-  if (sync && *sync && !ranks.alone()) return;
-  if (MicroBatches(config.train, ranks.alone() ? nullptr : &ranks).min_rows() > 1) return;
+  if (sync && *sync && !ranks.is_single()) return;
+  if (MicroBatches(config.train, ranks.is_single() ? nullptr : &ranks).min_rows() > 1) return;
   try_training_pass(config.model, 1, registries.models, registries.norms);
 }
 
@@ -123,7 +123,7 @@ std::string device_text(const Run& run) {
   const int threads = max_threads();
   const std::string one = on_cpu ? cat("cpu, ", threads, threads == 1 ? " thread" : " threads")
                                  : std::string(cuda::device_info().name);
-  return run.ranks.alone() ? one : cat(run.ranks.size(), " processes with ", one, " each");
+  return run.ranks.is_single() ? one : cat(run.ranks.size(), " processes with ", one, " each");
 }
 
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
@@ -150,27 +150,28 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .resumed_at = {},
       .log = {},
       .commit = {},
-      .legs = {}});
-  check_equal_config(run->task->portable(config), ranks);  // also compares the teachers' weights
-  if (ranks.is_first() && options.resume_from) {
+      .attempts = {}});
+  check_equal_config(run->task->checkpoint_config(config),
+                     ranks);  // also compares the teachers' weights
+  if (ranks.is_root() && options.resume_from) {
     resume(*run, *options.resume_from, options.registries->schemas());
-  } else if (ranks.is_first() && config.model.init_weights) {
+  } else if (ranks.is_root() && config.model.init_weights) {
     start_from_weights(*run, *config.model.init_weights);
   }
   share_run(run->learner, run->progress, run->resumed_at, ranks);
   run->progress.steps_per_epoch = steps_per_epoch;
-  if (ranks.is_first()) {
+  if (ranks.is_root()) {
     write_config(run->output, to_yaml(config));
     run->commit = options.commit;
-    run->legs = std::make_unique<Legs>(run->output, run->resumed_at.has_value(),
-                                       Leg{.started = {},
-                                           .from_step = run->progress.step,
-                                           .training = {},
-                                           .device = device_text(*run),
-                                           .version = version(),
-                                           .commit = options.commit});
+    run->attempts = std::make_unique<Attempts>(run->output, run->resumed_at.has_value(),
+                                               Attempt{.started = {},
+                                                       .from_step = run->progress.step,
+                                                       .training = {},
+                                                       .device = device_text(*run),
+                                                       .version = version(),
+                                                       .commit = options.commit});
   }
-  run->log = std::make_unique<RunLog>(run->output, !ranks.is_first(), run->resumed_at,
+  run->log = std::make_unique<RunLog>(run->output, !ranks.is_root(), run->resumed_at,
                                       run->progress.evaluated_step, run->rate.total_steps(),
                                       steps_per_epoch, run->train->source().noun());
   return run;
@@ -182,7 +183,7 @@ namespace {
 std::string feeding_text(const Run& run) {
   if (run.learner.device() == kCpu) return {};
   return cat(", fed by ", workers_of(run.config.data, run.learner.device()), " data workers",
-             run.ranks.alone() ? "" : " each");
+             run.ranks.is_single() ? "" : " each");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 #include "data/feed/open_split.h"
 #include "dtn/optim/schedule.h"
+#include "train/attempts.h"
 #include "train/learner.h"
-#include "train/legs.h"
 #include "train/run_log.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
@@ -27,8 +27,8 @@ struct Run {
   RunProgress progress;
   std::optional<std::int64_t> resumed_at;  // a step
   std::unique_ptr<RunLog> log;
-  std::string commit;          // of the program
-  std::unique_ptr<Legs> legs;  // on the first rank
+  std::string commit;                  // of the program
+  std::unique_ptr<Attempts> attempts;  // on the first rank
 
   bool due(const Period& period, std::int64_t step) const {
     if (period.count == 0) return false;

@@ -9,9 +9,9 @@
 
 #include "io/json_lines.h"
 #include "io/tensorboard.h"
+#include "train/attempts.h"
 #include "train/evaluator.h"
 #include "train/learner.h"
-#include "train/legs.h"
 #include "train/progress.h"
 
 namespace dtn {
@@ -39,7 +39,7 @@ class RunLog {
   // Returns the writer for other TensorBoard events; null for a silent log.
   EventWriter* events() { return out_ ? &out_->events : nullptr; }
 
-  // Returns the training time of this leg of the run so far.
+  // Returns the training time of this attempt of the run so far.
   TrainingTime training() const { return training_; }
   // Call around evaluations and checkpoints, whose time does not count in rates.
   void pause();

@@ -3,7 +3,7 @@
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
-#include "train/agreement.h"
+#include "train/rank_consistency.h"
 
 namespace dtn {
 namespace {
@@ -55,7 +55,7 @@ StateDict state_of(Learner& learner, RunProgress& progress, std::int64_t& update
 
 // Returns the config for a checkpoint, without the number of workers, which does not change a run.
 ExperimentConfig as_kept(const Task& task, const ExperimentConfig& config) {
-  ExperimentConfig kept = task.portable(config);
+  ExperimentConfig kept = task.checkpoint_config(config);
   kept.data.workers.reset();
   return kept;
 }
@@ -141,7 +141,7 @@ void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config
 
 void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
                Communicator& ranks) {
-  if (ranks.alone()) return;
+  if (ranks.is_single()) return;
   std::int64_t updates = learner.updates(), resumed = resumed_at.value_or(-1);
   StateDict all;
   for (const auto& [name, store] : learner.task().stores()) all.bind(name, store->values());

@@ -22,7 +22,7 @@ StepPipeline::StepPipeline(Device device, bool graph)
     : device_(device),
       memory_tensor_(Tensor::zeros({sizeof(Memory)}, DType::kUInt8, device)),
       memory_(static_cast<Memory*>(memory_tensor_.raw())),
-      sums_(Tensor::zeros({1 + Task::kMostTerms}, DType::kFloat32, device)),
+      sums_(Tensor::zeros({1 + Task::kMaxTerms}, DType::kFloat32, device)),
       one_(Tensor::full({1}, DType::kFloat32, 1.0).to(device)) {
   if (device == kCpu) return;
   replay_.emplace(graph);
@@ -45,8 +45,8 @@ void StepPipeline::zero_sums() {
 }
 
 void StepPipeline::add_to_sums(const Tensor& loss, const std::vector<Term>& terms, double weight) {
-  DTN_CHECK(terms.size() <= Task::kMostTerms, "a task logs ", terms.size(), " terms; at most ",
-            Task::kMostTerms, " are kept");
+  DTN_CHECK(terms.size() <= Task::kMaxTerms, "a task logs ", terms.size(), " terms; at most ",
+            Task::kMaxTerms, " are kept");
   const auto add = [&](const Tensor& value, std::size_t place) {
     const auto at = static_cast<std::int64_t>(place);
     run_on(device_,

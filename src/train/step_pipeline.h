@@ -49,7 +49,7 @@ class StepPipeline {
   StepPipeline& operator=(const StepPipeline&) = delete;
 
   Memory& memory() { return *memory_; }
-  // [1 + Task::kMostTerms] float32: the weighted sum of the micro-batches' mean losses, then the
+  // [1 + Task::kMaxTerms] float32: the weighted sum of the micro-batches' mean losses, then the
   // weighted sums of their terms.
   Tensor& sums() { return sums_; }
   void zero_sums();
@@ -76,7 +76,7 @@ class StepPipeline {
   struct Pinned {
     StepInputs inputs;
     UpdateState report;
-    float sums[1 + Task::kMostTerms];
+    float sums[1 + Task::kMaxTerms];
   };
   struct Marks {
     cuda::Event begin, end;

@@ -4,13 +4,13 @@
 
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
-#include "train/agreement.h"
 #include "train/checkpoint.h"
 #include "train/checkpoints/run_checkpoints.h"
 #include "train/log/norm_log.h"
 #include "train/log/run_diary.h"
 #include "train/log/run_summary.h"
 #include "train/progress.h"
+#include "train/rank_consistency.h"
 #include "train/run.h"
 #include "train/stop_signal.h"
 #include "train/validation.h"
@@ -30,7 +30,7 @@ class Trainer {
         validation_(run),
         diary_(run, options),
         starting_(starting) {
-    if (!run.ranks.is_first()) return;
+    if (!run.ranks.is_root()) return;
     checkpoints_.emplace(run, options.resume_from);
     if (!run.config.train.log_norms) return;
     norms_.emplace(run.output, run.task->backbone(), run.learner.parameters(), run.resumed_at);
@@ -38,7 +38,7 @@ class Trainer {
 
   RunStatus train() {
     const bool over = is_summarized();
-    if (run_.ranks.is_first() && !over) {
+    if (run_.ranks.is_root() && !over) {
       log_to_file((run_.output / "train.log").string());
       remove_diverged_summary(run_.output);
     }
@@ -109,7 +109,7 @@ class Trainer {
   bool one_step() {
     const double lr = run_.rate.at(started());
     run_.learner.start_step(batch_.fields, started(), lr);
-    in_flight_.push_back({lr, run_.ranks.alone() ? batch_.n : run_.config.train.batch_size});
+    in_flight_.push_back({lr, run_.ranks.is_single() ? batch_.n : run_.config.train.batch_size});
     bool now = run_.learner.device() == kCpu || diary_.wants(started()) ||
                run_.norms_due(started()) || stopping_ ||
                run_.due(run_.config.train.checkpoint_every, started()) || progress_.bad_steps > 0;
@@ -190,12 +190,12 @@ class Trainer {
   // Goes back to the newest confirmed checkpoint, writes the summary, and throws DivergedError.
   [[noreturn]] void diverge(const std::string& why) {
     std::string advice;
-    if (run_.ranks.is_first()) {
+    if (run_.ranks.is_root()) {
       Communicator::Work writing(run_.ranks, "setting a checkpoint aside",
                                  Communicator::Work::kLong);
       const Retreat retreat = checkpoints_->retreat();
       log_.sync();
-      run_.legs->save(progress_.step, log_.training());
+      run_.attempts->save(progress_.step, log_.training());
       write_diverged_summary(run_, validation_, retreat);
       diary_.renew_report();
       advice = advice_after(retreat);
@@ -221,7 +221,7 @@ class Trainer {
   // Returns true for a run that was finished before it was resumed. Its files stay unchanged.
   bool is_summarized() {
     if (!run_.resumed_at || *run_.resumed_at < total_steps()) return false;
-    return run_.ranks.any(run_.ranks.is_first() && has_summary(run_.output, progress_.step));
+    return run_.ranks.any(run_.ranks.is_root() && has_summary(run_.output, progress_.step));
   }
 
   // Repeats the evaluation in which the run was stopped. A finished run without a summary needs the
@@ -242,15 +242,16 @@ class Trainer {
   // Writes a checkpoint on the first rank, after a check that all ranks have equal weights.
   void save() {
     check_equal_weights(run_.learner.parameters().values(), run_.ranks);
-    if (!run_.ranks.is_first()) return;
+    if (!run_.ranks.is_root()) return;
     Communicator::Work writing(run_.ranks, "writing a checkpoint", Communicator::Work::kLong);
     log_.sync();
     if (norms_) norms_->sync();
     diary_.sync();
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
     data.class_names = run_.train->source().class_names();
-    // The leg comes first: a kill between the two must not lose the training time of this leg.
-    run_.legs->save(progress_.step, log_.training());
+    // The attempt comes first: a kill between the two must not lose the training time of this
+    // attempt.
+    run_.attempts->save(progress_.step, log_.training());
     checkpoints_->save(data);
   }
 
@@ -276,9 +277,9 @@ class Trainer {
   }
 
   void finish() {
-    if (run_.ranks.is_first()) {
+    if (run_.ranks.is_root()) {
       checkpoints_->finish();
-      run_.legs->save(progress_.step, log_.training());
+      run_.attempts->save(progress_.step, log_.training());
       write_summary(run_, validation_);
       tell_times();
     }
@@ -288,10 +289,10 @@ class Trainer {
   void tell_times() {
     const std::string noun = run_.train->source().noun();
     const LoaderReport data = run_.train->loader().report();
-    const std::size_t legs = run_.legs->count();
-    log_.info(cat("trained and evaluated in ", format_duration(run_.legs->seconds()),
-                  legs > 1 ? cat(" (in ", legs, " legs)") : "", ", of which ",
-                  format_duration(data.wait_seconds), legs > 1 ? " of the last" : "",
+    const std::size_t attempts = run_.attempts->count();
+    log_.info(cat("trained and evaluated in ", format_duration(run_.attempts->seconds()),
+                  attempts > 1 ? cat(" (in ", attempts, " attempts)") : "", ", of which ",
+                  format_duration(data.wait_seconds), attempts > 1 ? " of the last" : "",
                   " waiting for training ", noun));
     if (data.bad_images)
       log_.warn(cat(data.bad_images, " damaged training ", noun, " were skipped"));
@@ -323,13 +324,13 @@ RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
   Communicator& ranks = options.ranks ? *options.ranks : only;
   {
     Communicator::Work preparing(ranks, "starting", Communicator::Work::kLong);
-    if (ranks.is_first()) {
+    if (ranks.is_root()) {
       std::filesystem::create_directories(options.output);
       remove_stale_temporaries(options.output);  // of an earlier run that was killed
     }
     check_equal_config(config, ranks);
   }
-  install_stop_signals(ranks.alone());
+  install_stop_signals(ranks.is_single());
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
   const std::unique_ptr<Run> run = open_run(config, options, ranks);

@@ -42,8 +42,8 @@ struct Tile {
 using Panel = float[kDepth][kTile];  // [k][row of A, or column of B], zero beyond the edge
 
 // panel[k][i] = factor(i, k), where i counts along D.
-void widen(const BlasMatrix& m, bool along_ld, bool tf32, std::int64_t batch, std::int64_t first,
-           std::int64_t count, std::int64_t k, std::int64_t depth, Panel& panel) {
+void upcast(const BlasMatrix& m, bool along_ld, bool tf32, std::int64_t batch, std::int64_t first,
+            std::int64_t count, std::int64_t k, std::int64_t depth, Panel& panel) {
   std::int64_t begin = batch * m.stride;
   for (std::int64_t q = 0; q < depth; ++q) {
     for (std::int64_t i = 0; i < kTile; ++i) {
@@ -75,8 +75,8 @@ void add_products(const BlasProduct& p, const Tile& t, std::int64_t begin, std::
   alignas(64) static thread_local Panel a, b;
   for (std::int64_t k = begin; k < end; k += kDepth) {
     std::int64_t depth = std::min(kDepth, end - k);
-    widen(p.a, p.transpose_a, p.tf32, t.batch, t.row, t.rows, k, depth, a);
-    widen(p.b, !p.transpose_b, p.tf32, t.batch, t.column, t.columns, k, depth, b);
+    upcast(p.a, p.transpose_a, p.tf32, t.batch, t.row, t.rows, k, depth, a);
+    upcast(p.b, !p.transpose_b, p.tf32, t.batch, t.column, t.columns, k, depth, b);
     const bool on_tensor_cores = p.a.is_bfloat16 || p.tf32;
     const int at_once = device_model().products_at_once / (p.a.is_bfloat16 ? 1 : 2);
     for (std::int64_t j = 0; j < t.columns; ++j) {

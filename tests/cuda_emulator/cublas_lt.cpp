@@ -108,8 +108,8 @@ cublasStatus_t check_layouts(const Request& r) {
     return invalid("an operation that is neither N nor T");
   }
   for (const auto* l : {&r.a, &r.b, &r.c, &r.d}) {
-    constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
-    if (l->rows == 0 || l->columns == 0 || l->rows > kMost || l->columns > kMost) {
+    constexpr std::uint64_t kMax = std::numeric_limits<std::int32_t>::max();
+    if (l->rows == 0 || l->columns == 0 || l->rows > kMax || l->columns > kMax) {
       return invalid("an empty matrix, or one beyond 2^31");
     }
     if (l->ld < static_cast<std::int64_t>(l->rows)) return invalid("a leading dimension too short");
@@ -194,7 +194,7 @@ std::size_t workspace_for(const Request& r, std::uint64_t parts) {
 }
 
 // Tiles in the order in which they are offered.
-struct OfferedTile {
+struct CandidateTile {
   std::uint32_t number;
   std::uint64_t rows, columns;
 
@@ -204,11 +204,11 @@ struct OfferedTile {
     return static_cast<float>(cuts(r.d.rows, rows) * cuts(r.d.columns, columns)) / kAtOnce;
   }
 };
-constexpr OfferedTile kTiles[] = {{CUBLASLT_MATMUL_TILE_128x256, 128, 256},
-                                  {CUBLASLT_MATMUL_TILE_128x128, 128, 128},
-                                  {CUBLASLT_MATMUL_TILE_216x128, 216, 128},
-                                  {CUBLASLT_MATMUL_TILE_144x128, 144, 128},
-                                  {CUBLASLT_MATMUL_TILE_64x64, 64, 64}};
+constexpr CandidateTile kTiles[] = {{CUBLASLT_MATMUL_TILE_128x256, 128, 256},
+                                    {CUBLASLT_MATMUL_TILE_128x128, 128, 128},
+                                    {CUBLASLT_MATMUL_TILE_216x128, 216, 128},
+                                    {CUBLASLT_MATMUL_TILE_144x128, 144, 128},
+                                    {CUBLASLT_MATMUL_TILE_64x64, 64, 64}};
 
 bool is_aligned(const void* p, std::uint64_t bytes) {
   return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
@@ -343,7 +343,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   const bool may_cut = preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE &&
                        workspace_for(r, 2) <= preference->workspace_bytes;
   const std::uint64_t parts = depth(r) >= 1024 && may_cut ? 2 : 1;
-  const auto offer = [&](const OfferedTile& tile, std::uint64_t cut, bool unsteady) {
+  const auto candidate = [&](const CandidateTile& tile, std::uint64_t cut, bool unsteady) {
     const Algorithm algorithm{digest(r),
                               cut,
                               {preference->alignment_a, preference->alignment_b,
@@ -356,11 +356,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     result.workspaceSize = workspace_for(r, cut);
     result.wavesCount = tile.waves(r);
   };
-  if (emu::device_model().unsteady_products) offer(kTiles[0], 1, true);
-  for (const OfferedTile& tile : kTiles) {
-    if (*returned < requested) offer(tile, parts, false);
+  if (emu::device_model().unsteady_products) candidate(kTiles[0], 1, true);
+  for (const CandidateTile& tile : kTiles) {
+    if (*returned < requested) candidate(tile, parts, false);
   }
-  if (parts == 2 && *returned < requested) offer(kTiles[0], 1, false);
+  if (parts == 2 && *returned < requested) candidate(kTiles[0], 1, false);
   std::lock_guard lock(mutex);
   ++counts.heuristics;
   return CUBLAS_STATUS_SUCCESS;

@@ -45,8 +45,8 @@ const DeviceModel& device_model() { return current(); }
 void set_device_model(const DeviceModel& model) { current() = model; }
 
 float add_truncating(float c, const float* a, const float* b, int n) {
-  constexpr int kMost = 16, kDigits = 24 + 2;
-  double terms[kMost + 1] = {c}, plain = c;
+  constexpr int kMax = 16, kDigits = 24 + 2;
+  double terms[kMax + 1] = {c}, plain = c;
   bool any = c != 0;
   int largest = any && std::isfinite(c) ? exponent_of(c) : INT32_MIN;
   for (int i = 0; i < n; ++i) {

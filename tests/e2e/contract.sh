@@ -121,7 +121,7 @@ check "files of a run" "$run" << 'EOF'
 run = sys.argv[1]
 have = set(os.listdir(run))
 assert have == {"config.yaml", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints",
-                "train.log", "legs.json", "report.html", "samples.png", "gradients.jsonl"}, have
+                "train.log", "attempts.json", "report.html", "samples.png", "gradients.jsonl"}, have
 lines = [json.loads(line) for line in open(run + "/metrics.jsonl")]
 steps = [l for l in lines if "split" not in l]
 evals = [l for l in lines if "split" in l]
@@ -138,9 +138,9 @@ assert evals[-2]["loss"] < evals[0]["loss"], "it learns nothing"
 
 summary = json.load(open(run + "/summary.json"))
 assert list(summary) == ["top1", "top5", "loss", "count", "steps", "wall_seconds",
-                         "images_per_second", "legs", "best", "ema", "version", "commit",
+                         "images_per_second", "attempts", "best", "ema", "version", "commit",
                          "device"], summary
-assert summary["legs"] == 1 and summary["device"].startswith("cpu, "), summary
+assert summary["attempts"] == 1 and summary["device"].startswith("cpu, "), summary
 best = summary["best"]
 assert best["weights"] == "raw" and best["top1"] == max(
     l["top1"] for l in evals if l["split"] == "val"), best

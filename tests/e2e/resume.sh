@@ -98,11 +98,11 @@ expect_equal "last step" "$(readlink "$run/checkpoints/last")" step-00000073
 python3 - "$run" << 'EOF' || fail "summary.json was not renewed"
 import json, sys
 summary = json.load(open(sys.argv[1] + "/summary.json"))
-legs = json.load(open(sys.argv[1] + "/legs.json"))["legs"]
+attempts = json.load(open(sys.argv[1] + "/attempts.json"))["attempts"]
 assert summary["steps"] == 73
-assert summary["legs"] == len(legs) >= 3, (summary, legs)
-assert abs(summary["wall_seconds"] - sum(leg["seconds"] for leg in legs)) < 1, (summary, legs)
-assert legs[-1]["from_step"] == 72 and legs[-1]["to_step"] == 73, legs
+assert summary["attempts"] == len(attempts) >= 3, (summary, attempts)
+assert abs(summary["wall_seconds"] - sum(attempt["seconds"] for attempt in attempts)) < 1, (summary, attempts)
+assert attempts[-1]["from_step"] == 72 and attempts[-1]["to_step"] == 73, attempts
 EOF
 
 # A run from before data.resample keeps its pixels, wherever the config comes from.

@@ -9,7 +9,7 @@ from .train import MODEL, bench_train
 
 HEAD = """# The fastest algorithms of cuBLASLt, as measured: card, version, product, algorithm. Written by
 # tests/gpu_ledger.py products."""
-# The rule that might take the place of the library's first offers; `chosen_ms` is by this rule.
+# The rule that might take the place of the library's first candidates; `chosen_ms` is by this rule.
 LEAST_WASTE = {"DTN_CUDA_PRODUCTS": "least-waste"}
 FIELDS = ("card", "library", "product", "best")
 
@@ -23,7 +23,7 @@ class Products(Stage):
         for norm in ("dtn", "ln"):
             steps.append(Step(f"products_{norm}", 30, 240,
                               lambda seconds, norm=norm: self.products(seconds, norm)))
-        # Whole steps by the library's first offers, and by what was the fastest.
+        # Whole steps by the library's first candidates, and by what was the fastest.
         for kind, table in (("first", lambda norm: "first"), ("measured", self.table)):
             for norm in ("dtn", "ln"):
                 steps.append(Step(f"train_{norm}_{kind}", 20, 120,

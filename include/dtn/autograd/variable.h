@@ -61,7 +61,7 @@ class GradSlot {
   }
   // Drops a use of an operation that will add nothing, because its tape is discarded.
   void drop_use() { --uses_; }
-  void on_whole(std::function<void()> whole) { whole_ = std::move(whole); }
+  void on_grad_ready(std::function<void()> whole) { whole_ = std::move(whole); }
 
  private:
   Tensor grad_;

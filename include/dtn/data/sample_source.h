@@ -61,15 +61,15 @@ class BatchFinisher {
  public:
   virtual ~BatchFinisher() = default;
 
-  // Computes the n rows of the delivered fields from the n rows of the carried fields. `carried`
+  // Computes the n rows of the device batch from the n rows of the host batch. `host_batch`
   // includes the lengths of ragged fields. All fields are on the device. A field that is in both is
-  // present in `delivered` already and may be changed in place; on the CPU it shares its memory
-  // with `carried`. Returns once the work is enqueued on the compute stream.
+  // present in `device_batch` already and may be changed in place; on the CPU it shares its memory
+  // with `host_batch`. Returns once the work is enqueued on the compute stream.
   //
   // A rank sees only its own rows (rows_of_rank() in data/feed/epoch_plan.h). Row i and row
   // n - 1 - i of a rank are a row of the global batch and its mirror image. The result for a pair
   // may depend only on the pair and the key, or batches would differ with the number of ranks.
-  virtual void finish(const Fields& carried, const BatchKey& key, Fields& delivered) = 0;
+  virtual void finish(const Fields& host_batch, const BatchKey& key, Fields& device_batch) = 0;
 };
 
 // A source of samples. Immutable and thread-safe.
@@ -102,20 +102,20 @@ class SampleSource {
   virtual std::vector<std::int64_t> lengths() const { return {}; }
 
   // The fields that make() fills. Ragged fields are padded to FieldSpec::row; their lengths
-  // (lengths_of(), [n] int64) are carried too.
-  virtual std::vector<FieldSpec> carried() const = 0;
+  // (lengths_of(), [n] int64) belong to it too.
+  virtual std::vector<FieldSpec> host_fields() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const {
     return std::make_unique<Workspace>();
   }
-  // Fills a row of all carried fields; the memory is uninitialised. Throws DataError if the sample
+  // Fills a row of all host fields; the memory is uninitialised. Throws DataError if the sample
   // is damaged.
   virtual void make(std::int64_t index, const SampleKey& key, FieldRow& row,
                     Workspace& workspace) const = 0;
 
-  // The fields that a step receives on the device. A field equal to a carried field is passed on;
+  // The fields that a step receives on the device. A field equal to a host field is passed on;
   // the finisher writes the others. Every batch has the fields at the same addresses, as a captured
   // step requires.
-  virtual std::vector<FieldSpec> delivered() const { return carried(); }
+  virtual std::vector<FieldSpec> device_fields() const { return host_fields(); }
   // Null if nothing is left to do on the device.
   virtual std::unique_ptr<BatchFinisher> make_finisher(Device) const { return nullptr; }
 

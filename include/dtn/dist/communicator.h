@@ -48,8 +48,8 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  bool is_first() const { return rank_ == 0; }
-  bool alone() const { return size_ == 1; }
+  bool is_root() const { return rank_ == 0; }
+  bool is_single() const { return size_ == 1; }
   // Rank and size among the ranks of this host.
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }

@@ -55,7 +55,7 @@ class Backbone {
 };
 
 // Conversion of weights of other libraries to the names of a family.
-struct ForeignWeights {
+struct WeightNameMaps {
   // Tensors under the names of the parameters here, with notes for people of what was left out or
   // Renames tensors to the parameter names used here, with notes for the user on tensors that are
   // left out or combined. Null: the names are the same.
@@ -68,7 +68,7 @@ struct ModelRow {
   ModelSchema schema;
   // Adds its parameters to the scope. Throws ConfigError if the configuration is invalid.
   std::unique_ptr<Backbone> (*make)(const Scope&, const ModelConfig&);
-  ForeignWeights weights{};
+  WeightNameMaps weights{};
 
   const std::string& name() const { return schema.family; }
 };

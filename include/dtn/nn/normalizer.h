@@ -56,7 +56,7 @@ class Normalizer {
 
   // forward() of an evaluation as a gain and a shift, if they are the same for all inputs. A layer
   // can fold them into its weights. Gradients flow to the parameters. Unset: depends on the input.
-  virtual std::optional<ChannelAffine> settled(Context&) const { return std::nullopt; }
+  virtual std::optional<ChannelAffine> eval_affine(Context&) const { return std::nullopt; }
 
   // Input and mean in an evaluation of x [B, T, C], float64 on the host. Slow; for inspection.
   virtual NormView view(const Tensor& x, const TokenGrid&) const { return {x, {}}; }

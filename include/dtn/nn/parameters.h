@@ -124,7 +124,7 @@ class ParameterStore {
 
   // Ends a training step for the buffers: the written values become current, unless the step was
   // skipped (UpdateState).
-  void settle_buffers(const UpdateState* state = nullptr);
+  void commit_buffers(const UpdateState* state = nullptr);
   // Sets `next` to the values, after other code than a training step changed them.
   void restart_buffers();
 

@@ -4,7 +4,7 @@
 //
 // Each operation computes bfloat16 in float32 and rounds once. bfloat16 combined with float32 gives
 // float32, as in numpy's type promotion. Code that sums many values (statistics, losses) should
-// call widen() first and cast() the result back. All other mixtures of types and devices, and
+// call upcast() first and cast() the result back. All other mixtures of types and devices, and
 // shapes that do not match, are errors.
 #pragma once
 
@@ -39,7 +39,7 @@ Variable detach(const Variable& x);
 // Parameters of a bfloat16 model give their low-precision copy.
 Variable cast(Context&, const Variable& x, DType dtype);
 // x in its accumulator type: float32 for bfloat16, else unchanged.
-Variable widen(Context&, const Variable& x);
+Variable upcast(Context&, const Variable& x);
 
 // --- elementwise --------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Classify : public Task {
   Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) override;
   void prepare_training(DType compute) override;
   std::int64_t other_parameters() const override;
-  ExperimentConfig portable(const ExperimentConfig& config) const override;
+  ExperimentConfig checkpoint_config(const ExperimentConfig& config) const override;
   Fields outputs(Context&, const Fields& batch) override;
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;

@@ -49,10 +49,10 @@ class Task {
 
   // The mean loss over the samples of a (micro-)batch, [1] float32. The context gives the mode of
   // the model. A task that runs the model more than once gives each pass another Context::of_pass.
-  // Terms have the same order in each call; there are at most kMostTerms. Every rank must record
+  // Terms have the same order in each call; there are at most kMaxTerms. Every rank must record
   // the same operations: each gradient is summed over the ranks as soon as it is complete.
   virtual Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) = 0;
-  static constexpr std::size_t kMostTerms = 8;
+  static constexpr std::size_t kMaxTerms = 8;
 
   // Input of the meter for an evaluation batch, on the device.
   virtual Fields outputs(Context&, const Fields& batch) = 0;
@@ -66,7 +66,9 @@ class Task {
   virtual std::int64_t other_parameters() const { return 0; }
   // The config for checkpoints. Valid after prepare_training(). Files that a run depends on by
   // their content are named by that content instead of their path.
-  virtual ExperimentConfig portable(const ExperimentConfig& config) const { return config; }
+  virtual ExperimentConfig checkpoint_config(const ExperimentConfig& config) const {
+    return config;
+  }
 
   // Called at the end of every step, and captured with the step on a CUDA device. Updates state
   // that follows the weights without a gradient, such as a teacher. Must change nothing if the

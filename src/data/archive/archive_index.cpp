@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "DTNINDEX";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kMostHeld = 256;  // archives held open; a common limit of a process is 1024
+constexpr std::size_t kMaxHeld = 256;  // archives held open; a common limit of a process is 1024
 constexpr std::int64_t kMaxIndexBytes = 1ll << 36;
 
 void put_text(std::string& out, std::string_view text) {
@@ -116,7 +116,7 @@ ArchiveSet::ArchiveSet(std::vector<std::string> paths) : paths_(std::move(paths)
       throw DataError(cat(path, ": is compressed, so it cannot be read in place; gunzip it"));
     }
     file->expect_random_reads();
-    if (paths_.size() <= kMostHeld) held_.push_back(std::move(file));
+    if (paths_.size() <= kMaxHeld) held_.push_back(std::move(file));
   }
 }
 

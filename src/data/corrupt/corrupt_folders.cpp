@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "data/corrupt/corrupt_record.h"
-#include "data/source/ordered.h"
+#include "data/source/parallel_ordered.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
 #include "io/posix.h"

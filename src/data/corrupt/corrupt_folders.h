@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/corrupt/chain.h"
+#include "data/corrupt/corruption_io.h"
 #include "data/source/inspect.h"
 
 namespace dtn {

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostBytes = 1 << 16;
+constexpr std::int64_t kMaxBytes = 1 << 16;
 constexpr const char* kTitle = "corrupted images made by dtn-data corrupt";
 
 fs::path record_file(const fs::path& folder) { return folder / "corruptions.txt"; }
@@ -39,7 +39,7 @@ std::optional<CorruptRecord> read_corrupt_record(const fs::path& folder) {
   const fs::path file = record_file(folder);
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return std::nullopt;
-  const std::vector<std::byte> bytes = read_file(file.string(), kMostBytes);
+  const std::vector<std::byte> bytes = read_file(file.string(), kMaxBytes);
   std::istringstream text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   std::string title, seed_key, format_key, format, frost_key;
   CorruptRecord record;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "data/corrupt/chain.h"
+#include "data/corrupt/corruption_io.h"
 
 namespace dtn {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/corrupt/chain.h"
+#include "data/corrupt/corruption_io.h"
 
 namespace dtn {
 

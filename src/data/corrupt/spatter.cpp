@@ -159,8 +159,8 @@ class Canny {
 // Returns the distance to the nearest edge by the 5 x 5 chamfer, at most 20, in units of 2^-16.
 Padded edge_distance(const Gray& gray, Canny& edges) {
   constexpr std::int32_t kOne = 65536, kDiagonal = 91750, kKnight = 143976;  // 1, 1.4, 2.1969
-  constexpr std::int32_t kMost = 20 * kOne;
-  Padded d(gray.height, gray.width, 2, kMost);
+  constexpr std::int32_t kMax = 20 * kOne;
+  Padded d(gray.height, gray.width, 2, kMax);
   // Updates a distance from the pixels before it, in the direction of `sign`.
   const auto relax = [stride = d.stride](std::int32_t* at, int sign) {
     const std::int32_t* const one = at - sign * stride;

@@ -6,14 +6,14 @@
 namespace dtn {
 
 namespace {
-constexpr std::size_t kMostNames = 100;
+constexpr std::size_t kMaxNames = 100;
 constexpr std::size_t kNamesInError = 5;
 }  // namespace
 
 void BadImages::add(std::int64_t index, const std::string& name, const std::string& what) {
   std::lock_guard lock(mutex_);
   if (seen_.insert(index).second) {
-    if (names_.size() < kMostNames) names_.push_back(name);
+    if (names_.size() < kMaxNames) names_.push_back(name);
     log_warn(cat("skipped a damaged image: ", what));
   }
   if (static_cast<std::int64_t>(seen_.size()) > max_) fail(what);

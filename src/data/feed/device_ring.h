@@ -20,7 +20,7 @@ class DeviceRing {
  public:
   struct Slot {
     Batch host;     // page-locked
-    Fields device;  // batch_size rows of the carried fields
+    Fields device;  // batch_size rows of the host fields
     Fields rows;    // the first host.n rows of `device`
     cuda::Event copied, consumed;
   };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kShuffleStream = 0x53485546;  // "SHUF"
 constexpr std::int64_t kSamplerUnit = 256;            // as in DeiT's RASampler
-constexpr std::int64_t kMostKeys = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxKeys = std::int64_t{1} << 60;
 
 // Fills `order` with a shuffle of 0 .. order.size()-1.
 void shuffle_into(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
@@ -46,7 +46,7 @@ std::int64_t epoch_length(std::int64_t images, int repeats, int copies) {
   const std::int64_t pass = whole ? images : images / kSamplerUnit * kSamplerUnit;
   std::int64_t length = 0, keys = 0;
   if (__builtin_mul_overflow(pass, std::int64_t{repeats}, &length) ||
-      __builtin_mul_overflow(images, std::int64_t{repeats} * copies, &keys) || keys > kMostKeys) {
+      __builtin_mul_overflow(images, std::int64_t{repeats} * copies, &keys) || keys > kMaxKeys) {
     throw DataError(cat("data.repeats ", repeats, " is too large for ", images, " images"));
   }
   return length;

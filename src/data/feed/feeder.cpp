@@ -15,8 +15,8 @@ LoaderOptions feeding(Device device, LoaderOptions options) {
 
 BatchFeeder::BatchFeeder(Loader& loader, Device device, const FeederOptions& options)
     : loader_(loader),
-      delivery_(loader.source(), loader.batch_size(), device,
-                device.type == DeviceType::kCuda && options.fixed_addresses) {
+      fields_(loader.source(), loader.batch_size(), device,
+              device.type == DeviceType::kCuda && options.fixed_addresses) {
   if (device.type == DeviceType::kCuda) ring_ = std::make_unique<DeviceRing>(loader, device);
 }
 
@@ -46,10 +46,10 @@ bool BatchFeeder::next(DeviceBatch& batch) {
   return true;
 }
 
-void BatchFeeder::serve(const Batch& from, const Fields& carried, DeviceBatch& batch) {
+void BatchFeeder::serve(const Batch& from, const Fields& host_batch, DeviceBatch& batch) {
   const BatchKey key{loader_.options().seed, static_cast<std::uint32_t>(epoch_),
                      static_cast<std::uint64_t>(from.number)};
-  delivery_.deliver(carried, from.n, key, batch.fields);
+  fields_.fill(host_batch, from.n, key, batch.fields);
   view_rows(from.fields, from.n, batch.host);
   batch.indices = from.indices;
   batch.n = from.n;

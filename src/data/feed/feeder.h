@@ -1,6 +1,6 @@
 // Batches on the model's device. On a CUDA device, the next batches cross the bus while the current
-// step computes. They cross as the fields that the source carries, and the device converts these to
-// the delivered fields. The model sees the same bits as on the CPU.
+// step computes. The host batch crosses, and the device converts it to the device batch. The model
+// sees the same bits as on the CPU.
 //
 // A batch of 1024 images of 224 x 224 has 154 MB as pixels: 3 ms at 55 GB/s of PCIe 5, where
 // float32 images would take 11 ms. The conversion moves 771 MB within the device, 0.2 ms on an
@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/feed/delivery.h"
+#include "data/feed/device_batch_fields.h"
 #include "data/feed/loader.h"
 #include "dtn/core/device.h"
 #include "dtn/core/fields.h"
@@ -22,9 +22,9 @@ class DeviceRing;
 
 // Valid until the feeder's next call. Work that is enqueued by then still sees the contents.
 struct DeviceBatch {
-  Fields fields;  // fields that the source delivers, n rows each, on the device
-  // Carried fields on the host, for code that reads labels or names there. On the CPU, a field that
-  // is also delivered is the same tensor, after the finisher.
+  Fields fields;  // the device batch: n rows of SampleSource::device_fields()
+  // The host batch, for code that reads labels or names on the host. On the CPU, a field that is
+  // also in `fields` is the same tensor, after the finisher.
   Fields host;
   std::vector<std::int64_t> indices;  // [n], in the data set
   std::int64_t n = 0;
@@ -38,7 +38,7 @@ LoaderOptions feeding(Device device, LoaderOptions options);
 
 struct FeederOptions {
   // If true, the fields of every batch are at the same addresses on a CUDA device, as a captured
-  // step requires. If false, fields that are delivered as carried alternate between the addresses
+  // step requires. If false, fields that the host batch has too alternate between the addresses
   // they were copied to, which saves a copy within the device.
   bool fixed_addresses = true;
 };
@@ -66,10 +66,10 @@ class BatchFeeder {
   LoaderReport report() const { return loader_.report(); }
 
  private:
-  void serve(const Batch& from, const Fields& carried, DeviceBatch& batch);
+  void serve(const Batch& from, const Fields& host_batch, DeviceBatch& batch);
 
   Loader& loader_;
-  Delivery delivery_;
+  DeviceBatchFields fields_;
   std::int64_t epoch_ = 0;
   Batch host_;                        // used on the CPU
   std::unique_ptr<DeviceRing> ring_;  // used on a CUDA device

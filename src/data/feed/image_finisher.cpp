@@ -15,12 +15,12 @@ class ImageFinisher final : public BatchFinisher {
  public:
   ImageFinisher(const Transform& transform, bool raw, const AugmentConfig& mixing, Device device);
 
-  void finish(const Fields& carried, const BatchKey& key, Fields& delivered) override;
+  void finish(const Fields& host_batch, const BatchKey& key, Fields& device_batch) override;
 
  private:
-  void normalize(const Fields& carried, Tensor& images) const;
-  void erase(const Fields& carried, Tensor& images) const;
-  void mix(const BatchKey& key, Fields& delivered) const;
+  void normalize(const Fields& host_batch, Tensor& images) const;
+  void erase(const Fields& host_batch, Tensor& images) const;
+  void mix(const BatchKey& key, Fields& device_batch) const;
 
   const Device device_;
   const AugmentConfig mixing_;
@@ -38,41 +38,41 @@ ImageFinisher::ImageFinisher(const Transform& transform, bool raw, const Augment
   normal_table_ = Tensor::from(noise, {kNormalTableSize}).to(device);
 }
 
-void ImageFinisher::finish(const Fields& carried, const BatchKey& key, Fields& delivered) {
-  Tensor& images = delivered.at("image");
-  if (table_.defined()) normalize(carried, images);
-  if (normal_table_.defined()) erase(carried, images);
-  if (mixing_.mixes()) mix(key, delivered);
+void ImageFinisher::finish(const Fields& host_batch, const BatchKey& key, Fields& device_batch) {
+  Tensor& images = device_batch.at("image");
+  if (table_.defined()) normalize(host_batch, images);
+  if (normal_table_.defined()) erase(host_batch, images);
+  if (mixing_.mixes()) mix(key, device_batch);
 }
 
-void ImageFinisher::normalize(const Fields& carried, Tensor& images) const {
+void ImageFinisher::normalize(const Fields& host_batch, Tensor& images) const {
   run_on(device_, NormalizeImages{
                       .batch = images.dim(0),
                       .channels = images.dim(1),
                       .height = images.dim(2),
                       .width = images.dim(3),
-                      .pixels = static_cast<const std::uint8_t*>(carried.at("pixels").raw()),
-                      .flips = static_cast<const std::uint8_t*>(carried.at("flip").raw()),
+                      .pixels = static_cast<const std::uint8_t*>(host_batch.at("pixels").raw()),
+                      .flips = static_cast<const std::uint8_t*>(host_batch.at("flip").raw()),
                       .table = static_cast<const float*>(table_.raw()),
                       .images = static_cast<float*>(images.raw()),
                   });
 }
 
-void ImageFinisher::erase(const Fields& carried, Tensor& images) const {
+void ImageFinisher::erase(const Fields& host_batch, Tensor& images) const {
   run_on(device_, EraseImages{
                       .batch = images.dim(0),
                       .channels = images.dim(1),
                       .height = images.dim(2),
                       .width = images.dim(3),
-                      .boxes = static_cast<const std::int64_t*>(carried.at("erasure").raw()),
+                      .boxes = static_cast<const std::int64_t*>(host_batch.at("erasure").raw()),
                       .table = static_cast<const float*>(normal_table_.raw()),
                       .images = static_cast<float*>(images.raw()),
                   });
 }
 
 // Mixes the images in place. With a share of 1, only the labels are written.
-void ImageFinisher::mix(const BatchKey& key, Fields& delivered) const {
-  Tensor& image = delivered.at("image");
+void ImageFinisher::mix(const BatchKey& key, Fields& device_batch) const {
+  Tensor& image = device_batch.at("image");
   const std::int64_t n = image.dim(0), channels = image.dim(1), height = image.dim(2),
                      width = image.dim(3);
   const BatchMix mix = sample_mix(static_cast<int>(width), static_cast<int>(height), mixing_, key);
@@ -85,9 +85,10 @@ void ImageFinisher::mix(const BatchKey& key, Fields& delivered) const {
     run_on(device_, BlendPairs{n, channels * height * width, share,
                                static_cast<float>(1 - mix.share), images});
   }
-  run_on(device_, PairLabels{n, static_cast<const std::int64_t*>(delivered.at("label").raw()),
-                             share, static_cast<std::int64_t*>(delivered.at("partner_label").raw()),
-                             static_cast<float*>(delivered.at("label_share").raw())});
+  run_on(device_,
+         PairLabels{n, static_cast<const std::int64_t*>(device_batch.at("label").raw()), share,
+                    static_cast<std::int64_t*>(device_batch.at("partner_label").raw()),
+                    static_cast<float*>(device_batch.at("label_share").raw())});
 }
 
 }  // namespace

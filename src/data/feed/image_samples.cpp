@@ -39,7 +39,7 @@ FieldSpec ImageSamples::image_spec() const {
   return {"image", {transform_.channels(), size.height, size.width}, DType::kFloat32};
 }
 
-std::vector<FieldSpec> ImageSamples::carried() const {
+std::vector<FieldSpec> ImageSamples::host_fields() const {
   if (!raw_) return {image_spec(), kLabel};
   const ImageSize& size = transform_.image_size();
   std::vector<FieldSpec> fields{
@@ -50,7 +50,7 @@ std::vector<FieldSpec> ImageSamples::carried() const {
   return fields;
 }
 
-std::vector<FieldSpec> ImageSamples::delivered() const {
+std::vector<FieldSpec> ImageSamples::device_fields() const {
   std::vector<FieldSpec> fields{image_spec(), kLabel};
   if (mixing_.mixes()) {
     fields.push_back({"partner_label", {}, DType::kInt64});

@@ -1,11 +1,11 @@
 // Labelled images as samples of a task.
 //
-// Delivered fields: "image" [channels, size, size] float32 and "label" int64. If batches are mixed,
+// Device fields: "image" [channels, size, size] float32 and "label" int64. If batches are mixed,
 // also "partner_label" int64, the label of the image that each image is mixed with, and
 // "label_share" float32, the weight of its own label.
 //
-// Carried fields: "label" and either "image" or, in a quarter of the bytes, fields from which a
-// device makes the same images to the last bit. These are "pixels" [size, size, channels] uint8,
+// Host fields: "label" and either "image" or, in a quarter of the bytes, fields from which a device
+// makes the same images to the last bit. These are "pixels" [size, size, channels] uint8,
 // not yet mirrored, "flip" uint8 (1: mirror left to right) and, if Transform::erases(), "erasure"
 // [5] int64; see EraseImages.
 #pragma once
@@ -43,8 +43,8 @@ class ImageSamples final : public SampleSource {
   }
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   std::string identity(std::int64_t index) const override;
-  std::vector<FieldSpec> carried() const override;
-  std::vector<FieldSpec> delivered() const override;
+  std::vector<FieldSpec> host_fields() const override;
+  std::vector<FieldSpec> device_fields() const override;
   std::unique_ptr<SampleSource::Workspace> make_workspace() const override;
   void make(std::int64_t index, const SampleKey& key, FieldRow& row,
             SampleSource::Workspace& workspace) const override;

@@ -10,16 +10,16 @@ namespace dtn {
 namespace {
 
 constexpr std::uint32_t kBucketStream = 0x4255434b;  // "BUCK"
-constexpr std::size_t kWindowBatches = 100, kFewestWindows = 4;
+constexpr std::size_t kWindowBatches = 100, kMinWindows = 4;
 constexpr int kPlaceBits = 24;
-constexpr std::int64_t kMostLength = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 40;
 
 }  // namespace
 
 LengthBuckets::LengthBuckets(std::vector<std::int64_t> lengths, std::int64_t batch_size)
     : lengths_(std::move(lengths)), batch_size_(static_cast<std::size_t>(batch_size)) {
   for (const std::int64_t length : lengths_) {
-    DTN_CHECK(0 <= length && length < kMostLength, "a sample of length ", length);
+    DTN_CHECK(0 <= length && length < kMaxLength, "a sample of length ", length);
   }
   const std::size_t window = std::min(lengths_.size(), kWindowBatches * batch_size_);
   DTN_CHECK(window < std::size_t{1} << kPlaceBits, "batches of ", batch_size_, " by length");
@@ -37,7 +37,7 @@ void LengthBuckets::arrange(std::span<std::int64_t> order, std::uint64_t seed, s
   const std::span<std::int64_t> whole = order.subspan(begin, batches * batch_size_);
   // Windows of about equal size.
   const std::size_t windows =
-      std::max((batches + kWindowBatches - 1) / kWindowBatches, std::min(batches, kFewestWindows));
+      std::max((batches + kWindowBatches - 1) / kWindowBatches, std::min(batches, kMinWindows));
   for (std::size_t w = 0; w < windows; ++w) {
     const std::size_t first = batches * w / windows, end = batches * (w + 1) / windows;
     sort(whole.subspan(first * batch_size_, (end - first) * batch_size_));

@@ -53,7 +53,7 @@ Loader::State::State(std::shared_ptr<const SampleSource> s, const LoaderOptions&
     : source(std::move(s)),
       options(checked(o, *source)),
       maker(*source, options),
-      ring(source->size(), with_lengths(source->carried()), options) {}
+      ring(source->size(), with_lengths(source->host_fields()), options) {}
 
 // Called only when all members are complete, so that a failure leaves no thread behind. Fewer
 // threads than requested suffice, because the contents of batches do not depend on their number.

@@ -41,10 +41,10 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
 }
 
 int workers_of(const DataConfig& data, Device device) {
-  constexpr int kOnCpu = 2, kMost = 32;
+  constexpr int kOnCpu = 2, kMax = 32;
   if (data.workers) return *data.workers;
   // Leaves one core to the thread that feeds the device.
-  return device == kCpu ? kOnCpu : std::clamp(max_threads() - 1, kOnCpu, kMost);
+  return device == kCpu ? kOnCpu : std::clamp(max_threads() - 1, kOnCpu, kMax);
 }
 
 }  // namespace dtn

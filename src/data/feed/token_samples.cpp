@@ -48,7 +48,7 @@ std::vector<std::int64_t> TokenSamples::lengths() const {
   return all;
 }
 
-std::vector<FieldSpec> TokenSamples::carried() const {
+std::vector<FieldSpec> TokenSamples::host_fields() const {
   return {{"tokens", {options_.max_length}, DType::kInt64, true}, {"label", {}, DType::kInt64}};
 }
 

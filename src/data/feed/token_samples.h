@@ -1,7 +1,7 @@
 // Labelled sequences of tokens as samples of a task.
 //
-// Carried and delivered fields: "tokens" [max_length] int64, ragged (so its lengths are included),
-// with zeros after the end of a sequence, and "label" int64.
+// Host and device fields: "tokens" [max_length] int64, ragged (so its lengths are included), with
+// zeros after the end of a sequence, and "label" int64.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class TokenSamples final : public SampleSource {
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   std::string identity(std::int64_t index) const override;
   std::vector<std::int64_t> lengths() const override;
-  std::vector<FieldSpec> carried() const override;
+  std::vector<FieldSpec> host_fields() const override;
   std::unique_ptr<Workspace> make_workspace() const override;
   void make(std::int64_t index, const SampleKey& key, FieldRow& row,
             Workspace& workspace) const override;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/listops/expression.h"
-#include "data/source/ordered.h"
+#include "data/source/parallel_ordered.h"
 #include "dtn/core/check.h"
 #include "io/fingerprint.h"
 

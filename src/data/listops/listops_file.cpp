@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 // A million tokens need less.
-constexpr std::size_t kMostLineBytes = std::size_t{1} << 24;
+constexpr std::size_t kMaxLineBytes = std::size_t{1} << 24;
 // Usual files have more than six bytes per token.
 constexpr std::int64_t kUsualBytesPerToken = 6;
 
@@ -34,13 +34,13 @@ Token token_of(std::string_view word) {
 
 // Returns text of a file for a message: shortened, with unprintable bytes as \xNN.
 std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 24;
+  constexpr std::size_t kMax = 24;
   std::string out = "'";
-  for (const char c : text.substr(0, kMost)) {
+  for (const char c : text.substr(0, kMax)) {
     const auto byte = static_cast<unsigned char>(c);
     out += byte < 0x20 || byte > 0x7e ? format("\\x%02x", byte) : std::string(1, c);
   }
-  return out + (text.size() > kMost ? "...'" : "'");
+  return out + (text.size() > kMax ? "...'" : "'");
 }
 
 class Parser {
@@ -81,7 +81,7 @@ class Parser {
     throw DataError(cat(name_, ":", number_, ": ", what));
   }
   void check_length(std::size_t length) const {
-    if (length > kMostLineBytes) fail(cat("the line has more than ", kMostLineBytes, " bytes"));
+    if (length > kMaxLineBytes) fail(cat("the line has more than ", kMaxLineBytes, " bytes"));
   }
   void read_header(std::string_view line) const {
     if (line == kHeader) return;

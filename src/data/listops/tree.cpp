@@ -10,9 +10,9 @@ namespace dtn::listops {
 namespace {
 
 constexpr std::uint32_t kTreeStream = 0x4c4f5053;  // "LOPS"
-constexpr std::int64_t kMostLength = 1'000'000;
-constexpr int kMostDepth = 1000, kMostArgs = 1000;
-constexpr std::int64_t kMostCountedLength = 64;
+constexpr std::int64_t kMaxLength = 1'000'000;
+constexpr int kMaxDepth = 1000, kMaxArgs = 1000;
+constexpr std::int64_t kMaxCountedLength = 64;
 constexpr double kManyTrees = 1e18;
 
 // The random words of one tree, in order.
@@ -37,10 +37,10 @@ class Words {
   int used_ = 4;
 };
 
-// Returns the number of tokens of the longest tree, or a number of at least kMostLength.
+// Returns the number of tokens of the longest tree, or a number of at least kMaxLength.
 std::int64_t longest_tree(const TreeLimits& limits) {
   std::int64_t longest = 1;
-  for (int depth = 1; depth < limits.max_depth && longest < kMostLength; ++depth) {
+  for (int depth = 1; depth < limits.max_depth && longest < kMaxLength; ++depth) {
     longest = 2 + limits.max_args * longest;
   }
   return longest;
@@ -56,7 +56,7 @@ std::vector<double> with_operators(const std::vector<double>& deeper, int max_ar
   const std::size_t lengths = deeper.size();
   std::vector<double> trees(lengths), lists = deeper, longer(lengths);  // lists of 1 argument
   trees[1] = kDigits;
-  for (int args = kFewestArgs; args <= max_args; ++args) {
+  for (int args = kMinArgs; args <= max_args; ++args) {
     std::ranges::fill(longer, 0);
     for (std::size_t a = 1; a < lengths; ++a) {
       for (std::size_t b = 1; a + b < lengths; ++b) {
@@ -74,10 +74,10 @@ std::vector<double> with_operators(const std::vector<double>& deeper, int max_ar
 }  // namespace
 
 void check_limits(const TreeLimits& limits) {
-  check_range("--max-length", limits.max_length, 2, kMostLength);
-  check_range("--min-length", limits.min_length, 0, kMostLength);
-  check_range("--max-depth", limits.max_depth, 1, kMostDepth);
-  check_range("--max-args", limits.max_args, kFewestArgs, kMostArgs);
+  check_range("--max-length", limits.max_length, 2, kMaxLength);
+  check_range("--min-length", limits.min_length, 0, kMaxLength);
+  check_range("--max-depth", limits.max_depth, 1, kMaxDepth);
+  check_range("--max-args", limits.max_args, kMinArgs, kMaxArgs);
   if (limits.max_length - limits.min_length < 2) {
     throw ConfigError(cat("no length is above --min-length ", limits.min_length,
                           " and below --max-length ", limits.max_length));
@@ -92,7 +92,7 @@ void check_limits(const TreeLimits& limits) {
 
 std::optional<std::int64_t> count_trees(const TreeLimits& limits) {
   const std::int64_t end = std::min(limits.max_length, longest_tree(limits) + 1);
-  if (end > kMostCountedLength) return {};
+  if (end > kMaxCountedLength) return {};
   // A tree of n tokens is less than n deep, and has less than n arguments.
   const int depth = std::min(limits.max_depth, static_cast<int>(end));
   const int args = std::min(limits.max_args, static_cast<int>(end));
@@ -125,7 +125,7 @@ std::span<const Token> TreeDrawer::draw(std::uint64_t number) {
     // operator.
     const std::uint32_t word = words.next();
     if (depth < limits_.max_depth && word < kOperatorBelow) {
-      const int args = kFewestArgs + uniform_index(word << 4, limits_.max_args - kFewestArgs + 1);
+      const int args = kMinArgs + uniform_index(word << 4, limits_.max_args - kMinArgs + 1);
       least += args + 1;
       if (least >= limits_.max_length) return {};
       *out++ = static_cast<Token>(kMax + (word >> 28));

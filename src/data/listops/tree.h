@@ -13,7 +13,7 @@
 
 namespace dtn::listops {
 
-inline constexpr int kFewestArgs = 2;
+inline constexpr int kMinArgs = 2;
 
 // Limits on trees. A digit is one token; an operator and its `]` are two.
 struct TreeLimits {

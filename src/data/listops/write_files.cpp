@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostTrees = 1'000'000'000;
+constexpr std::int64_t kMaxTrees = 1'000'000'000;
 
 DrawOptions drawing_of(const WriteOptions& options) {
   DrawOptions drawing;
@@ -29,8 +29,8 @@ DrawOptions drawing_of(const WriteOptions& options) {
 
 void check(const WriteOptions& options) {
   const auto check_trees = [](const char* option, std::int64_t trees) {
-    if (1 <= trees && trees <= kMostTrees) return;
-    throw ConfigError(cat(option, " is ", trees, ", and must be from 1 to ", kMostTrees));
+    if (1 <= trees && trees <= kMaxTrees) return;
+    throw ConfigError(cat(option, " is ", trees, ", and must be from 1 to ", kMaxTrees));
   };
   check_trees("--train", options.train);
   check_trees("--val", options.val);
@@ -82,10 +82,10 @@ class SplitFile {
 
   bool is_full() const { return left_ == 0; }
   void add(std::string_view line) {
-    constexpr std::size_t kMostHeld = 1 << 20;
+    constexpr std::size_t kMaxHeld = 1 << 20;
     buffer_ += line;
     --left_;
-    if (buffer_.size() >= kMostHeld) flush();
+    if (buffer_.size() >= kMaxHeld) flush();
   }
   // Writes everything except the final name.
   void finish() {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "data/source/ordered.h"
+#include "data/source/parallel_ordered.h"
 #include "dtn/core/check.h"
 
 namespace dtn {

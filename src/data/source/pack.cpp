@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "data/sample/resample.h"
-#include "data/source/ordered.h"
 #include "data/source/pack_writer.h"
 #include "data/source/packed_format.h"
+#include "data/source/parallel_ordered.h"
 #include "dtn/core/check.h"
 #include "io/crc32c.h"
 #include "io/cursor.h"

@@ -61,8 +61,8 @@ void truncate_to(int fd, std::int64_t size, const fs::path& path) {
 }
 
 std::string text_of_file(const fs::path& path) {
-  constexpr std::int64_t kMost = 1ll << 40;
-  const std::vector<std::byte> bytes = read_file(path.string(), kMost);
+  constexpr std::int64_t kMax = 1ll << 40;
+  const std::vector<std::byte> bytes = read_file(path.string(), kMax);
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 

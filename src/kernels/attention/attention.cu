@@ -62,7 +62,7 @@ bool is_for_warpgroups(const CudaQueue& queue, const Args& args) {
   return attention::use_warpgroups && queue.has_warpgroup_products() &&
          args.dtype == DType::kBFloat16 && !args.pos_weight &&
          (args.head_dim == 48 || args.head_dim == 64) &&
-         args.tokens >= attention::kFewestWarpgroupTokens &&
+         args.tokens >= attention::kMinWarpgroupTokens &&
          args.tokens <= attention::kMaxWarpgroupTokens && attention::starts_aligned(args.qkv) &&
          attention::starts_aligned(args.out);
 }

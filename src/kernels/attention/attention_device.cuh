@@ -90,7 +90,7 @@ void tensor_forward(CudaQueue&, const AttentionForward&);
 void tensor_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 
 // On tensor cores with products of warpgroups, for the sizes that attention.cu sends there.
-inline constexpr int kFewestWarpgroupTokens = 129, kMaxWarpgroupTokens = 256;
+inline constexpr int kMinWarpgroupTokens = 129, kMaxWarpgroupTokens = 256;
 void warpgroup_forward(CudaQueue&, const AttentionForward&);
 void warpgroup_backward(CudaQueue&, const AttentionBackward&);
 // Shared memory of a block of the backward pass, in bytes. The backward pass takes only D = 48.
@@ -113,12 +113,12 @@ struct BlockTable {
 // columns, blocks of a multiple of 64 tokens.
 void tiles_forward(CudaQueue&, const AttentionForward&, const BlockTable&);
 void tiles_backward(CudaQueue&, const AttentionBackward&, const BlockTable&, RowStatistics*);
-inline constexpr std::int64_t kMostTileBlocks = 4096;
+inline constexpr std::int64_t kMaxTileBlocks = 4096;
 template <class Args>
 bool has_tiles(const Args& args, const BlockTable& table) {
   const std::int64_t dim = args.head_dim, rounded = (dim + 15) / 16 * 16;
   const bool is_head = dim % 8 == 0 && (rounded == 16 || rounded == 32 || rounded == 64);
-  const bool is_table = table.block % 64 == 0 && table.blocks <= kMostTileBlocks;
+  const bool is_table = table.block % 64 == 0 && table.blocks <= kMaxTileBlocks;
   return args.dtype == DType::kBFloat16 && is_head && is_table && starts_aligned(args.qkv) &&
          starts_aligned(args.out);
 }

@@ -35,6 +35,6 @@ DTN_HOST_DEVICE inline std::uint64_t attention_drop_group(std::uint64_t row, std
       row * static_cast<std::uint64_t>(heads) + static_cast<std::uint64_t>(head);
   return item << 40 | static_cast<std::uint64_t>(query / 4) << 20 | static_cast<std::uint64_t>(key);
 }
-inline constexpr std::int64_t kMostTokensOfDropout = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMaxDropoutTokens = std::int64_t{1} << 20;
 
 }  // namespace dtn

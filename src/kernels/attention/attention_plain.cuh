@@ -17,7 +17,7 @@
 
 namespace dtn::attention {
 
-inline constexpr std::size_t kLeastSharedMemory = std::size_t{99} << 10;  // least of all devices
+inline constexpr std::size_t kMinSharedMemory = std::size_t{99} << 10;  // least of all devices
 inline constexpr int kPlainThreads = 128;
 inline constexpr int kPlainStream = 32;  // streamed rows at a time
 inline constexpr int kPlainStride = 48;  // floats from row to row of p

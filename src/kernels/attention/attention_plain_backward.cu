@@ -15,7 +15,7 @@ struct PlainBackward : Plain<C, C <= 4    ? 8
   static constexpr std::size_t kSharedBytes =
       (2 * K::kOwnSize + 2 * K::kStreamSize + K::kProbabilities) * sizeof(float) +
       kPlainStream * sizeof(RowStatistics);
-  static_assert(kSharedBytes <= kLeastSharedMemory);
+  static_assert(kSharedBytes <= kMinSharedMemory);
 };
 
 // Blocks per multiprocessor, for the launch bounds. With 0 the compiler decides; with a bias, or

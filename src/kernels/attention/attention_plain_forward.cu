@@ -12,7 +12,7 @@ struct PlainForward : Plain<C, C <= 4    ? 8
   using K = PlainForward;
   static constexpr std::size_t kSharedBytes =
       (K::kOwnSize + 2 * K::kStreamSize + K::kProbabilities) * sizeof(float);
-  static_assert(kSharedBytes <= kLeastSharedMemory);
+  static_assert(kSharedBytes <= kMinSharedMemory);
 };
 
 // Blocks per multiprocessor, for the launch bounds. With 0 the compiler decides; for the widest

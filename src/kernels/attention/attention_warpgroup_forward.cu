@@ -65,7 +65,7 @@ struct WholeSoftmax {
 
   static __device__ __forceinline__ void mask(float (&s)[kKeys / 8][4], int tokens, Lane lane) {
 #pragma unroll
-    for (int n = kFewestWarpgroupTokens / 8; n < kKeys / 8; ++n) {
+    for (int n = kMinWarpgroupTokens / 8; n < kKeys / 8; ++n) {
       if (8 * n + 8 <= tokens) continue;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {

@@ -67,7 +67,7 @@ template <class S>
 
 // Copies [Q, D] of S, with rows q_ld apart, to [Q, padded_dim] of A; zeros past D.
 template <class S, class A>
-A* widened_rows(const HeadSizes& z, const S* rows, Scratch::Scope& scope) {
+A* upcast_rows(const HeadSizes& z, const S* rows, Scratch::Scope& scope) {
   A* wide = scope.take<A>(z.queries * z.padded_dim);
   for (std::int64_t i = 0; i < z.queries; ++i) {
     A* to = wide + i * z.padded_dim;
@@ -123,7 +123,7 @@ template <class S>
 void forward_head(const HeadSizes& z, double scale, const S* q, const S* k, S* out,
                   AccumulatorOf<S>* lse, Scratch::Scope& scope) {
   using A = AccumulatorOf<S>;
-  const A* queries = widened_rows<S, A>(z, q, scope);
+  const A* queries = upcast_rows<S, A>(z, q, scope);
   A* scores = scope.take<A>(z.queries * z.padded_tokens);
   prefetch_group(z, k, 0);
   for_each_group<A>(z.tokens, [&](std::int64_t t, std::int64_t count) {
@@ -177,8 +177,8 @@ void backward_head(const HeadSizes& z, double scale, const S* q, const S* k, con
                    Scratch::Scope& scope) {
   using A = AccumulatorOf<S>;
   const A factor = static_cast<A>(scale);
-  const BackwardHead<A> head{widened_rows<S, A>(z, q, scope),
-                             widened_rows<S, A>(z, dout, scope),
+  const BackwardHead<A> head{upcast_rows<S, A>(z, q, scope),
+                             upcast_rows<S, A>(z, dout, scope),
                              scope.take<A>(z.queries * z.padded_dim),
                              scope.take<A>(z.queries * kLanes<A>),
                              scope.take<A>(z.queries * kLanes<A>),

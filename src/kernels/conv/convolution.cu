@@ -158,9 +158,9 @@ void correlate(CudaQueue& queue, const char* name, const Correlation<T>& args,
 
 // Number of positions per share: it gives enough blocks for a device, and each block enough work.
 std::int64_t positions_of_share(std::int64_t positions, std::int64_t tiles) {
-  constexpr std::int64_t kEnoughBlocks = 512, kLeast = 512;
+  constexpr std::int64_t kEnoughBlocks = 512, kMin = 512;
   std::int64_t shares = (kEnoughBlocks + tiles - 1) / tiles;
-  if (shares > positions / kLeast) shares = positions / kLeast;
+  if (shares > positions / kMin) shares = positions / kMin;
   if (shares < 1) shares = 1;
   const std::int64_t share = (positions + shares - 1) / shares;
   constexpr std::int64_t kUnit = cuda::kTensorTile.depth;

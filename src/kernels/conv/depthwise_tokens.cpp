@@ -288,8 +288,8 @@ void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args)
   A* totals = scope.take<A>(count);
   std::fill_n(totals, count, A(0));
   void* const to[1] = {totals};
-  constexpr std::int64_t kLeastRows = 4;  // a chunk's fixed cost is about that of one row
-  add_row_sums<A, 1>(queue, args.batch * map.h.count, count, kLeastRows, to,
+  constexpr std::int64_t kMinRows = 4;  // a chunk's fixed cost is about that of one row
+  add_row_sums<A, 1>(queue, args.batch * map.h.count, count, kMinRows, to,
                      [&](std::int64_t first, std::int64_t last, A*(&sums)[1]) {
                        Scratch::Scope of_chunk(queue.scratch());
                        Lines<A> lines(of_chunk, map, width);

@@ -207,8 +207,8 @@ void run(CudaQueue& queue, const DepthwiseTokensBackwardWeight& args) {
     const std::int64_t taps = w.kernel_h * w.kernel_w, rows = args.batch * w.out_h;
     if (rows * args.channels == 0) return;
     const Map map = forward_map(w, args.batch, args.channels);
-    constexpr std::int64_t kMostChunks = 128;  // with 32 channels each enough blocks for a device
-    std::int64_t per_chunk = (rows + kMostChunks - 1) / kMostChunks;
+    constexpr std::int64_t kMaxChunks = 128;  // with 32 channels each enough blocks for a device
+    std::int64_t per_chunk = (rows + kMaxChunks - 1) / kMaxChunks;
     if (per_chunk < kWarps) per_chunk = kWarps;
     const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
     auto partials = queue.scratch<float>(chunks * (taps + 1) * args.channels);

@@ -95,10 +95,10 @@ inline std::size_t most_shared_bytes() {
 
 // Returns the number of blocks that cover n items. Throws Error if a grid cannot have that many.
 inline dim3 blocks_for(std::int64_t n, std::int64_t per_block) {
-  constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kMaxBlocks = std::numeric_limits<std::int32_t>::max();
   const std::int64_t blocks = (n + per_block - 1) / per_block;
-  DTN_CHECK(0 <= n && blocks <= kMostBlocks, "a kernel for ", n, " items in blocks of ", per_block,
-            "; a grid has at most ", kMostBlocks, " blocks");
+  DTN_CHECK(0 <= n && blocks <= kMaxBlocks, "a kernel for ", n, " items in blocks of ", per_block,
+            "; a grid has at most ", kMaxBlocks, " blocks");
   return dim3(static_cast<unsigned>(blocks));
 }
 

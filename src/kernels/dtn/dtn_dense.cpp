@@ -7,8 +7,8 @@
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/dtn/dtn_dense_parts.h"
-#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_forward.h"
+#include "kernels/dtn/dtn_norm_prologue.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -59,7 +59,7 @@ class Forward : DtnForwardParts<T, variant> {
       const NextGroup next(sizes_, b, h, channel + lanes);
       const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
-      const A* seen = sum_cells(sizes_, x, sizes_.template cell_share<A>(), averages);
+      const A* seen = sum_pooled(sizes_, x, sizes_.template cell_share<A>(), averages);
       pass<A, Second::kSquare>(sizes_.one_line(), {positions_.apply(h)}, seen, nullptr, m1, m2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         if (next.image < sizes_.batch) {

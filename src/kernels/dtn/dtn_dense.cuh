@@ -20,7 +20,7 @@ struct Sizes {
   std::int64_t batch, columns;  // columns of Z: 2 B D
   std::int64_t image;           // elements from one image to the next
   int tokens, channels, heads, head_dim, grid_w;
-  int pool, cells, cells_w;
+  int pool, cells, pooled_w;
   int parts, width;  // slices per head, channels per slice; the last slice may have fewer
   float eps;
 
@@ -37,7 +37,7 @@ struct Sizes {
         grid_w(static_cast<int>(norm.grid_w)),
         pool(static_cast<int>(norm.pool)),
         cells(tokens / (pool * pool)),
-        cells_w(grid_w / pool),
+        pooled_w(grid_w / pool),
         parts((head_dim + cuda::kWarpSize - 1) / cuda::kWarpSize),
         width((head_dim + parts - 1) / parts),
         eps(static_cast<float>(norm.eps)) {}
@@ -46,11 +46,11 @@ struct Sizes {
   std::int64_t slices() const { return batch * heads * parts; }
 
   __host__ __device__ int cell_of(int token) const {
-    return token / grid_w / pool * cells_w + token % grid_w / pool;
+    return token / grid_w / pool * pooled_w + token % grid_w / pool;
   }
   // Token k < pool^2 of a cell.
   __host__ __device__ int token_of(int cell, int k) const {
-    return (cell / cells_w * pool + k / pool) * grid_w + cell % cells_w * pool + k % pool;
+    return (cell / pooled_w * pool + k / pool) * grid_w + cell % pooled_w * pool + k % pool;
   }
   // Offset in x of token `row` of [B T].
   __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {

@@ -80,7 +80,7 @@ class Backward : DtnBackwardParts<T, variant> {
   }
 
   // Workspace for cells and for one row of tokens.
-  struct CellPlanes {
+  struct PooledPlanes {
     A *averages, *m1, *m2, *dm1, *dm2;  // [T']; dm1, dm2 are used only if pool > 1
     A *row1, *row2;                     // moments of one row of tokens
   };
@@ -90,9 +90,9 @@ class Backward : DtnBackwardParts<T, variant> {
   void head(CpuQueue& queue, std::int64_t h, std::int64_t begin, std::int64_t end, A* dp) const {
     Scratch::Scope scope(queue.scratch());
     const std::int64_t size = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
-    const CellPlanes c{scope.take<A>(size),    scope.take<A>(size), scope.take<A>(size),
-                       scope.take<A>(size),    scope.take<A>(size), scope.take<A>(row_size),
-                       scope.take<A>(row_size)};
+    const PooledPlanes c{scope.take<A>(size),    scope.take<A>(size), scope.take<A>(size),
+                         scope.take<A>(size),    scope.take<A>(size), scope.take<A>(row_size),
+                         scope.take<A>(row_size)};
     if (!dpositions_) {
       for (std::int64_t b = begin; b < end; ++b) head_of(queue, b, h, c, nullptr);
       return;
@@ -102,7 +102,7 @@ class Backward : DtnBackwardParts<T, variant> {
     gradient.flush();
   }
 
-  void head_of(CpuQueue& queue, std::int64_t b, std::int64_t h, const CellPlanes& c,
+  void head_of(CpuQueue& queue, std::int64_t b, std::int64_t h, const PooledPlanes& c,
                PositionGradient* gradient) const {
     Scratch::Scope scope(queue.scratch());
     const Planes p = make_planes(scope, b, h);
@@ -117,7 +117,7 @@ class Backward : DtnBackwardParts<T, variant> {
       const Vec<A> pivot =
           load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
       gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
-      const A* x = sum_cells(sizes_, p.x, share, c.averages);
+      const A* x = sum_pooled(sizes_, p.x, share, c.averages);
       pass<A, Second::kSquare>(sizes_.one_line(), {positions_.apply(h)}, x, nullptr, c.m1, c.m2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
@@ -129,8 +129,8 @@ class Backward : DtnBackwardParts<T, variant> {
                       p, channels, sums, token);
       }
       keep(b, channel, count, channels);
-      const A* dm1 = sum_cells(sizes_, p.dm1, A(1), c.dm1);
-      const A* dm2 = sum_cells(sizes_, p.dm2, A(1), c.dm2);
+      const A* dm1 = sum_pooled(sizes_, p.dm1, A(1), c.dm1);
+      const A* dm2 = sum_pooled(sizes_, p.dm2, A(1), c.dm2);
       if (gradient) gradient->add(dm1, dm2, x);
       if (!dx) return;
       pass<A, Second::kPlane>(sizes_.one_line(), {positions_.apply_transposed(h)}, dm1, dm2, c.m1,

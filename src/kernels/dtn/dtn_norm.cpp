@@ -3,9 +3,9 @@
 // of channels at a time, whose planes fit in the first- and second-level caches.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/dtn/dtn_norm_around.h"
-#include "kernels/dtn/dtn_norm_cells_forward.h"
 #include "kernels/dtn/dtn_norm_forward.h"
+#include "kernels/dtn/dtn_norm_pooled_forward.h"
+#include "kernels/dtn/dtn_norm_prologue.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -76,7 +76,7 @@ template <class T, DtnVariant variant>
 void run_variant(CpuQueue& queue, const DtnNormForward& args) {
   Scratch::Scope scope(queue.scratch());
   if (args.pool > 1) {
-    CellsForward<T, variant>(args, scope).run(queue);
+    PooledForward<T, variant>(args, scope).run(queue);
   } else {
     Forward<T, variant>(args, scope).run(queue);
   }

@@ -7,8 +7,8 @@
 
 #include "dtn/core/check.h"
 #include "kernels/dtn/dtn_norm.h"
-#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_cuda.h"
+#include "kernels/dtn/dtn_norm_prologue.h"
 
 namespace dtn {
 namespace {

@@ -15,7 +15,7 @@
 // P x is then a pass along the rows of the grid and a pass down its columns. It takes
 // grid_w + grid_h multiply-adds per element instead of grid_w grid_h.
 //
-// In float32, on axes longer than kWholeAxis, weights below kLeastWeight times the largest of their
+// In float32, on axes longer than kWholeAxis, weights below kMinWeight times the largest of their
 // row are set to 0. P is usually a narrow window on a wide grid, and the passes read only this
 // window. The weights that are left out of a row are below the rounding of its sum.
 //
@@ -48,7 +48,7 @@
 namespace dtn {
 
 inline constexpr int kWholeAxis = 16;
-inline constexpr float kLeastWeight = 1e-9f;
+inline constexpr float kMinWeight = 1e-9f;
 
 enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
 
@@ -80,7 +80,7 @@ struct DtnLogits {
 // The residual sum before the norm. The pass first computes its x:
 //    x = residual + scale[b] branch, rounded to dtype
 // It is bit-identical to ScaleRows (without scale: to Add), see pointwise.h. There must be no other
-// tokens between images. The passes of dtn_line.h and dtn_dense.h do not support it.
+// tokens between images. The passes of dtn_sequence.h and dtn_dense.h do not support it.
 struct DtnSum {
   const void* residual = nullptr;  // [B, T, C]; null: x is given
   const void* branch = nullptr;    // [B, T, C]

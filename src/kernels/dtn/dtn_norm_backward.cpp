@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/dtn/dtn_norm_around.h"
-#include "kernels/dtn/dtn_norm_cells_backward.h"
+#include "kernels/dtn/dtn_norm_pooled_backward.h"
+#include "kernels/dtn/dtn_norm_prologue.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -98,14 +98,14 @@ class Backward : DtnBackwardParts<T, variant> {
         position_sums<A, Second::kPlane>(sizes_.rows(), p.dm1, p.dm2, z1, z2, rows.weights(),
                                          along);
       }
-      pass<A, Second::kPlane>(sizes_.rows(), rows.back(), p.dm1, p.dm2, z1, z2);
+      pass<A, Second::kPlane>(sizes_.rows(), rows.transposed(), p.dm1, p.dm2, z1, z2);
       if (args_.dpos_weight) {
         position_sums<A, Second::kSquare>(sizes_.columns(), z1, z2, p.x, nullptr, columns.weights(),
                                           down);
       }
       if (!dx) return;
       // z1, z2 hold the gradients of z. dm1, dm2 get the gradients of x and x^2.
-      pass<A, Second::kPlane>(sizes_.columns(), columns.back(), z1, z2, p.dm1, p.dm2);
+      pass<A, Second::kPlane>(sizes_.columns(), columns.transposed(), z1, z2, p.dm1, p.dm2);
       input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
         return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
       });
@@ -124,7 +124,7 @@ template <class T, DtnVariant variant>
 void run_variant(CpuQueue& queue, const DtnNormBackward& args) {
   Scratch::Scope scope(queue.scratch());
   if (args.pool > 1) {
-    CellsBackward<T, variant>(args, scope).run(queue);
+    PooledBackward<T, variant>(args, scope).run(queue);
   } else {
     Backward<T, variant>(args, scope).run(queue);
   }

@@ -28,9 +28,9 @@ void for_dtn_variant(const char* kernel, DType dtype, DtnVariant variant, F&& f)
 
 struct DtnSizes {
   std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
-  std::int64_t padded_tokens;                  // rounded up to whole vectors of any type
-  std::int64_t image;                          // elements between the starts of two images
-  std::int64_t pool, cells_h, cells_w, cells;  // the grid of cells of pool x pool tokens
+  std::int64_t padded_tokens;                    // rounded up to whole vectors of any type
+  std::int64_t image;                            // elements between the starts of two images
+  std::int64_t pool, pooled_h, pooled_w, cells;  // the grid of cells of pool x pool tokens
 
   template <class Arguments>
   explicit DtnSizes(const Arguments& args)
@@ -44,13 +44,13 @@ struct DtnSizes {
         padded_tokens((tokens + 15) / 16 * 16),
         image(dtn_image_stride(args)),
         pool(args.pool),
-        cells_h(grid_h / pool),
-        cells_w(grid_w / pool),
-        cells(cells_h * cells_w) {}
+        pooled_h(grid_h / pool),
+        pooled_w(grid_w / pool),
+        cells(pooled_h * pooled_w) {}
 
   // Lines of the grid of cells.
-  Lines rows() const { return {cells_w, 1, cells_h, cells_w}; }
-  Lines columns() const { return {cells_h, cells_w, cells_w, 1}; }
+  Lines rows() const { return {pooled_w, 1, pooled_h, pooled_w}; }
+  Lines columns() const { return {pooled_h, pooled_w, pooled_w, 1}; }
   // All cells, for a pass with a matrix of [cells, cells].
   Lines one_line() const { return {cells, 1, 1, 0}; }
   // Weight of a token in the mean of its cell.
@@ -77,7 +77,7 @@ class HeadPositions {
         direction_(variant == DtnVariant::kOfficial ? A(-1) : A(1)),
         weight_(static_cast<const A*>(pos_weight)),
         kinds_(gradients ? 4 : 2),
-        per_head_(axis(sizes.cells_w) + axis(sizes.cells_h)) {
+        per_head_(axis(sizes.pooled_w) + axis(sizes.pooled_h)) {
     constexpr std::int64_t kBudget = (std::int64_t{64} << 20) / sizeof(A);
     wave_ = kBudget / per_head_;
     if (wave_ < 1) wave_ = 1;
@@ -98,8 +98,8 @@ class HeadPositions {
     parallel_ranges(count, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t h = begin + first; h < begin + last; ++h) {
         const A* a = weight_ + 3 * h;
-        build_positions(sizes_.cells_w, a[2], a[0], direction_, along_rows(h));
-        build_positions(sizes_.cells_h, a[2], a[1], direction_, down_columns(h));
+        build_positions(sizes_.pooled_w, a[2], a[0], direction_, along_rows(h));
+        build_positions(sizes_.pooled_h, a[2], a[1], direction_, down_columns(h));
       }
     });
   }
@@ -107,13 +107,13 @@ class HeadPositions {
   PositionMatrices<A> along_rows(std::int64_t head) const {
     const std::int64_t k = head - begin_;
     return matrices(memory_ + k * per_head_, spans_ + k * spans_per_head(), blocks_ + 2 * k,
-                    sizes_.cells_w);
+                    sizes_.pooled_w);
   }
   PositionMatrices<A> down_columns(std::int64_t head) const {
     const std::int64_t k = head - begin_;
-    return matrices(memory_ + k * per_head_ + axis(sizes_.cells_w),
-                    spans_ + k * spans_per_head() + kSpanKinds * sizes_.cells_w,
-                    blocks_ + 2 * k + 1, sizes_.cells_h);
+    return matrices(memory_ + k * per_head_ + axis(sizes_.pooled_w),
+                    spans_ + k * spans_per_head() + kSpanKinds * sizes_.pooled_w,
+                    blocks_ + 2 * k + 1, sizes_.pooled_h);
   }
 
  private:
@@ -121,7 +121,7 @@ class HeadPositions {
   static std::int64_t square(std::int64_t n) { return (n * n + 15) / 16 * 16; }
   std::int64_t axis(std::int64_t n) const { return kinds_ * square(n) + (n + 15) / 16 * 16; }
   static constexpr std::int64_t kSpanKinds = 3;
-  std::int64_t spans_per_head() const { return kSpanKinds * (sizes_.cells_w + sizes_.cells_h); }
+  std::int64_t spans_per_head() const { return kSpanKinds * (sizes_.pooled_w + sizes_.pooled_h); }
   PositionMatrices<A> matrices(A* at, Span* spans, std::int64_t* block, std::int64_t n) const {
     const std::int64_t size = square(n);
     A* row = at + kinds_ * size;
@@ -227,13 +227,13 @@ inline void gather(const DtnSizes& sizes, const T* x, N count, const double* sca
 // cells = factor times the sum of a plane of tokens over each cell. With pool 1 it returns the
 // tokens themselves.
 template <class A>
-const A* sum_cells(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
+const A* sum_pooled(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
   constexpr int lanes = kLanes<A>;
   if (sizes.pool == 1) return tokens;
   const std::int64_t row = sizes.grid_w * lanes, width = sizes.pool * lanes;
   A* out = cells;
-  for (std::int64_t y = 0; y < sizes.cells_h; ++y, tokens += sizes.pool * row) {
-    for (std::int64_t x = 0; x < sizes.cells_w; ++x, out += lanes) {
+  for (std::int64_t y = 0; y < sizes.pooled_h; ++y, tokens += sizes.pool * row) {
+    for (std::int64_t x = 0; x < sizes.pooled_w; ++x, out += lanes) {
       Vec<A> sum{};
       for (std::int64_t i = 0; i < sizes.pool; ++i) {
         const A* from = tokens + i * row + x * width;
@@ -248,11 +248,11 @@ const A* sum_cells(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
 // Expands a row of cells to a row of tokens: each token gets the value of its cell. With pool 1 it
 // returns the cells themselves.
 template <class A>
-const A* spread_cells(const DtnSizes& sizes, const A* cells, A* tokens) {
+const A* spread_pooled(const DtnSizes& sizes, const A* cells, A* tokens) {
   constexpr int lanes = kLanes<A>;
   if (sizes.pool == 1) return cells;
   A* out = tokens;
-  for (std::int64_t cell = 0; cell < sizes.cells_w; ++cell) {
+  for (std::int64_t cell = 0; cell < sizes.pooled_w; ++cell) {
     const Vec<A> v = load(cells + cell * lanes);
     for (std::int64_t x = 0; x < sizes.pool; ++x, out += lanes) store(out, v);
   }
@@ -261,7 +261,7 @@ const A* spread_cells(const DtnSizes& sizes, const A* cells, A* tokens) {
 // The same for row `row` of tokens, from the plane of all cells.
 template <class A>
 const A* spread_row(const DtnSizes& sizes, std::int64_t row, const A* cells, A* tokens) {
-  return spread_cells(sizes, cells + row / sizes.pool * sizes.cells_w * kLanes<A>, tokens);
+  return spread_pooled(sizes, cells + row / sizes.pool * sizes.pooled_w * kLanes<A>, tokens);
 }
 
 // P x and P x^2 are computed in two steps. The first is the pass down the columns of the whole
@@ -270,7 +270,7 @@ const A* spread_row(const DtnSizes& sizes, std::int64_t row, const A* cells, A* 
 template <class A>
 inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
                            A* z1, A* z2) {
-  pass<A, Second::kSquare>(sizes.columns(), columns.forth(), x, nullptr, z1, z2);
+  pass<A, Second::kSquare>(sizes.columns(), columns.forward(), x, nullptr, z1, z2);
 }
 template <class A>
 class RowMoments {
@@ -282,7 +282,7 @@ class RowMoments {
 
   void make(const PositionMatrices<A>& rows, std::int64_t row, const A* z1, const A* z2) const {
     const std::int64_t start = row * sizes_.grid_w * kLanes<A>;
-    pass<A, Second::kPlane>({sizes_.grid_w, 1, 1, 0}, rows.forth(), z1 + start, z2 + start, m1_,
+    pass<A, Second::kPlane>({sizes_.grid_w, 1, 1, 0}, rows.forward(), z1 + start, z2 + start, m1_,
                             m2_);
   }
   // [grid_w]

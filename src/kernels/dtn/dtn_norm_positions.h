@@ -19,7 +19,7 @@ namespace dtn::DTN_ISA {
 //    sum_ij by_offset[i, j] dP[i, j]
 // by_square is the same with d^2.
 //
-// In float32 the passes read only the weights that kLeastWeight does not remove.
+// In float32 the passes read only the weights that kMinWeight does not remove.
 template <class A>
 struct PositionMatrices {
   A *apply, *apply_transposed;  // P and its transpose, in the order in which `pass` reads them
@@ -30,8 +30,8 @@ struct PositionMatrices {
   Span* seen;                   // [n]: nonzero part of each row of P
   std::int64_t* block;          // outputs per block of a pass
 
-  PassMatrix<A> forth() const { return {apply, *block, reads}; }
-  PassMatrix<A> back() const { return {apply_transposed, *block, reads_transposed}; }
+  PassMatrix<A> forward() const { return {apply, *block, reads}; }
+  PassMatrix<A> transposed() const { return {apply_transposed, *block, reads_transposed}; }
   PositionWeights<A> weights() const { return {by_offset, by_square, seen}; }
 };
 
@@ -71,7 +71,7 @@ inline V normal_or_zero(V weights) {
 template <class A>
 std::int64_t pass_block(std::int64_t n, A square_weight) {
   if (!std::is_same_v<A, float> || n <= kWholeAxis || !(square_weight < 0)) return kPassBlock;
-  const double width = 2 * std::sqrt(std::log(double{kLeastWeight}) / double{square_weight});
+  const double width = 2 * std::sqrt(std::log(double{kMinWeight}) / double{square_weight});
   return 3 * width < static_cast<double>(n) ? kNarrowBlock : kPassBlock;
 }
 
@@ -126,7 +126,7 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
     for_each_vector<A>(n, [&](std::int64_t j, auto count) {
       Vec<A> t = shifted(j);
       Vec<A> e = exp(t * (square_weight * (2 * best + t) + offset_weight));
-      if (windowed) e = e < static_cast<A>(kLeastWeight) ? Vec<A>{} : e;
+      if (windowed) e = e < static_cast<A>(kMinWeight) ? Vec<A>{} : e;
       store_n(row + j, e, count);
       sum += keep_n(e, count);
     });

@@ -90,7 +90,7 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   for (int j = lane; j < stride; j += kWarpSize) {
     float t = shifted(j);
     float e = j < n ? expf(t * (square_weight * (2 * best + t) + offset_weight)) : 0;
-    if (n > kWholeAxis && e < kLeastWeight) e = 0;
+    if (n > kWholeAxis && e < kMinWeight) e = 0;
     p[j] = e;
     sum += e;
   }

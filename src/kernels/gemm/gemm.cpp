@@ -57,9 +57,9 @@ void multiply_native(CpuQueue& queue, const GemmTile& t) {
 
 // bfloat16 on a machine without native bfloat16 products: converts the tiles and multiplies in
 // float32.
-void multiply_widened(CpuQueue& queue, const GemmTile& t) {
+void multiply_upcast(CpuQueue& queue, const GemmTile& t) {
   Scratch::Scope scope(queue.scratch());
-  auto widen = [&](const void* x, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
+  auto upcast = [&](const void* x, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
     float* wide = scope.take<float>(rows * cols);
     run(queue, ConvertTile{DType::kBFloat16, DType::kFloat32, rows, cols, x, ld, wide, cols});
     return wide;
@@ -68,8 +68,8 @@ void multiply_widened(CpuQueue& queue, const GemmTile& t) {
   f.dtype = f.c_dtype = DType::kFloat32;
   f.lda = t.transpose_a ? t.m : t.k;
   f.ldb = t.transpose_b ? t.k : t.n;
-  f.a = widen(t.a, t.lda, t.transpose_a ? t.k : t.m, f.lda);
-  f.b = widen(t.b, t.ldb, t.transpose_b ? t.n : t.k, f.ldb);
+  f.a = upcast(t.a, t.lda, t.transpose_a ? t.k : t.m, f.lda);
+  f.b = upcast(t.b, t.ldb, t.transpose_b ? t.n : t.k, f.ldb);
   if (t.c_dtype == DType::kFloat32) return multiply_native(queue, f);
   f.c = scope.take<float>(t.m * t.n);
   f.ldc = t.n;
@@ -80,7 +80,7 @@ void multiply_widened(CpuQueue& queue, const GemmTile& t) {
 }
 
 void multiply(CpuQueue& queue, const GemmTile& t) {
-  multiplies_natively(t.dtype) ? multiply_native(queue, t) : multiply_widened(queue, t);
+  multiplies_natively(t.dtype) ? multiply_native(queue, t) : multiply_upcast(queue, t);
 }
 
 // Division of a product into tiles; fixed by its shape alone.

@@ -64,9 +64,9 @@ void sum_partials(const SumPartials& s) {
 }  // namespace
 
 void run(CpuQueue&, const ConvertTile& t) {
-  bool widen = t.from == DType::kBFloat16;
-  if (t.from == t.to) return widen ? convert<bfloat16, bfloat16>(t) : convert<float, float>(t);
-  widen ? convert<bfloat16, float>(t) : convert<float, bfloat16>(t);
+  bool upcast = t.from == DType::kBFloat16;
+  if (t.from == t.to) return upcast ? convert<bfloat16, bfloat16>(t) : convert<float, float>(t);
+  upcast ? convert<bfloat16, float>(t) : convert<float, bfloat16>(t);
 }
 
 void run(CpuQueue&, const ColumnSums& s) {

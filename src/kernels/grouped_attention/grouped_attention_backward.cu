@@ -13,7 +13,7 @@ struct GroupedBackward : Plain<kGroupedColumns, 8> {
   static constexpr std::size_t kSharedBytes =
       (2 * kOwnSize + 2 * kStreamSize + kProbabilities) * sizeof(float) +
       kPlainStream * sizeof(RowStatistics);
-  static_assert(kSharedBytes <= kLeastSharedMemory);
+  static_assert(kSharedBytes <= kMinSharedMemory);
 };
 
 template <class T>

@@ -10,7 +10,7 @@ namespace {
 struct GroupedForward : Plain<kGroupedColumns, 8> {
   static constexpr std::size_t kSharedBytes =
       (kOwnSize + 2 * kStreamSize + kProbabilities) * sizeof(float);
-  static_assert(kSharedBytes <= kLeastSharedMemory);
+  static_assert(kSharedBytes <= kMinSharedMemory);
 };
 
 template <class T>

@@ -131,12 +131,11 @@ void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
     if (args.rows == 0) return;
     const bool dense = args.against.targets != nullptr;
     with_binary_constants(has_wide_rows<T>(args), dense, [&](auto is_wide, auto is_dense) {
-      launch(
-          queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
-          binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
-          {blocks_for(args.rows, 1), threads_of_row(args.classes), kMostRowWarps * sizeof(float)},
-          static_cast<const T*>(args.logits), args.classes, args.against,
-          static_cast<float>(args.scale), static_cast<float*>(args.loss));
+      launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
+             binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
+             {blocks_for(args.rows, 1), threads_of_row(args.classes), kMaxRowWarps * sizeof(float)},
+             static_cast<const T*>(args.logits), args.classes, args.against,
+             static_cast<float>(args.scale), static_cast<float*>(args.loss));
     });
   });
 }

@@ -185,11 +185,10 @@ void run(CudaQueue& queue, const CrossEntropyForward& args) {
     const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
                       cuda::is_vectorizable<float>(args.targets, args.classes);
     with_constants(wide, args, [&](auto is_wide, auto against) {
-      launch(
-          queue, {"cross_entropy_forward", {args.rows, args.classes}},
-          cross_entropy_forward_kernel<T, is_wide, against>,
-          {blocks_for(args.rows, 1), threads_of_row(args.classes), kMostRowWarps * sizeof(float)},
-          arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
+      launch(queue, {"cross_entropy_forward", {args.rows, args.classes}},
+             cross_entropy_forward_kernel<T, is_wide, against>,
+             {blocks_for(args.rows, 1), threads_of_row(args.classes), kMaxRowWarps * sizeof(float)},
+             arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
     });
   });
 }
@@ -202,13 +201,12 @@ void run(CudaQueue& queue, const CrossEntropyBackward& args) {
                       cuda::is_vectorizable<T>(args.dlogits, args.classes) &&
                       cuda::is_vectorizable<float>(args.targets, args.classes);
     with_constants(wide, args, [&](auto is_wide, auto against) {
-      launch(
-          queue, {"cross_entropy_backward", {args.rows, args.classes}},
-          cross_entropy_backward_kernel<T, is_wide, against>,
-          {blocks_for(args.rows, 1), threads_of_row(args.classes), kMostRowWarps * sizeof(float)},
-          arguments_of<T>(args), static_cast<const float*>(args.lse),
-          static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
-          static_cast<T*>(args.dlogits));
+      launch(queue, {"cross_entropy_backward", {args.rows, args.classes}},
+             cross_entropy_backward_kernel<T, is_wide, against>,
+             {blocks_for(args.rows, 1), threads_of_row(args.classes), kMaxRowWarps * sizeof(float)},
+             arguments_of<T>(args), static_cast<const float*>(args.lse),
+             static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
+             static_cast<T*>(args.dlogits));
     });
   });
 }

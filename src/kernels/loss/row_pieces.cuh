@@ -7,13 +7,13 @@
 
 namespace dtn {
 
-inline constexpr int kMostRowWarps = 16;
+inline constexpr int kMaxRowWarps = 16;
 
 template <class T, bool kWide>
 using RowPiece = cuda::LaneValues<T, 8, kWide>;
 
 inline unsigned threads_of_row(std::int64_t classes) {
-  return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostRowWarps * cuda::kWarpSize;
+  return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMaxRowWarps * cuda::kWarpSize;
 }
 
 // Calls f(values, i, column) for the runs of this lane. `values` are the lane's logits of a piece

@@ -34,7 +34,9 @@ struct Backward {
     return set * tiles.groups + column / tiles.group_size;
   }
   // True if the sums are not weighted yet. Each channel then multiplies by its own weight.
-  __device__ __forceinline__ bool alone() const { return tiles.group_size == 1 && !weighted_sums; }
+  __device__ __forceinline__ bool is_single() const {
+    return tiles.group_size == 1 && !weighted_sums;
+  }
   __device__ __forceinline__ float weight_at(std::int64_t set, std::int64_t column) const {
     return weight ? weight[set * parameter_stride + column] : 1.0f;
   }
@@ -111,7 +113,7 @@ __device__ __forceinline__ Coefficients coefficients(const Backward<T>& a, std::
   const float rstd = reciprocal_root(a.variance[i], a.eps);
   const float scale = rstd * a.weight_at(set, column);
   if (a.frozen) return {0, scale, 0, 0};
-  const bool alone = a.alone();
+  const bool alone = a.is_single();
   const float* sums = a.sums + set * 2 * a.tiles.channels + column;
   const float sum = a.means ? a.means[2 * i] : sums[0] * a.share;
   const float dot = a.means ? a.means[2 * i + 1] : sums[a.tiles.channels] * a.share_dot;
@@ -122,7 +124,7 @@ __device__ __forceinline__ Coefficients coefficients(const Backward<T>& a, std::
 
 template <class T, int n>
 __device__ __forceinline__ void differentiate(const Backward<T>& a, const TileThread<n>& at) {
-  const bool alone = a.alone();
+  const bool alone = a.is_single();
   Coefficients c[n];
 #pragma unroll
   for (int k = 0; k < n; ++k) {

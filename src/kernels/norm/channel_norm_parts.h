@@ -17,10 +17,8 @@ struct ChannelNormCut {
   bool by_set;
 
   ChannelNormCut(std::int64_t s, std::int64_t r) : sets(s), rows(r), by_set(s >= kManySets) {
-    const std::int64_t share = by_set ? kMostRows : (s * r + kTasks - 1) / kTasks;
-    const std::int64_t most = share < kLeastRows  ? kLeastRows
-                              : share > kMostRows ? kMostRows
-                                                  : share;
+    const std::int64_t share = by_set ? kMaxRows : (s * r + kTasks - 1) / kTasks;
+    const std::int64_t most = share < kMinRows ? kMinRows : share > kMaxRows ? kMaxRows : share;
     parts = (rows + most - 1) / most;
     part_rows = (rows + parts - 1) / parts;
   }
@@ -36,7 +34,7 @@ struct ChannelNormCut {
   }
 
  private:
-  static constexpr std::int64_t kManySets = 8, kTasks = 128, kLeastRows = 32, kMostRows = 256;
+  static constexpr std::int64_t kManySets = 8, kTasks = 128, kMinRows = 32, kMaxRows = 256;
 };
 
 // Distance between two arrays of C values in scratch memory.

@@ -103,7 +103,7 @@ __device__ __forceinline__ float reciprocal_root(float v, float eps) {
 // few enough rows per block.
 constexpr std::int64_t kFusedBlocks = 96, kFusedRows = 1024;
 // Otherwise the rows are split into chunks, for about this many blocks.
-constexpr std::int64_t kChunkBlocks = 1024, kLeastChunkRows = 64;
+constexpr std::int64_t kChunkBlocks = 1024, kMinChunkRows = 64;
 
 // Returns the tiles for vectors of n columns.
 inline ChannelTiles channel_tiles(std::int64_t sets, std::int64_t rows, std::int64_t channels,
@@ -137,7 +137,7 @@ inline bool is_fused(const ChannelTiles& t) {
 inline void cut_into_chunks(ChannelTiles& t) {
   const std::int64_t wanted = kChunkBlocks / (t.sets * t.tiles) + 1;
   std::int64_t rows = (t.rows + wanted - 1) / wanted;
-  if (rows < kLeastChunkRows) rows = kLeastChunkRows;
+  if (rows < kMinChunkRows) rows = kMinChunkRows;
   t.chunk_rows = rows < t.rows ? rows : t.rows;
   t.chunks = static_cast<unsigned>((t.rows + t.chunk_rows - 1) / t.chunk_rows);
 }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;  // per chunk, 8 per warp
+constexpr int kMinRows = 32;  // per chunk, 8 per warp
 
 // Means over the channels of dxhat and dxhat xhat.
 struct RowMeans {
@@ -411,7 +411,7 @@ void run(CudaQueue& queue, const LayerNormBackward& args) {
     a.drow_std = static_cast<const float*>(args.drow_std);
     a.sets = args.sets.rows > 0 ? args.sets : ParameterSets{args.rows, 0};
     const std::int64_t sets = args.rows / a.sets.rows;
-    a.rows_per_chunk = cuda::rows_per_chunk(args.rows, kLeastRows, 2 * kWarps);
+    a.rows_per_chunk = cuda::rows_per_chunk(args.rows, kMinRows, 2 * kWarps);
     a.chunks = (a.sets.rows + a.rows_per_chunk - 1) / a.rows_per_chunk;
     const Kind kind = kind_of(a, args.dbranch_sums != nullptr);
     if (args.dweight || args.dbias || kind == Kind::kBranchSums) {

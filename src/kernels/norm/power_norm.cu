@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;  // per chunk, 8 per warp
+constexpr int kMinRows = 32;  // per chunk, 8 per warp
 
 template <class T>
 struct Forward {
@@ -179,7 +179,7 @@ Forward<T> forward_arguments(const PowerNormShape& s, const void* x) {
   a.rows = s.rows, a.channels = s.channels;
   a.groups = power_norm_groups(s, 1);
   a.x = static_cast<const T*>(x);
-  a.rows_per_chunk = cuda::rows_per_chunk(s.rows, kLeastRows, kWarps);
+  a.rows_per_chunk = cuda::rows_per_chunk(s.rows, kMinRows, kWarps);
   return a;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;          // per chunk, 8 per warp
+constexpr int kMinRows = 32;            // per chunk, 8 per warp
 constexpr int kSums = 3, kResults = 2;  // per group: see group_slopes
 
 template <class T>
@@ -248,7 +248,7 @@ void run(CudaQueue& queue, const PowerNormBackward& args) {
     a.dy = static_cast<const T*>(args.dy);
     a.dx_add = static_cast<const T*>(args.dx_add);
     a.dx = static_cast<T*>(args.dx);
-    a.rows_per_chunk = cuda::rows_per_chunk(s.rows, kLeastRows, kWarps);
+    a.rows_per_chunk = cuda::rows_per_chunk(s.rows, kMinRows, kWarps);
     const std::int64_t chunks = (s.rows + a.rows_per_chunk - 1) / a.rows_per_chunk;
     const Totals totals{static_cast<float*>(args.dot), static_cast<float*>(args.dweight),
                         static_cast<float*>(args.dbias)};

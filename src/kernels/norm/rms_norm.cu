@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;  // per chunk, 8 per warp
+constexpr int kMinRows = 32;  // per chunk, 8 per warp
 
 template <class T>
 struct Arguments {
@@ -296,7 +296,7 @@ void run(CudaQueue& queue, const RmsNormBackward& args) {
     a.dy = static_cast<const T*>(args.dy);
     a.dx_add = static_cast<const T*>(args.dx_add);
     a.dx = static_cast<T*>(args.dx);
-    a.rows_per_chunk = cuda::rows_per_chunk(args.rows, kLeastRows, kWarps);
+    a.rows_per_chunk = cuda::rows_per_chunk(args.rows, kMinRows, kWarps);
     const std::int64_t chunks = (args.rows + a.rows_per_chunk - 1) / a.rows_per_chunk;
     if (!args.dweight) return backward(queue, a, chunks);
     auto partials = queue.scratch<float>(chunks * args.channels);

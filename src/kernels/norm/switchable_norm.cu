@@ -125,7 +125,7 @@ __device__ __forceinline__ void add_rows(Moments (&channel)[kRun], const float (
 }
 
 template <class T, int kRun>
-__global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(Measure<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) switchable_norm_measure_kernel(Measure<T> a) {
   DTN_SHARED(RowPart, shared);  // [2, warps, kRows], double-buffered over the batches of rows
   const Place<kRun> at(a.pieces, a.piece_rows, a.t.samples, a.t.channels);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -291,7 +291,7 @@ struct Apply {
 };
 
 template <class T, int kRun>
-__global__ void __launch_bounds__(kMostThreads) switchable_norm_apply_kernel(Apply<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) switchable_norm_apply_kernel(Apply<T> a) {
   const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);
   if (!at.live) return;
   float pivot[kRun], shift[kRun], var[kRun], weight[kRun], bias[kRun];

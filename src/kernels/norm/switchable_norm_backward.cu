@@ -78,7 +78,7 @@ struct Backward {
 };
 
 template <class T, int kRun>
-__global__ void __launch_bounds__(kMostThreads) switchable_norm_backward_kernel(Backward<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) switchable_norm_backward_kernel(Backward<T> a) {
   const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);
   if (!at.live) return;
   float pivot[kRun], var[kRun], weight[kRun], slope[kRun], offset[kRun], reach[kRun];

@@ -70,7 +70,7 @@ struct ChannelSums {
 };
 
 template <class T, int kRun>
-__global__ void __launch_bounds__(kMostThreads) switchable_norm_sums_kernel(Sums<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) switchable_norm_sums_kernel(Sums<T> a) {
   constexpr int kSums = kRows * kTokenSums;
   DTN_SHARED(float, shared);  // [2, warps, kSums], double-buffered over the batches of rows
   const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);

@@ -10,7 +10,7 @@ namespace dtn::switchable {
 
 // Rows that are loaded before the first of them is used.
 inline constexpr int kRows = 4;
-inline constexpr int kMostThreads = 256;
+inline constexpr int kMaxThreads = 256;
 
 // A block takes a piece: some tokens of one image. A thread takes a run of adjacent channels of all
 // these tokens. So the values of a channel stay in its registers, and sums over tokens stay in the
@@ -33,12 +33,12 @@ struct Layout {
     for (const void* p : activations) check(p, 4 * sizeof(T));
     for (const void* p : parameters) check(p, 4 * sizeof(float));
     const std::int64_t runs = (t.channels + l.run - 1) / l.run;
-    l.blocks = blocks_for(runs, kMostThreads).x;
+    l.blocks = blocks_for(runs, kMaxThreads).x;
     l.threads = blocks_for(blocks_for(runs, l.blocks).x, cuda::kWarpSize).x * cuda::kWarpSize;
-    // About a thousand pieces in total, of at least kLeastRows rows.
-    constexpr std::int64_t kPieces = 1024, kLeastRows = 16;
+    // About a thousand pieces in total, of at least kMinRows rows.
+    constexpr std::int64_t kPieces = 1024, kMinRows = 16;
     std::int64_t rows = (t.batch * t.most_tokens() + kPieces - 1) / kPieces;
-    if (rows < kLeastRows) rows = kLeastRows;
+    if (rows < kMinRows) rows = kMinRows;
     l.piece_rows = (rows + kRows - 1) / kRows * kRows;
     l.pieces = (t.most_tokens() + l.piece_rows - 1) / l.piece_rows;
     return l;

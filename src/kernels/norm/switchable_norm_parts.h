@@ -40,11 +40,11 @@ struct SwitchableSizes {
         channels(t.channels),
         lengths(t.lengths),
         stride((t.channels + 15) / 16 * 16) {
-    // About 64 pieces in total keep many threads busy. Pieces under kLeastRows are not worth it.
-    constexpr std::int64_t kPieces = 64, kLeastRows = 16;
+    // About 64 pieces in total keep many threads busy. Pieces under kMinRows are not worth it.
+    constexpr std::int64_t kPieces = 64, kMinRows = 16;
     const std::int64_t wanted = (kPieces + batch - 1) / batch;
     std::int64_t rows = (t.most_tokens() + wanted - 1) / wanted;
-    if (rows < kLeastRows) rows = kLeastRows;
+    if (rows < kMinRows) rows = kMinRows;
     piece_rows = (rows + kSwitchableRows - 1) / kSwitchableRows * kSwitchableRows;
     pieces = (t.most_tokens() + piece_rows - 1) / piece_rows;
   }

@@ -21,7 +21,7 @@ double sum_squares_range(const float* x, std::int64_t n) {
   using VecD = Vec<double>;
   constexpr int lanes = kLanes<double>;
   typedef float HalfF __attribute__((vector_size(kVectorBytes / 2)));
-  auto widen = [](const float* p) {
+  auto upcast = [](const float* p) {
     HalfF h;
     std::memcpy(&h, p, sizeof h);
     return __builtin_convertvector(h, VecD);
@@ -30,7 +30,7 @@ double sum_squares_range(const float* x, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     for (int k = 0; k < 4; ++k) {
-      VecD v = widen(x + i + k * lanes);
+      VecD v = upcast(x + i + k * lanes);
       sums[k] = sums[k] + v * v;
     }
   }
@@ -124,7 +124,7 @@ void run(CpuQueue&, const EmaStep& args) {
   });
 }
 
-void run(CpuQueue&, const SettleBuffers& args) {
+void run(CpuQueue&, const CommitBuffers& args) {
   const bool applied = is_applied(args.state);
   std::memcpy(applied ? args.value : args.next, applied ? args.next : args.value,
               static_cast<std::size_t>(args.count) * size_of(args.dtype));
@@ -149,5 +149,5 @@ DTN_DISPATCH(AdamWStep)
 DTN_DISPATCH(SgdStep)
 DTN_DISPATCH(LionStep)
 DTN_DISPATCH(EmaStep)
-DTN_DISPATCH(SettleBuffers)
+DTN_DISPATCH(CommitBuffers)
 DTN_DISPATCH(SumSquares)

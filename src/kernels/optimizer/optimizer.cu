@@ -191,12 +191,12 @@ void run(CudaQueue& queue, const EmaStep& args) {
                    cuda::all_aligned(args.average, args.param), sizeof(EmaFactors));
 }
 
-void run(CudaQueue& queue, const SettleBuffers& args) {
-  DTN_CHECK(args.dtype == DType::kFloat32, "settle_buffers on CUDA is float32, not ",
+void run(CudaQueue& queue, const CommitBuffers& args) {
+  DTN_CHECK(args.dtype == DType::kFloat32, "commit_buffers on CUDA is float32, not ",
             name_of(args.dtype));
   auto* value = static_cast<float*>(args.value);
   auto* next = static_cast<float*>(args.next);
-  cuda::launch_map(queue, "settle_buffers", SettleMap{value, next, args.state, true}, args.count,
+  cuda::launch_map(queue, "commit_buffers", SettleMap{value, next, args.state, true}, args.count,
                    cuda::all_aligned(value, next));
 }
 

@@ -121,15 +121,15 @@ void run(CudaQueue&, const EmaStep&);
 
 // Ends a step for buffers that are learned without a gradient: value = next, or next = value if the
 // update is skipped.
-struct SettleBuffers {
+struct CommitBuffers {
   DType dtype;  // float32 or float64
   std::int64_t count;
   void* value;
   void* next;
   const UpdateState* state = nullptr;
 };
-void run(CpuQueue&, const SettleBuffers&);
-void run(CudaQueue&, const SettleBuffers&);
+void run(CpuQueue&, const CommitBuffers&);
+void run(CudaQueue&, const CommitBuffers&);
 
 // Sum of squares in float64, in fixed chunks added in order; not finite if any element is not.
 struct SumSquares {

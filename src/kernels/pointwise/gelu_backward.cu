@@ -40,7 +40,7 @@ struct GeluMap {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
 constexpr int kRowsTogether = 2;  // per warp: four loads of 16 bytes in flight per lane
-constexpr std::int64_t kLeastRows = 64;
+constexpr std::int64_t kMinRows = 64;
 
 template <class T>
 struct Strips {
@@ -139,7 +139,7 @@ void run(CudaQueue& queue, const MlpGeluBackward& args) {
                               cuda::all_aligned(z, dh, dz, h));
     }
     const std::int64_t rows_per_chunk =
-        cuda::rows_per_chunk(args.rows, kLeastRows, kWarps * kRowsTogether);
+        cuda::rows_per_chunk(args.rows, kMinRows, kWarps * kRowsTogether);
     const std::int64_t chunks = (args.rows + rows_per_chunk - 1) / rows_per_chunk;
     auto partials = queue.scratch<float>(chunks * args.columns);
     Strips<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};

@@ -14,7 +14,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-constexpr std::int64_t kEnoughTasks = 64, kLeastWork = 1 << 14;
+constexpr std::int64_t kEnoughTasks = 64, kMinWork = 1 << 14;
 
 struct Sum {
   static constexpr double kIdentity = 0;
@@ -166,15 +166,14 @@ void reduce(CpuQueue& queue, const Reduce& args, const Tasks& tasks) {
   const std::int64_t work = tasks.kept.count * tasks.reduced.count * tasks.width / count;
   std::int64_t chunks = 1;
   if (count < kEnoughTasks) {
-    chunks = std::min((kEnoughTasks + count - 1) / count, (work + kLeastWork - 1) / kLeastWork);
+    chunks = std::min((kEnoughTasks + count - 1) / count, (work + kMinWork - 1) / kMinWork);
     chunks = std::max<std::int64_t>(std::min(chunks, terms), 1);
   }
   const std::int64_t per_chunk = (terms + chunks - 1) / chunks;
   chunks = (terms + per_chunk - 1) / per_chunk;
   Scratch::Scope scope(queue.scratch());
   A* partials = scope.take<A>(count * chunks * Tasks::kBlock);
-  const std::int64_t grain =
-      std::max<std::int64_t>(kLeastWork / std::max<std::int64_t>(work, 1), 1);
+  const std::int64_t grain = std::max<std::int64_t>(kMinWork / std::max<std::int64_t>(work, 1), 1);
   parallel_ranges(count * chunks, grain, [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t i = from; i < to; ++i) {
       const std::int64_t begin = i % chunks * per_chunk;
@@ -183,7 +182,7 @@ void reduce(CpuQueue& queue, const Reduce& args, const Tasks& tasks) {
     }
   });
   const A scale = static_cast<A>(args.scale);
-  parallel_ranges(count, kLeastWork / Tasks::kBlock, [&](std::int64_t from, std::int64_t to) {
+  parallel_ranges(count, kMinWork / Tasks::kBlock, [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t task = from; task < to; ++task) {
       const A* parts = partials + task * chunks * Tasks::kBlock;
       const std::int64_t first = tasks.first_output(task);

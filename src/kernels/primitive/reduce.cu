@@ -10,7 +10,7 @@ namespace dtn {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / cuda::kWarpSize;
-constexpr std::int64_t kEnoughBlocks = 256, kLeastTerms = 2048;
+constexpr std::int64_t kEnoughBlocks = 256, kMinTerms = 2048;
 
 struct Sum {
   static __device__ __forceinline__ float nothing() { return 0; }
@@ -139,9 +139,9 @@ void reduce(CudaQueue& queue, const Reduce& args) {
   const std::int64_t terms = pass.reduced.count * (rows ? pass.width : 1);
   const std::int64_t blocks =
       pass.kept.count * (rows ? 1 : (pass.width + cuda::kWarpSize - 1) / cuda::kWarpSize);
-  if (blocks < kEnoughBlocks && terms > kLeastTerms) {
+  if (blocks < kEnoughBlocks && terms > kMinTerms) {
     const std::int64_t wanted = (kEnoughBlocks + blocks - 1) / blocks;
-    const std::int64_t most = (terms + kLeastTerms - 1) / kLeastTerms;
+    const std::int64_t most = (terms + kMinTerms - 1) / kMinTerms;
     pass.chunks = wanted < most ? wanted : most;
   }
   pass.per_chunk = (terms + pass.chunks - 1) / pass.chunks;

@@ -1,12 +1,12 @@
-// Block-sparse attention. Each inner block of queries is a piece. The first and the last block,
-// which see all keys, form one piece together.
+// Block-sparse attention. Each inner block of queries is one AttentionBlock. The first and the
+// last, which see all keys, form one together.
 #include "kernels/sparse_attention/block_attention.h"
 
 #include "dtn/core/parallel.h"
 #include "kernels/attention/table_bias.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/sparse_attention/attention_pieces.h"
+#include "kernels/sparse_attention/attention_blocks.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -29,7 +29,7 @@ struct HeadRows {
     return {out + (sample() * p.tokens * p.heads + head()) * p.head_dim, p.heads * p.head_dim,
             p.tokens, spare};
   }
-  PieceInputs<S> inputs(const S* qkv, const S* zeros) const {
+  HeadInputs<S> inputs(const S* qkv, const S* zeros) const {
     const auto rows = [&](int part) {
       return PositionRows<const S>{in_qkv(qkv, part), 3 * p.heads * p.head_dim, p.tokens, zeros};
     };
@@ -37,18 +37,18 @@ struct HeadRows {
   }
 };
 
-// Generates the pieces of one head of one sample.
-class BlockPieces {
+// Generates the blocks of one head of one sample.
+class AttentionBlocks {
  public:
-  BlockPieces(Scratch::Scope& scratch, const BlockAttentionProblem& p, std::int64_t head,
-              std::int64_t length)
+  AttentionBlocks(Scratch::Scope& scratch, const BlockAttentionProblem& p, std::int64_t head,
+                  std::int64_t length)
       : p_(p),
         seen_(p.seen ? p.seen + head * p.blocks * p.width : nullptr),
         length_(length),
         queries_(scratch.take<std::int64_t>(p.blocks * p.block)),
         keys_(scratch.take<std::int64_t>(p.blocks * p.block)) {}
 
-  // Calls f(piece) for each piece that has queries.
+  // Calls f(block) for each block that has queries.
   template <class F>
   void for_each(const F& f) {
     begin();
@@ -82,7 +82,7 @@ class BlockPieces {
   }
   template <class F>
   void visit(const F& f) const {
-    if (query_count_ > 0) f(Piece{queries_, query_count_, keys_, key_count_});
+    if (query_count_ > 0) f(AttentionBlock{queries_, query_count_, keys_, key_count_});
   }
 
   const BlockAttentionProblem& p_;
@@ -108,9 +108,10 @@ void forward(CpuQueue& queue, const BlockAttentionForward& args) {
     const auto inputs = rows.inputs(static_cast<const S*>(args.qkv), zeros);
     const auto out = rows.in_out(static_cast<S*>(args.out), static_cast<S*>(nullptr));
     A* lse = static_cast<A*>(args.lse) + item * p.tokens;
-    BlockPieces(scope, p, rows.head(), rows.length()).for_each([&](const Piece& piece) {
-      attend(queue.scratch(), inputs, piece, no_bias<A>(), out, lse);
-    });
+    AttentionBlocks(scope, p, rows.head(), rows.length())
+        .for_each([&](const AttentionBlock& block) {
+          attend(queue.scratch(), inputs, block, no_bias<A>(), out, lse);
+        });
     for (std::int64_t i = rows.length(); i < p.tokens; ++i) {
       std::fill_n(out.first + i * out.ld, p.head_dim, S{});
       lse[i] = 0;
@@ -130,10 +131,11 @@ void backward(CpuQueue& queue, const BlockAttentionBackward& args) {
     const auto out = rows.in_out(static_cast<const S*>(args.out), zeros);
     const auto dout = rows.in_out(static_cast<const S*>(args.dout), zeros);
     const A* lse = static_cast<const A*>(args.lse) + item * p.tokens;
-    const PieceGradients<A> sums(scope, p.blocks * p.block, padded_dim<A>(p.head_dim));
-    BlockPieces(scope, p, rows.head(), rows.length()).for_each([&](const Piece& piece) {
-      attend_back(queue.scratch(), inputs, piece, no_bias<A>(), out, dout, lse, sums);
-    });
+    const HeadGradients<A> sums(scope, p.blocks * p.block, padded_dim<A>(p.head_dim));
+    AttentionBlocks(scope, p, rows.head(), rows.length())
+        .for_each([&](const AttentionBlock& block) {
+          attend_back(queue.scratch(), inputs, block, no_bias<A>(), out, dout, lse, sums);
+        });
     const A* parts[] = {sums.dq, sums.dk, sums.dv};
     for (int part = 0; part < 3; ++part) {
       S* to = rows.in_qkv(static_cast<S*>(args.dqkv), part);

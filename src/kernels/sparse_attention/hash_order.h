@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/sparse_attention/attention_pieces.h"
+#include "kernels/sparse_attention/attention_blocks.h"
 #include "kernels/sparse_attention/hashed_attention.h"
 
 namespace dtn::DTN_ISA {

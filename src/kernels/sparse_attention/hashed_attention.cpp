@@ -1,4 +1,4 @@
-// Hashed attention. The pieces of a head are its chunks, round by round.
+// Hashed attention. The blocks of a head are its chunks, round by round.
 #include "kernels/sparse_attention/hashed_attention.h"
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/sparse_attention/attention_pieces.h"
+#include "kernels/sparse_attention/attention_blocks.h"
 #include "kernels/sparse_attention/hash_order.h"
 #include "kernels/sparse_attention/self_mask.h"
 
@@ -62,8 +62,8 @@ PositionRows<const S> normalized(Scratch::Scope& scope, const HeadRows<S>& rows,
 }
 
 template <class S>
-PieceInputs<S> inputs_of(Scratch::Scope& scope, const HeadRows<S>& rows, const void* qk,
-                         const void* v, const S* zeros) {
+HeadInputs<S> inputs_of(Scratch::Scope& scope, const HeadRows<S>& rows, const void* qk,
+                        const void* v, const S* zeros) {
   const auto q = rows.in(static_cast<const S*>(qk), zeros);
   const double root = std::sqrt(static_cast<double>(rows.p.head_dim));
   return {q, rows.p.lra ? q : normalized(scope, rows, q), rows.in(static_cast<const S*>(v), zeros),
@@ -86,7 +86,7 @@ class Chunks {
     std::fill_n(place_, p.positions, SelfMask<A>::kNowhere);
   }
 
-  // Calls f(piece, bias) for the chunks of a round whose queries see more than themselves.
+  // Calls f(block, bias) for the chunks of a round whose queries see more than themselves.
   template <class F>
   void for_each(std::int64_t round, const F& f) {
     const std::int64_t m = p_.chunk();
@@ -97,12 +97,12 @@ class Chunks {
           first > 0 ? copy_keys(round, first - m)
                     : copy_keys(round == 0 ? p_.hashes - 1 : round - 1, p_.positions - m);
       std::copy_n(own_round + first, own, keys_ + before);
-      const Piece piece{own_round + first, own, keys_, before + own};
+      const AttentionBlock block{own_round + first, own, keys_, before + own};
       if (mask_) {
-        if (sees_itself_alone(piece)) continue;
-        set_mask(piece, before);
+        if (sees_itself_alone(block)) continue;
+        set_mask(block, before);
       }
-      f(piece, mask_);
+      f(block, mask_);
     }
   }
 
@@ -113,17 +113,17 @@ class Chunks {
     if (count > 0) std::copy_n(order_ + round * p_.positions + first, count, keys_);
     return count;
   }
-  static bool sees_itself_alone(const Piece& piece) {
-    return std::all_of(piece.keys, piece.keys + piece.key_count,
-                       [&](std::int64_t key) { return key == piece.queries[0]; });
+  static bool sees_itself_alone(const AttentionBlock& block) {
+    return std::all_of(block.keys, block.keys + block.key_count,
+                       [&](std::int64_t key) { return key == block.queries[0]; });
   }
   // The chunk before may belong to another round and then contain queries of this chunk again.
-  void set_mask(const Piece& piece, std::int64_t before) {
+  void set_mask(const AttentionBlock& block, std::int64_t before) {
     for (std::int64_t i = 0; i < before; ++i) place_[keys_[i]] = i;
-    for (std::int64_t i = 0; i < piece.query_count; ++i) {
-      mask_.set(i, before + i, place_[piece.queries[i]]);
+    for (std::int64_t i = 0; i < block.query_count; ++i) {
+      mask_.set(i, before + i, place_[block.queries[i]]);
     }
-    mask_.end_queries(piece.query_count);
+    mask_.end_queries(block.query_count);
     for (std::int64_t i = 0; i < before; ++i) place_[keys_[i]] = SelfMask<A>::kNowhere;
   }
 
@@ -176,8 +176,8 @@ void forward_head(Scratch& scratch, const HashedAttentionForward& args, std::int
   Chunks<A> chunks(scope, p, order, count);
   for (std::int64_t round = 0; round < p.hashes; ++round) {
     if (round_lse != lse) std::fill_n(round_lse, p.positions, -infinity);
-    chunks.for_each(round, [&](const Piece& piece, const SelfMask<A>& bias) {
-      attend(scratch, inputs, piece, bias, PositionRows<A>{round_out, dim, count, nullptr},
+    chunks.for_each(round, [&](const AttentionBlock& block, const SelfMask<A>& bias) {
+      attend(scratch, inputs, block, bias, PositionRows<A>{round_out, dim, count, nullptr},
              round_lse);
     });
     if (round_lse != lse) join_round(count, dim, round_out, round_lse, out, lse);
@@ -220,11 +220,11 @@ void backward_head(Scratch& scratch, const HashedAttentionBackward& args, std::i
   const auto out = rows.in_out(static_cast<const S*>(args.out), zeros);
   const auto dout = rows.in_out(static_cast<const S*>(args.dout), zeros);
   const A* lse = static_cast<const A*>(args.lse) + item * p.positions;
-  const PieceGradients<A> sums(scope, count, padded_dim<A>(dim));
+  const HeadGradients<A> sums(scope, count, padded_dim<A>(dim));
   Chunks<A> chunks(scope, p, args.order + item * p.hashes * p.positions, count);
   for (std::int64_t round = 0; round < p.hashes; ++round) {
-    chunks.for_each(round, [&](const Piece& piece, const SelfMask<A>& bias) {
-      attend_back(scratch, inputs, piece, bias, out, dout, lse, sums);
+    chunks.for_each(round, [&](const AttentionBlock& block, const SelfMask<A>& bias) {
+      attend_back(scratch, inputs, block, bias, out, dout, lse, sums);
     });
   }
   const auto dqk = rows.in(static_cast<S*>(args.dqk), static_cast<S*>(nullptr));

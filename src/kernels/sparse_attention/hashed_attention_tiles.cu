@@ -32,7 +32,7 @@ struct StreamedKeys {
 };
 
 // Mask of a query: it sees only the keys of two chunks, and not itself.
-struct Sight {
+struct Mask {
   OwnChunks chunks;
   int first;  // first row of the warp
 
@@ -46,7 +46,7 @@ struct Sight {
 // The terms of the softmax's scores, for the keys of one tile; see RowBias.
 struct SortedTerms {
   static constexpr bool kAny = true;
-  Sight sight;
+  Mask mask;
   const KeyTerm* ring;
   int to_sorted;  // sorted position minus ring position
 
@@ -55,7 +55,7 @@ struct SortedTerms {
     for_scores(0, [&](ScoreIndex i) {
       const KeyTerm& key = keys.of[i.j][i.side];
       const int at = to_sorted + row + 8 * i.j + 2 * this_lane().t + i.side;
-      i.of(s) = sight(i.half, key.chunk, at) ? i.of(s) * key.factor : -INFINITY;
+      i.of(s) = mask(i.half, key.chunk, at) ? i.of(s) * key.factor : -INFINITY;
     });
   }
 };
@@ -89,11 +89,11 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   if (first_tile >= 0) stream(first_tile, 0);
   unsigned q[1][D / 16][4];
   load_gathered<D>(q[0], warp.first, warp.count, shape.dim, qk);
-  const Sight sight{OwnChunks(problem, warp), warp.first};
+  const Mask mask{OwnChunks(problem, warp), warp.first};
   OnlineSoftmax<D, 1, SortedTerms> softmax;
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (warp.first >= warp.count) return;
-    const SortedTerms of_tile{sight, terms, (tile - slot) * kTileRows};
+    const SortedTerms of_tile{mask, terms, (tile - slot) * kTileRows};
 #pragma unroll 1
     for (int row = 0; row < kTileRows && tile * kTileRows + row < warp.count; row += 32) {
       const bfloat16* k = shared + (slot * kTileRows + row) * kRowStride<D>;
@@ -170,7 +170,7 @@ struct SortedQueries {
       statistics.rows[0][half] = {counts ? arrays.lse[at] * kLog2E : 0.0f,
                                   counts ? arrays.delta[at] : 0.0f};
     }
-    const Sight sight{OwnChunks(problem, warp), warp.first};
+    const Mask mask{OwnChunks(problem, warp), warp.first};
     SortedTiles tiles = SortedTiles::of_keys(problem, warp);
     const int first_tile = tiles.next();
     if (first_tile >= 0) stream(first_tile, 0);
@@ -190,7 +190,7 @@ struct SortedQueries {
           const float p = cuda::exp2_approximate(fmaf(i.of(s), key.factor, -statistics[i].lse));
           // The derivative of a score with respect to q is the key times its factor, which includes
           // log2(e) here.
-          i.of(dp) = sight(i.half, key.chunk, at) ? p * i.of(dp) * key.factor : 0.0f;
+          i.of(dp) = mask(i.half, key.chunk, at) ? p * i.of(dp) * key.factor : 0.0f;
         });
         unsigned ds[1][4];
         pack_operand(ds[0], dp[0]);

@@ -23,7 +23,7 @@ class SelfMask {
  public:
   static constexpr std::int64_t kNowhere = -1;
 
-  // For pieces of at most `queries` queries and `keys` keys. Masks nothing unless `active`.
+  // For blocks of at most `queries` queries and `keys` keys. Masks nothing unless `active`.
   SelfMask(Scratch::Scope& scratch, bool active, std::int64_t queries, std::int64_t keys)
       : active_(active),
         center_(scratch.take<A>(2 * (keys + kSlack)) + keys),
@@ -35,11 +35,11 @@ class SelfMask {
   }
   explicit operator bool() const { return active_; }
 
-  // Sets the keys of the piece that are its i-th query itself, or kNowhere.
+  // Sets the keys of the block that are its i-th query itself, or kNowhere.
   void set(std::int64_t i, std::int64_t first, std::int64_t second) {
     first_[i] = first, second_[i] = second;
   }
-  // Must be called after the last query of a piece.
+  // Must be called after the last query of a block.
   void end_queries(std::int64_t count) {
     std::fill_n(first_ + count, kRowSlack, kNowhere);
     std::fill_n(second_ + count, kRowSlack, kNowhere);

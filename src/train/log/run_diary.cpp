@@ -35,11 +35,11 @@ std::vector<EventWriter::Hyperparameter> hyperparameters_of(const ExperimentConf
 // Returns the first images of a batch after augmentation. Nothing if the samples are not images.
 std::optional<Image> samples_of(const Fields& fields, const ExperimentConfig& config,
                                 const DatasetRegistry& datasets) {
-  constexpr std::int64_t kMost = 16;
+  constexpr std::int64_t kMax = 16;
   constexpr int kColumns = 8;
   const Tensor* batch = fields.find("image");
   if (!batch || batch->rank() != 4 || batch->dtype() != DType::kFloat32) return std::nullopt;
-  const std::int64_t channels = batch->dim(1), count = std::min(kMost, batch->dim(0));
+  const std::int64_t channels = batch->dim(1), count = std::min(kMax, batch->dim(0));
   const Tensor images = batch->slice(0, count).to(kCpu);
   Normalization normal;
   if (channels == 1 || channels == 3) {
@@ -57,12 +57,12 @@ std::optional<Image> samples_of(const Fields& fields, const ExperimentConfig& co
 }  // namespace
 
 RunDiary::RunDiary(Run& run, const TrainerOptions& options) : run_(run), options_(options) {
-  if (!run.ranks.is_first()) return;
+  if (!run.ranks.is_root()) return;
   gradients_.emplace(run.output, run.learner.parameters(), run.resumed_at);
 }
 
 void RunDiary::begin(const DeviceBatch& batch) {
-  if (begun_ || !run_.ranks.is_first()) return;
+  if (begun_ || !run_.ranks.is_root()) return;
   begun_ = true;
   EventWriter* events = run_.log->events();
   const std::filesystem::path file = run_.output / "samples.png";
@@ -82,7 +82,7 @@ bool RunDiary::wants(std::int64_t step) const {
 }
 
 void RunDiary::after_step(std::int64_t step, const StepReport& report) {
-  if (!run_.ranks.is_first() || !wants(step)) return;
+  if (!run_.ranks.is_root() || !wants(step)) return;
   if (run_.evaluation_due(step)) {
     gradients_->write(step, static_cast<double>(step) / static_cast<double>(run_.steps_per_epoch),
                       report.grad_norm);
@@ -128,7 +128,7 @@ void RunDiary::add_histograms(std::int64_t step) {
 }
 
 void RunDiary::renew_report() {
-  if (!run_.ranks.is_first() || !options_.report) return;
+  if (!run_.ranks.is_root() || !options_.report) return;
   try {
     options_.report(run_.output);
   } catch (const std::exception& e) {  // must not stop the training

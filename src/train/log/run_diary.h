@@ -13,7 +13,7 @@ class RunDiary {
  public:
   RunDiary(Run& run, const TrainerOptions& options);
 
-  // Takes the first batch of this leg of the run. Writes samples.png unless it exists.
+  // Takes the first batch of this attempt. Writes samples.png unless it exists.
   void begin(const DeviceBatch& batch);
   // Call after step `step`. If wants(step) is true, the gradients must still be those of this step.
   void after_step(std::int64_t step, const StepReport& report);

@@ -74,9 +74,9 @@ Json summary_of(const Run& run, const Validation& validation, const Figures& fig
   Json summary = figures.raw.is_null() ? Json::object() : figures.raw;
   summary["count"] = figures.count;
   summary["steps"] = run.progress.step;
-  summary["wall_seconds"] = run.legs->seconds();
-  summary["images_per_second"] = run.legs->training().samples_per_second();
-  summary["legs"] = run.legs->count();
+  summary["wall_seconds"] = run.attempts->seconds();
+  summary["images_per_second"] = run.attempts->training().samples_per_second();
+  summary["attempts"] = run.attempts->count();
   summary["best"] = best_of(run, validation);
   summary["ema"] = figures.ema;
   summary["version"] = version();

@@ -39,7 +39,7 @@ TEST(BatchFeeder, GivesWhatTheLoaderGives) {
       const Transform transform = make_transform(training, channels);
       const LoaderOptions options = loading(training, workers);
       Loader loader(samples(set, transform, true), feeding(kCuda, options));
-      ASSERT_EQ(loader.source().carried()[0].name, "pixels");
+      ASSERT_EQ(loader.source().host_fields()[0].name, "pixels");
       BatchFeeder feeder(loader, kCuda, {fixed});
       for (std::int64_t epoch : {0, 1}) {
         feeder.start(epoch);
@@ -67,7 +67,7 @@ TEST(BatchFeeder, GivesTensorsAsTheyAre) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
     Loader loader(samples(set, transform, true), feeding(kCuda, options));
-    ASSERT_EQ(loader.source().carried()[0].name, "image");
+    ASSERT_EQ(loader.source().host_fields()[0].name, "image");
     BatchFeeder feeder(loader, kCuda, {fixed});
     feeder.start(2);
     expect_same(play(feeder), expected_of(set, transform, options, 2));

@@ -24,8 +24,8 @@ TEST(OpenSplitOnTheDevice, GivesTheBitsOfTheCpu) {
   for (Split which : {Split::kTrain, Split::kVal}) {
     const auto on_host = open_split(config, which, {.batch_size = 7});
     const auto on_device = open_split(config, which, {.device = kCuda, .batch_size = 7});
-    EXPECT_EQ(on_host->source().carried()[0].name, "image");
-    EXPECT_EQ(on_device->source().carried()[0].name, "pixels");
+    EXPECT_EQ(on_host->source().host_fields()[0].name, "image");
+    EXPECT_EQ(on_device->source().host_fields()[0].name, "pixels");
     on_host->feeder().start(1);
     on_device->feeder().start(1);
     DeviceBatch want, got;

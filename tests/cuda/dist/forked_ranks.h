@@ -38,7 +38,7 @@ class SharedBytes {
 
   ShareBytes function(int rank) {
     return [this, rank, call = 0](std::byte* data, std::size_t bytes) mutable {
-      DTN_CHECK(call < kMostCalls && bytes <= kMostBytes, "too many bytes");
+      DTN_CHECK(call < kMaxCalls && bytes <= kMaxBytes, "too many bytes");
       std::byte* shared = memory_->data[call++];
       if (rank == 0) {
         std::memcpy(shared, data, bytes);
@@ -50,10 +50,10 @@ class SharedBytes {
   }
 
  private:
-  static constexpr int kMostCalls = 4, kMostBytes = 1024;
+  static constexpr int kMaxCalls = 4, kMaxBytes = 1024;
   struct Memory {
     std::atomic<int> calls;  // calls made by rank 0
-    std::byte data[kMostCalls][kMostBytes];
+    std::byte data[kMaxCalls][kMaxBytes];
   };
   Memory* memory_;
 };

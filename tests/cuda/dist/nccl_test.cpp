@@ -13,13 +13,13 @@
 namespace dtn::test {
 namespace {
 
-constexpr int kMostRanks = 3;
+constexpr int kMaxRanks = 3;
 
 int devices() {
   static const int count = [] {
     const int end = fork_ranks(1, [](int, const ShareBytes&) {
       std::fflush(nullptr);
-      _exit(std::min(static_cast<int>(cuda::usable_devices().size()), kMostRanks));
+      _exit(std::min(static_cast<int>(cuda::usable_devices().size()), kMaxRanks));
     })[0];
     return WEXITSTATUS(end);
   }();

@@ -374,7 +374,7 @@ TEST(CudaOptimizer, SettlesBuffersUnlessTheUpdateIsLeftOut) {
         state.finite = finite;
         Twin states = struct_twin(state);
         auto args = [&](Where w) {
-          return SettleBuffers{kF, count, floats(value, w, shift), floats(next, w, shift),
+          return CommitBuffers{kF, count, floats(value, w, shift), floats(next, w, shift),
                                static_cast<const UpdateState*>(states.at(w))};
         };
         run(cpu_queue(), args(kOnHost));

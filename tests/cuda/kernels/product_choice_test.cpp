@@ -7,40 +7,45 @@
 #include "dtn/core/check.h"
 #include "kernels/gemm/gemm.h"
 #ifdef DTN_CUDA_EMULATED
-#include "cuda/matmul_offers.h"
+#include "cuda/matmul_candidates.h"
 #endif
 
 namespace dtn::test {
 namespace {
 
 #ifdef DTN_CUDA_EMULATED
-cuda::Offer offer_of(int rows, int columns, double waves) {
-  cuda::Offer offer;
-  offer.tile = {rows, columns};
-  offer.waves = waves;
-  return offer;
+cuda::Candidate candidate_of(int rows, int columns, double waves) {
+  cuda::Candidate candidate;
+  candidate.tile = {rows, columns};
+  candidate.waves = waves;
+  return candidate;
 }
 
 TEST(CudaProductChoice, WorkIsWhatTilesCoverAndTheLastWaveWaitsFor) {
   const cuda::ProductSize size{432, 50176};
-  EXPECT_DOUBLE_EQ(cuda::work_over_need(offer_of(216, 128, 8), size), 1);
-  EXPECT_DOUBLE_EQ(cuda::work_over_need(offer_of(128, 256, 0), size), 512.0 / 432);
-  EXPECT_DOUBLE_EQ(cuda::work_over_need(offer_of(144, 128, 2.5), size), 3 / 2.5);
-  EXPECT_EQ(cuda::work_over_need(offer_of(0, 0, 1), size), 0);
+  EXPECT_DOUBLE_EQ(cuda::work_over_need(candidate_of(216, 128, 8), size), 1);
+  EXPECT_DOUBLE_EQ(cuda::work_over_need(candidate_of(128, 256, 0), size), 512.0 / 432);
+  EXPECT_DOUBLE_EQ(cuda::work_over_need(candidate_of(144, 128, 2.5), size), 3 / 2.5);
+  EXPECT_EQ(cuda::work_over_need(candidate_of(0, 0, 1), size), 0);
 }
 
 TEST(CudaProductChoice, TheLeastWasteful) {
   const cuda::ProductSize narrow{432, 50176};
-  const auto choose = [&](std::vector<cuda::Offer> offers) {
-    return cuda::least_wasteful(offers, narrow);
+  const auto choose = [&](std::vector<cuda::Candidate> candidates) {
+    return cuda::least_padding(candidates, narrow);
   };
   EXPECT_EQ(choose({}), 0u);
-  EXPECT_EQ(choose({offer_of(128, 256, 6), offer_of(128, 128, 12), offer_of(216, 128, 6)}), 2u);
-  EXPECT_EQ(choose({offer_of(216, 128, 6), offer_of(144, 128, 9)}), 0u) << "no better";
-  EXPECT_EQ(choose({offer_of(128, 256, 6), offer_of(8, 128, 400)}), 0u) << "reads too often";
-  EXPECT_EQ(choose({offer_of(128, 256, 0.4), offer_of(216, 128, 0.5)}), 0u) << "a small product";
-  EXPECT_EQ(choose({offer_of(0, 0, 6), offer_of(216, 128, 6)}), 0u) << "an unknown tile";
-  EXPECT_EQ(choose({offer_of(128, 256, 6), offer_of(216, 128, 6.1)}), 0u) << "waits too long";
+  EXPECT_EQ(
+      choose({candidate_of(128, 256, 6), candidate_of(128, 128, 12), candidate_of(216, 128, 6)}),
+      2u);
+  EXPECT_EQ(choose({candidate_of(216, 128, 6), candidate_of(144, 128, 9)}), 0u) << "no better";
+  EXPECT_EQ(choose({candidate_of(128, 256, 6), candidate_of(8, 128, 400)}), 0u)
+      << "reads too often";
+  EXPECT_EQ(choose({candidate_of(128, 256, 0.4), candidate_of(216, 128, 0.5)}), 0u)
+      << "a small product";
+  EXPECT_EQ(choose({candidate_of(0, 0, 6), candidate_of(216, 128, 6)}), 0u) << "an unknown tile";
+  EXPECT_EQ(choose({candidate_of(128, 256, 6), candidate_of(216, 128, 6.1)}), 0u)
+      << "waits too long";
 }
 #endif
 
@@ -74,7 +79,7 @@ TEST(CudaProductChoice, TheEnvironmentSaysWhatIsAskedFirst) {
 }
 
 // Every algorithm candidate of a product computes the product.
-TEST(CudaProductChoice, AnyOfferComputesTheProduct) {
+TEST(CudaProductChoice, AnyCandidateComputesTheProduct) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t m = 1024, n = 432, k = 40;
   const Twin a = random_twin({m, k}, DType::kBFloat16, 1);
@@ -103,22 +108,22 @@ TEST(CudaProductChoice, AnyOfferComputesTheProduct) {
   EXPECT_EQ(product.b_elements, n * k);
   EXPECT_EQ(product.d_elements, m * n);
   EXPECT_EQ(product.c_elements + product.bias_elements, 0);
-  ASSERT_GE(product.offers.size(), 1u);
-  for (std::size_t i = 0; i < product.offers.size(); ++i) {
-    cuda::choose_offer(name, i);
+  ASSERT_GE(product.candidates.size(), 1u);
+  for (std::size_t i = 0; i < product.candidates.size(); ++i) {
+    cuda::choose_candidate(name, i);
     EXPECT_EQ(find().chosen, i);
     cuda::compute(name, {.a = g.a, .b = g.b, .d = g.c});
     EXPECT_LE(max_abs_difference(doubles(d.device()), doubles(wanted.host())), 1e-4) << i;
   }
-  EXPECT_EQ(find().uses, product.uses + static_cast<std::int64_t>(product.offers.size()));
-  cuda::choose_offer(name, product.chosen);
-  EXPECT_THROW(cuda::choose_offer(name, product.offers.size()), Error);
-  EXPECT_THROW(cuda::choose_offer("another", 0), Error);
+  EXPECT_EQ(find().uses, product.uses + static_cast<std::int64_t>(product.candidates.size()));
+  cuda::choose_candidate(name, product.chosen);
+  EXPECT_THROW(cuda::choose_candidate(name, product.candidates.size()), Error);
+  EXPECT_THROW(cuda::choose_candidate("another", 0), Error);
 #ifdef DTN_CUDA_EMULATED
   const char* asked = std::getenv("DTN_CUDA_PRODUCTS");
   if (asked && std::string(asked) == "least-waste") {
-    EXPECT_NE(product.offers[product.chosen].find("tile=218"), std::string::npos)
-        << "216 x 128 wastes nothing of 432 columns: " << product.offers[product.chosen];
+    EXPECT_NE(product.candidates[product.chosen].find("tile=218"), std::string::npos)
+        << "216 x 128 wastes nothing of 432 columns: " << product.candidates[product.chosen];
   } else {
     EXPECT_EQ(product.chosen, 0u) << "the library's first, where nothing was measured";
   }

@@ -69,7 +69,7 @@ class DeviationNorm : public Normalizer {
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
     namespace p = primitive;
-    const Variable wide = p::widen(ctx, x);
+    const Variable wide = p::upcast(ctx, x);
     const Variable centred = p::sub(ctx, wide, p::mean(ctx, wide, -1));
     const Variable deviation = p::mean(ctx, p::abs(ctx, centred), -1);
     const Variable y = p::div(ctx, centred, p::affine(ctx, deviation, 1, 1e-5));
@@ -105,7 +105,7 @@ Doubles losses_of_training(DType dtype, Device device) {
     ctx.mode.training = true;
     const Variable y =
         p::matmul(ctx, norm.forward(ctx, x, kGrid), p::cast(ctx, mix->variable, dtype));
-    const Variable error = p::sub(ctx, p::widen(ctx, y), p::widen(ctx, target));
+    const Variable error = p::sub(ctx, p::upcast(ctx, y), p::upcast(ctx, target));
     const Variable loss = p::mean(ctx, p::mul(ctx, error, error), {0, 1, 2});
     losses.push_back(element(loss.value().to(kCpu), 0));
     store.gradients().zero();

@@ -84,7 +84,7 @@ void expect_one_batch(bool padded) {
       for (std::size_t i : {0, 1}) want[i].resize(static_cast<std::size_t>(x.numel()));
       std::vector<Doubles> got;
       dtn::testing::with_ranks(2, [&](Communicator& ranks) {
-        if (!ranks.is_first()) {
+        if (!ranks.is_root()) {
           if (padded) ranks.sum(std::reduce(kLengths.begin(), kLengths.end()));
           return;
         }

@@ -13,7 +13,7 @@ constexpr int kSteps = 20;
 
 Fields batch_at(const SampleSource& source, int step, std::int64_t rows) {
   Fields batch;
-  for (const FieldSpec& field : source.carried()) {
+  for (const FieldSpec& field : source.host_fields()) {
     std::vector<std::int64_t> extents = {rows};
     for (std::int64_t extent : field.row.dims()) extents.push_back(extent);
     batch[field.name] = Tensor::zeros(Shape(std::span<const std::int64_t>(extents)), field.dtype);

@@ -47,7 +47,7 @@ struct Meeting::Shared {
     std::atomic<bool> left;
     int device;
     Collective call;
-  } ranks[kMostRanks];
+  } ranks[kMaxRanks];
 };
 
 Meeting::Meeting(const std::string& name, int size, int rank) : size_(size), rank_(rank) {

@@ -19,7 +19,7 @@ struct Collective {
 
 class Meeting {
  public:
-  static constexpr int kMostRanks = 16;
+  static constexpr int kMaxRanks = 16;
   static constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 
   // Returns when all ranks have joined. Then the name is free again.

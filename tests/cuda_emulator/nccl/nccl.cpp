@@ -180,7 +180,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
   *comm = nullptr;
-  if (ranks < 1 || ranks > Meeting::kMostRanks || rank < 0 || rank >= ranks) {
+  if (ranks < 1 || ranks > Meeting::kMaxRanks || rank < 0 || rank >= ranks) {
     return refuse(ncclInvalidArgument, "too many ranks, or one that is not among them");
   }
   auto made = std::make_unique<ncclComm>(id.internal, ranks, rank);

@@ -237,7 +237,7 @@ TEST(RunningStatistics, MoveWithEveryMicroBatchAndSettleWithTheStep) {
     expect_near(running(*built), start, "before the step is settled");
     const Running want = moved(moved(start, first, momentum), second, momentum);
     expect_near(running(*built, true), want, "next");
-    built->store.settle_buffers();
+    built->store.commit_buffers();
     expect_near(running(*built), want, "settled");
     EXPECT_EQ(evaluated() == before, momentum == 0);
   }
@@ -252,7 +252,7 @@ TEST(RunningStatistics, StayWhenTheStepIsLeftOut) {
       train, Variable(Tensor::full({kBatch, kTokens, kChannels}, DType::kFloat64, NAN)), kGrid);
   UpdateState left_out;
   left_out.finite = 0;
-  built->store.settle_buffers(&left_out);
+  built->store.commit_buffers(&left_out);
   expect_near(running(*built), start, "left out");
   expect_near(running(*built, true), start, "left out, next");
 }

@@ -296,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(All, NormSync, ::testing::ValuesIn(sync_cases()), [](co
 
 TEST(SharedBatch, EvaluationAsksNobody) {
   testing::with_ranks(2, [&](Communicator& ranks) {
-    if (!ranks.is_first()) return;
+    if (!ranks.is_root()) return;
     for (const SyncCase& c : sync_cases()) {
       Layer layer = c.make(DType::kFloat64, true);
       Context ctx;

@@ -23,7 +23,7 @@ using Log = std::vector<Told>;
 Variable parameter(Log& log, const std::string& name, const std::vector<double>& values) {
   Variable v(of(values), true);
   v.sink()->bind(Tensor::zeros(v.shape(), DType::kFloat64));
-  v.sink()->on_whole([&log, name, slot = v.sink().get()] {
+  v.sink()->on_grad_ready([&log, name, slot = v.sink().get()] {
     log.push_back({name, doubles(slot->get())});
   });
   return v;

@@ -99,7 +99,7 @@ train: {batch_size: 8}
     split->feeder().next(batch);
     lengths.push_back(static_cast<double>(
         data.train->lengths()[static_cast<std::size_t>(batch.indices.front())]));
-    bytes.push_back(glance_at_step(c, data.train, task->cost().multiply_adds).bytes_per_sample);
+    bytes.push_back(profile_step(c, data.train, task->cost().multiply_adds).bytes_per_sample);
   }
   EXPECT_GT(std::ranges::max(lengths), 1.5 * std::ranges::min(lengths)) << "nothing to tell apart";
   EXPECT_LT(std::ranges::max(bytes), 1.2 * std::ranges::min(bytes));
@@ -115,10 +115,10 @@ TEST(RunSize, Memory) {
     const RunData data = open_run_data(*task);
     const Complexity cost = task->cost();
     // The first step allocates buffers that threads keep. Neither figure includes them.
-    glance_at_step(c, data.train, cost.multiply_adds);
-    const StepGlance glance = glance_at_step(c, data.train, cost.multiply_adds);
-    EXPECT_GT(glance.seconds_per_sample, 0);
-    const RunMemory memory = memory_of_run(c, data, cost.parameters, glance, kCpu);
+    profile_step(c, data.train, cost.multiply_adds);
+    const StepProfile profile = profile_step(c, data.train, cost.multiply_adds);
+    EXPECT_GT(profile.seconds_per_sample, 0);
+    const RunMemory memory = memory_of_run(c, data, cost.parameters, profile, kCpu);
     EXPECT_EQ(memory.moments, 2 * memory.gradients);
     EXPECT_EQ(memory.host_batches, 0);
 

@@ -1,6 +1,5 @@
 // Sweep files: content, inheritance, and errors with place and reason.
-#include "config/sweep.h"
-
+#include "config/sweep_config.h"
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {

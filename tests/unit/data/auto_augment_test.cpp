@@ -70,7 +70,7 @@ class Evenness {
 };
 
 constexpr std::uint64_t kDraws = 100000;
-constexpr double kLeastP = 0.001;
+constexpr double kMinP = 0.001;
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
@@ -111,17 +111,17 @@ TEST(AutoAugment, DrawsRandAugmentAsItsDistributionSays) {
     }
     if (draw.count == 2) ++pairs[pair];
   }
-  EXPECT_GT(p_value(sizes, {0.25, 0.5, 0.25}), kLeastP);
-  EXPECT_GT(p_uniform(ops), kLeastP);
-  EXPECT_GT(p_uniform(pairs), kLeastP);
+  EXPECT_GT(p_value(sizes, {0.25, 0.5, 0.25}), kMinP);
+  EXPECT_GT(p_uniform(ops), kMinP);
+  EXPECT_GT(p_uniform(pairs), kMinP);
   std::vector<double> expected(12);
   for (int i = 1; i <= 10; ++i)
     expected[static_cast<std::size_t>(i)] =
         normal_cdf((7.8 + 0.2 * (i + 1) - 9) / 0.5) - normal_cdf((7.8 + 0.2 * i - 9) / 0.5);
   expected[0] = normal_cdf((8.0 - 9) / 0.5);
   expected[11] = 1 - normal_cdf((10 - 9) / 0.5);
-  EXPECT_GT(p_value(magnitudes, expected), kLeastP);
-  EXPECT_GT(p_uniform(signs), kLeastP);
+  EXPECT_GT(p_value(magnitudes, expected), kMinP);
+  EXPECT_GT(p_uniform(signs), kMinP);
 }
 
 // Without noise the argument is the policy's magnitude up to its sign; n and w act as in timm.
@@ -152,10 +152,10 @@ TEST(AutoAugment, DrawsWeightedOperationsWithoutRepeating) {
       }
     }
   }
-  EXPECT_GT(p_value(first, weights), kLeastP);
+  EXPECT_GT(p_value(first, weights), kMinP);
   const double choose[] = {1, 8, 28, 56, 70, 56, 28, 8, 1};
   for (std::size_t k = 0; k < 9; ++k) binomial[k] = choose[k] / 256;
-  EXPECT_GT(p_value(sizes, binomial), kLeastP);
+  EXPECT_GT(p_value(sizes, binomial), kMinP);
 }
 
 TEST(AutoAugment, DrawsAFilterForEachOperationWhereAsked) {
@@ -176,7 +176,7 @@ TEST(AutoAugment, DrawsAFilterForEachOperationWhereAsked) {
       EXPECT_EQ(step, without.steps[static_cast<std::size_t>(i)]) << "all else is as it was";
     }
   }
-  EXPECT_GT(p_uniform(filters), kLeastP);
+  EXPECT_GT(p_uniform(filters), kMinP);
 }
 
 TEST(AutoAugment, DrawsThreeAugmentAsItsDistributionSays) {
@@ -194,8 +194,8 @@ TEST(AutoAugment, DrawsThreeAugmentAsItsDistributionSays) {
       EXPECT_EQ(step, (AugmentStep{Op::kSolarize, 128}));
     }
   }
-  EXPECT_GT(p_uniform(ops), kLeastP);
-  EXPECT_GT(radius.p(), kLeastP);
+  EXPECT_GT(p_uniform(ops), kMinP);
+  EXPECT_GT(radius.p(), kMinP);
 }
 
 TEST(AutoAugment, DrawsColorJitterAsItsDistributionSays) {
@@ -217,8 +217,8 @@ TEST(AutoAugment, DrawsColorJitterAsItsDistributionSays) {
   std::vector<double> counts;
   for (const auto& [order, count] : orders) counts.push_back(count);
   ASSERT_EQ(counts.size(), 24u);
-  EXPECT_GT(p_uniform(counts), kLeastP);
-  for (const auto& [op, evenness] : arguments) EXPECT_GT(evenness.p(), kLeastP);
+  EXPECT_GT(p_uniform(counts), kMinP);
+  for (const auto& [op, evenness] : arguments) EXPECT_GT(evenness.p(), kMinP);
 
   EXPECT_TRUE(jitter.active());
   EXPECT_FALSE(ColorJitter(0, 0, 0).active());

@@ -75,14 +75,14 @@ TEST(FieldSpecs, AreChecked) {
       {"field 'x'"});
 }
 
-// A source with a delivered field that is neither carried nor made.
+// A source with a device field that is no host field and has no finisher.
 class Forgetful final : public SampleSource {
  public:
   std::int64_t size() const override { return 1; }
   const std::string& description() const override { return description_; }
   std::string sample_name(std::int64_t) const override { return "one"; }
-  std::vector<FieldSpec> carried() const override { return {kId}; }
-  std::vector<FieldSpec> delivered() const override { return {kId, kNear}; }
+  std::vector<FieldSpec> host_fields() const override { return {kId}; }
+  std::vector<FieldSpec> device_fields() const override { return {kId, kNear}; }
   void make(std::int64_t, const SampleKey&, FieldRow& row, Workspace&) const override {
     row.at<std::int64_t>("id")[0] = 0;
   }

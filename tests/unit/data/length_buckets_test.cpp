@@ -183,7 +183,7 @@ class Lengths final : public SampleSource {
   std::int64_t size() const override { return 8; }
   const std::string& description() const override { return description_; }
   std::vector<std::int64_t> lengths() const override { return lengths_; }
-  std::vector<FieldSpec> carried() const override { return {}; }
+  std::vector<FieldSpec> host_fields() const override { return {}; }
   void make(std::int64_t, const SampleKey&, FieldRow&, Workspace&) const override {}
 
  private:

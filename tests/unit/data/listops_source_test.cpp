@@ -215,8 +215,8 @@ TEST_F(Listops, GivesBatchesOfTokens) {
   ASSERT_GT(cut, 3);
   EXPECT_EQ(source->noun(), "sequences");
   EXPECT_EQ(source->class_names(), set->class_names());
-  EXPECT_EQ(source->carried(), (std::vector<FieldSpec>{{"tokens", {60}, DType::kInt64, true},
-                                                       {"label", {}, DType::kInt64}}));
+  EXPECT_EQ(source->host_fields(), (std::vector<FieldSpec>{{"tokens", {60}, DType::kInt64, true},
+                                                           {"label", {}, DType::kInt64}}));
   EXPECT_NE(source->identity(0), source->identity(1));
   EXPECT_EQ(source->identity(5),
             open_token_samples(config, Split::kTrain, {.max_length = 80})->identity(5));

@@ -58,9 +58,9 @@ class TwoViews final : public SampleSource {
   std::int64_t size() const override { return size_; }
   const std::string& description() const override { return description_; }
   std::string sample_name(std::int64_t index) const override { return cat("view-", index); }
-  std::vector<FieldSpec> carried() const override { return {kFar, kNear, kWords, kId}; }
-  std::vector<FieldSpec> delivered() const override {
-    if (!blends_) return carried();
+  std::vector<FieldSpec> host_fields() const override { return {kFar, kNear, kWords, kId}; }
+  std::vector<FieldSpec> device_fields() const override {
+    if (!blends_) return host_fields();
     return {kNear, kWords, kPartner, kFar, kShare, kId};
   }
   bool is_damaged(std::int64_t index) const { return damaged_.contains(index); }
@@ -79,14 +79,15 @@ class TwoViews final : public SampleSource {
   std::unique_ptr<BatchFinisher> make_finisher(Device device) const override {
     struct Finisher final : BatchFinisher {
       explicit Finisher(Device d) : device(d) {}
-      void finish(const Fields& carried, const BatchKey& key, Fields& delivered) override {
-        const std::int64_t n = carried.count();
+      void finish(const Fields& host_batch, const BatchKey& key, Fields& device_batch) override {
+        const std::int64_t n = host_batch.count();
         const float share = share_of(key);
         run_on(device, BlendPairs{n, kFar.row.numel(), share, 1 - share,
-                                  static_cast<float*>(delivered.at("far").raw())});
-        run_on(device, PairLabels{n, static_cast<const std::int64_t*>(carried.at("id").raw()),
-                                  share, static_cast<std::int64_t*>(delivered.at("partner").raw()),
-                                  static_cast<float*>(delivered.at("share").raw())});
+                                  static_cast<float*>(device_batch.at("far").raw())});
+        run_on(device,
+               PairLabels{n, static_cast<const std::int64_t*>(host_batch.at("id").raw()), share,
+                          static_cast<std::int64_t*>(device_batch.at("partner").raw()),
+                          static_cast<float*>(device_batch.at("share").raw())});
       }
       Device device;
     };
@@ -133,7 +134,7 @@ inline ViewBatch expected_views(const TwoViews& source, const LoaderOptions& opt
     batch.indices.push_back(index);
   }
   const auto n = static_cast<std::int64_t>(views.size());
-  const bool blends = source.delivered().size() == 6;
+  const bool blends = source.device_fields().size() == 6;
   const float share = share_of(
       {options.seed, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(number)});
   Tensor far = Tensor::empty({n, 3, 4, 5}, DType::kFloat32);
@@ -177,8 +178,9 @@ inline std::vector<ViewBatch> play_views(BatchFeeder& feeder,
       seen.back().fields.emplace_back(name, tensor.clone());
       places.insert({name, tensor.raw()});
     }
-    EXPECT_TRUE(std::ranges::equal(batch.host.at("id").values<std::int64_t>(), batch.indices));
-    EXPECT_EQ(batch.host.at("words").device(), kCpu);
+    EXPECT_TRUE(
+        std::ranges::equal(batch.host_batch.at("id").values<std::int64_t>(), batch.indices));
+    EXPECT_EQ(batch.host_batch.at("words").device(), kCpu);
   }
   for (ViewBatch& one : seen) {  // after all work is enqueued
     for (auto& [name, tensor] : one.fields) tensor = tensor.to(kCpu);
@@ -254,7 +256,7 @@ inline void expect_views_in_training(Device device, bool fixed) {
   }
 }
 
-// Evaluation: samples as carried, without the damaged ones; the last batch is not full.
+// Evaluation: samples of the host batch, without the damaged ones; the last batch is not full.
 inline void expect_views_in_evaluation(Device device, bool fixed) {
   const auto source = std::make_shared<TwoViews>(38, false, std::set<std::int64_t>{0, 17, 18, 37});
   for (int workers = 0; workers <= 3; ++workers) {

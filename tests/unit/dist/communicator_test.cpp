@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(, Ranks, ::testing::Values(1, 2, 3, 4, 7),
 
 TEST(Communicator, OfOneRankLeavesEverythingAlone) {
   Communicator alone;
-  EXPECT_TRUE(alone.alone());
-  EXPECT_TRUE(alone.is_first());
+  EXPECT_TRUE(alone.is_single());
+  EXPECT_TRUE(alone.is_root());
   Tensor x = values_of(0, 100);
   alone.all_reduce(x);
   alone.broadcast(x);

@@ -137,14 +137,14 @@ TEST(ParameterStore, MovesBuffersAtTheEndOfAStepThatCounts) {
   UpdateState state;
   b->next.copy_from(Tensor::full({5}, DType::kFloat32, 3));
   expect(0, 3);
-  store.settle_buffers(&state);  // a skipped step
+  store.commit_buffers(&state);  // a skipped step
   expect(0, 0);
   b->next.copy_from(Tensor::full({5}, DType::kFloat32, 4));
   state.finite = 1;
-  store.settle_buffers(&state);
+  store.commit_buffers(&state);
   expect(4, 4);
   b->next.copy_from(Tensor::full({5}, DType::kFloat32, 5));
-  store.settle_buffers();
+  store.commit_buffers();
   expect(5, 5);
   b->value.copy_from(Tensor::full({5}, DType::kFloat32, 6));
   store.restart_buffers();

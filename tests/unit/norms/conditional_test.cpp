@@ -170,7 +170,7 @@ TEST(ConditionalBatchNorm, GathersAndUsesRunningStatistics) {
   again.mode.recompute = true;
   f.norm.forward(again, Variable(x), kGrid, c);
   EXPECT_TRUE(test::same_bits(buffers[0].next, once)) << "a block that runs again moves nothing";
-  f.store.settle_buffers();
+  f.store.commit_buffers();
   y = f.norm.forward(training, Variable(x), kGrid, c);
   Context evaluation;
   Variable z = f.norm.forward(evaluation, Variable(x), kGrid, c);

@@ -162,7 +162,7 @@ TEST(PowerNormTraining, FollowsTheAlgorithm) {
           expect_near(got.dweight, want.dweight);
           expect_near(got.dbias, want.dbias);
         }
-        trained.built->store.settle_buffers();
+        trained.built->store.commit_buffers();
         plain.now = plain.next;
         expect_near(trained.buffer("running_phi"), plain.now.running_phi);
         expect_near(trained.buffer("ema_gz"), plain.now.ema_gz);
@@ -181,11 +181,11 @@ TEST(PowerNormTraining, AStepLeftOutLeavesNoTrace) {
     Tensor bad = tokens(200 + step);
     bad.data<double>()[7] = NAN;
     troubled.run(bad, tokens(300 + step));
-    troubled.built->store.settle_buffers(&left_out);
+    troubled.built->store.commit_buffers(&left_out);
     Results want, got;
     for (Trained* t : {&straight, &troubled}) {
       (t == &straight ? want : got) = t->run(tokens(400 + step), tokens(500 + step));
-      t->built->store.settle_buffers(&carried_out);
+      t->built->store.commit_buffers(&carried_out);
     }
     EXPECT_EQ(got.y, want.y);
     EXPECT_EQ(got.dx, want.dx);
@@ -197,7 +197,7 @@ TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
   Trained trained(1);
   for (std::uint32_t step = 0; step < 3; ++step) {
     trained.run(tokens(1 + step), tokens(11 + step));
-    trained.built->store.settle_buffers();
+    trained.built->store.commit_buffers();
   }
   Tensor before = trained.built->store.values().clone();
   Tensor x = tokens(20);
@@ -206,7 +206,7 @@ TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
   // The result of a sample does not depend on the other samples.
   Variable part = trained.built->norm->forward(ctx, Variable(x.slice(0, 1)), {1, kTokens});
   EXPECT_TRUE(test::same_bits(part.value(), y.value().slice(0, 1)));
-  trained.built->store.settle_buffers();
+  trained.built->store.commit_buffers();
   EXPECT_TRUE(test::same_bits(trained.built->store.values(), before));
   Variable reference = trained.built->norm->reference(ctx, Variable(x), {1, kTokens});
   expect_near(test::doubles(y.value()), test::doubles(reference.value()));

@@ -126,7 +126,7 @@ TEST(SwitchableNorm, GathersRunningStatistics) {
     EXPECT_LE(test::max_abs_difference(next_of(*built, "norm.running_var"), var), 1e-14);
     EXPECT_EQ(output(*built, input(), false), before) << "the step is not over yet";
   }
-  built->store.settle_buffers();
+  built->store.commit_buffers();
   EXPECT_GT(test::max_abs_difference(output(*built, input(), false), before), 0.1);
 }
 

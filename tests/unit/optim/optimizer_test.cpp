@@ -326,7 +326,7 @@ TEST(MovingAverage, CoversBuffers) {
   store.initialize(0);
   MovingAverage average(store, 0.75);
   b->next.copy_from(Tensor::full({2}, DType::kFloat32, 8));
-  store.settle_buffers();
+  store.commit_buffers();
   average.update();
   EXPECT_EQ(test::doubles(ParameterStore::view(average.values(), *b)), (test::Doubles{2, 2}));
   average.swap();

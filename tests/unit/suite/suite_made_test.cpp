@@ -3,29 +3,29 @@
 
 #include <nlohmann/json.hpp>
 
-#include "suite/suite_results.h"
+#include "suite/robustness_results.h"
 
 namespace dtn {
 namespace {
 
 using Json = nlohmann::json;
 
-SuiteScore score_of_error(double error, bool stand_in = false) {
-  SuiteScore score;
+RobustnessScore score_of_error(double error, bool stand_in = false) {
+  RobustnessScore score;
   score.result.top1 = 100 - error;
   score.result.count = 50;
   score.stand_in = stand_in;
   return score;
 }
 
-void add(SuiteReport& report, const std::string& name, double error, bool stand_in = false) {
+void add(RobustnessReport& report, const std::string& name, double error, bool stand_in = false) {
   for (std::size_t s = 0; s < kSeverities; ++s) {
     report.scores[score_name(*find_corruption(name), s)] = score_of_error(error, stand_in);
   }
 }
 
 TEST(MadeSuites, StandInTextures) {
-  SuiteReport report;
+  RobustnessReport report;
   for (std::size_t i = 0; i < kBenchmarkCorruptions; ++i) {
     const Corruption& c = corruptions()[i];
     add(report, c.name, 100 * alexnet_error(c));
@@ -51,7 +51,7 @@ TEST(MadeSuites, StandInTextures) {
 }
 
 TEST(MadeSuites, SmallImages) {
-  SuiteReport report;
+  RobustnessReport report;
   report.small_images = true;
   add(report, "contrast", 40);
   add(report, "saturate", 30);

@@ -1,6 +1,4 @@
 // Suites: arithmetic, folders, classes and saved results. tests/e2e/suite.sh runs whole suites.
-#include "suite/suite.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,10 +8,11 @@
 
 #include "dtn/data/datasets.h"
 #include "dtn/models/weights.h"
-#include "suite/corruptions.h"
-#include "suite/suite_folders.h"
-#include "suite/suite_plan.h"
-#include "suite/suite_results.h"
+#include "suite/corruption_error.h"
+#include "suite/robustness.h"
+#include "suite/robustness_folders.h"
+#include "suite/robustness_plan.h"
+#include "suite/robustness_results.h"
 #include "tiny_vit.h"
 #include "unit/data/data_fixtures.h"
 
@@ -104,17 +103,18 @@ class Suites : public ::testing::Test {
   }
   std::vector<std::string> corruptions_found() const {
     std::vector<std::string> found;
-    for (const SuiteFolder& folder : corruption_folders(root())) {
+    for (const RobustnessFolder& folder : corruption_folders(root())) {
       found.push_back(folder.name + "=" + folder.path.lexically_relative(root()).string());
     }
     return found;
   }
-  SuitePlan plan(Suite suite = Suite::kImageNetR) {
-    SuiteOptions options;
+  RobustnessPlan plan(Suite suite = Suite::kImageNetR) {
+    RobustnessOptions options;
     options.suite = suite;
     options.root = root();
     options.classes = classes_;
-    return plan_suite(config_, options, {"the model", model_names_, config_.model.num_classes});
+    return plan_robustness(config_, options,
+                           {"the model", model_names_, config_.model.num_classes});
   }
   // Three images of the classes b and d in the suite; the model has the classes a, b, c and d.
   void renditions() {
@@ -172,7 +172,7 @@ TEST_F(Suites, ClassesOfTheCleanImages) {
   for (const char* name : {"a/1.bmp", "b/1.bmp", "c/1.bmp", "d/1.bmp"}) {
     image(std::string("clean/val/") + name);
   }
-  const SuitePlan p = plan();
+  const RobustnessPlan p = plan();
   EXPECT_EQ(p.classes, (std::vector<std::string>{"a", "b", "c", "d"}));
   EXPECT_EQ(p.choice, (std::vector<std::int64_t>{1, 3}));
   ASSERT_EQ(p.cells.size(), 2u);
@@ -202,7 +202,7 @@ TEST_F(Suites, ClassesOfTheCheckpoint) {
   renditions();
   model_names_ = {"d", "c", "b", "a"};
   for (const char* name : {"b/1.bmp", "c/1.bmp"}) image(std::string("clean/val/") + name);
-  const SuitePlan p = plan();
+  const RobustnessPlan p = plan();
   EXPECT_EQ(p.classes, model_names_);
   EXPECT_EQ(p.choice, (std::vector<std::int64_t>{0, 2}));
   ASSERT_EQ(p.cells.size(), 2u);
@@ -248,7 +248,7 @@ TEST_F(Suites, ClassList) {
   image("clean/val/a/1.bmp");
   EXPECT_EQ(plan().cells.size(), 1u);  // no clean image of b or d
   for (const char* name : {"b", "c", "d"}) image(cat("clean/val/", name, "/1.bmp"));
-  const SuitePlan p = plan();
+  const RobustnessPlan p = plan();
   const Dataset& clean = *p.cells[0].images;  // labels are those of the list
   ASSERT_EQ(clean.size(), 2);
   EXPECT_EQ(clean.label(0), 1);
@@ -266,7 +266,7 @@ TEST_F(Suites, CorruptionsChooseBetweenAllClasses) {
   for (const char* name : {"fog/1/b/1.bmp", "fog/1/c/1.bmp", "fog/2/a/1.bmp"}) {
     image(std::string("suite/") + name);
   }
-  const SuitePlan p = plan(Suite::kImageNetC);
+  const RobustnessPlan p = plan(Suite::kImageNetC);
   EXPECT_EQ(p.classes, (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_TRUE(p.choice.empty());
   ASSERT_EQ(p.cells.size(), 2u);
@@ -278,16 +278,16 @@ TEST_F(Suites, CorruptionsChooseBetweenAllClasses) {
   expect_error<DataError>([&] { plan(Suite::kImageNetC); }, {"fog/3", "no class folders"});
 }
 
-SuiteScore score_of(double top1, std::int64_t count) {
-  SuiteScore score;
+RobustnessScore score_of(double top1, std::int64_t count) {
+  RobustnessScore score;
   score.result = {top1, 100 - top1 / 3, 1 / (top1 + 1), count, 0.5};
   score.bad_images = count % 3;
   score.images = cat("images-", count);
   return score;
 }
 
-SuiteReport example() {
-  SuiteReport report;
+RobustnessReport example() {
+  RobustnessReport report;
   report.num_classes = 10;
   report.settings = {
       "w",      "m",     "c", "fp32", 1, 0.875, Interpolation::kBicubic, Resample::kPillow13,
@@ -299,7 +299,7 @@ SuiteReport example() {
   return report;
 }
 
-TEST(SuiteReports, Json) {
+TEST(RobustnessReports, Json) {
   const Json json = Json::parse(to_json(example()));
   EXPECT_EQ(json["count"], 800);
   EXPECT_NEAR(json["top1"].get<double>(), (100 * 150 + 300 * 100.0 / 3) / 800, 1e-12);
@@ -319,8 +319,8 @@ TEST(SuiteReports, Json) {
   EXPECT_EQ(json["clean"]["top1"], 90);
 }
 
-TEST(SuiteReports, Text) {
-  SuiteReport report = example();
+TEST(RobustnessReports, Text) {
+  RobustnessReport report = example();
   const std::string text = to_text(report);
   for (const char* part :
        {"fog                  90.00   80.00   70.00   60.00   50.00    70.00    85.44\n",
@@ -346,15 +346,17 @@ TEST(SuiteReports, Text) {
 
 TEST_F(Suites, KeptResultsComeBack) {
   const fs::path file = dir_.path() / "kept.json";
-  SuiteReport report = example();
+  RobustnessReport report = example();
   report.scores["fog/1"].result.loss = std::nan("");
-  const auto load = [&](const SuiteReport& of) { return load_scores(file, of.suite, of.settings); };
+  const auto load = [&](const RobustnessReport& of) {
+    return load_scores(file, of.suite, of.settings);
+  };
   EXPECT_TRUE(load(report).empty());
   write("kept.json", to_json(report, 2));
   const auto scores = load(report);
   ASSERT_EQ(scores.size(), report.scores.size());
   for (const auto& [name, score] : report.scores) {
-    const SuiteScore& back = scores.at(name);
+    const RobustnessScore& back = scores.at(name);
     EXPECT_EQ(back.result.top1, score.result.top1) << name;
     EXPECT_EQ(back.result.top5, score.result.top5);
     EXPECT_EQ(back.result.count, score.result.count);
@@ -365,7 +367,7 @@ TEST_F(Suites, KeptResultsComeBack) {
   }
   EXPECT_TRUE(std::isnan(scores.at("fog/1").result.loss));
 
-  SuiteReport other = report;
+  RobustnessReport other = report;
   other.settings.weights = "v";
   other.settings.mean = {0.5f};
   expect_error<ConfigError>([&] { load(other); },
@@ -408,22 +410,22 @@ TEST_F(Suites, RunsWhatIsNotFinished) {
   }
   config_.seed = 1;
   Classify task(config_);
-  SuiteOptions options;
+  RobustnessOptions options;
   options.root = root();
   options.save = dir_.path() / "kept.json";
-  const auto run = [&] { return run_suite(task, config_, options).value(); };
-  const SuiteReport first = run();
+  const auto run = [&] { return evaluate_robustness(task, config_, options).value(); };
+  const RobustnessReport first = run();
   EXPECT_EQ(first.scores.at("fog/1").result.count, 2);
   EXPECT_EQ(first.scores.at("fog/2").result.count, 1);
   EXPECT_EQ(first.settings.crop_pct, 1);
 
-  SuiteReport marked = first;
+  RobustnessReport marked = first;
   for (auto& [name, score] : marked.scores) score.result.top5 = 77;
   write("kept.json", to_json(marked));
   EXPECT_EQ(run().scores.at("fog/1").result.top5, 77);
   image("suite/fog/1/b/1.bmp");  // changes the folder
   image("suite/fog/3/b/1.bmp");
-  const SuiteReport second = run();
+  const RobustnessReport second = run();
   EXPECT_EQ(second.scores.at("fog/1").result.top5, 100);
   EXPECT_EQ(second.scores.at("fog/2").result.top5, 77);
   EXPECT_EQ(second.scores.at("fog/3").result.count, 1);

@@ -15,7 +15,7 @@
 #include "io/child_process.h"
 #include "sweep/corruption_table.h"
 #include "sweep/kept_results.h"
-#include "sweep/suite_runs.h"
+#include "sweep/robustness_runs.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 #include "texts.h"
@@ -310,10 +310,10 @@ TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
                                    "echo '{\"mce\": 61.5, \"top1\": 20}' > \"$2\"\n")};
   options.suite_roots = {{"imagenet-c", kOnTheFly}};
   EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
-  ASSERT_TRUE(suite_result(runs[0], "imagenet-c"));
-  EXPECT_EQ(suite_result(runs[0], "imagenet-c")->figure, 61.5);
-  EXPECT_FALSE(suite_result(runs[0], "imagenet-r")) << "its folder is not known";
-  EXPECT_FALSE(suite_result(runs[1], "imagenet-c")) << "it has no checkpoint";
+  ASSERT_TRUE(robustness_result(runs[0], "imagenet-c"));
+  EXPECT_EQ(robustness_result(runs[0], "imagenet-c")->figure, 61.5);
+  EXPECT_FALSE(robustness_result(runs[0], "imagenet-r")) << "its folder is not known";
+  EXPECT_FALSE(robustness_result(runs[1], "imagenet-c")) << "it has no checkpoint";
   const std::string log = read("out/ln/seed-0/imagenet-c.log");
   expect_contains(log, "out/ln/seed-0/checkpoints/last --suite imagenet-c");
   expect_contains(log, "--corrupt-on-the-fly");
@@ -351,7 +351,7 @@ TEST_F(Sweeps, CorruptionsOfSmallImages) {
   evaluated(1, true, "90", "50");
   evaluated(2, true, "60", "60");
   evaluated(3, false, "45", "null");
-  EXPECT_FALSE(suite_result(runs[3], "imagenet-c")) << "it has not come to its end";
+  EXPECT_FALSE(robustness_result(runs[3], "imagenet-c")) << "it has not come to its end";
   const SweepReport report{
       sweep, collect_results(sweep, runs, costs_of(sweep, standard_registries())), "out", "c"};
   const auto rows = corruption_rows(report.results, sweep.baseline);

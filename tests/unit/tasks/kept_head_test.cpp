@@ -36,7 +36,7 @@ class NamedSamples final : public SampleSource {
   std::int64_t size() const override { return 1; }
   const std::string& description() const override { return description_; }
   std::vector<std::string> class_names() const override { return names_; }
-  std::vector<FieldSpec> carried() const override { return {}; }
+  std::vector<FieldSpec> host_fields() const override { return {}; }
   void make(std::int64_t, const SampleKey&, FieldRow&, Workspace&) const override {}
 
  private:

@@ -122,7 +122,7 @@ TEST(Teacher, ComesIntoTheLoss) {
       EXPECT_EQ(terms[1].name, "loss_teacher");
       EXPECT_NEAR(element(terms[1].value, 0), taught, 1e-6);
       EXPECT_EQ(task.stores().size(), 1u) << "the teacher is in no checkpoint";
-      EXPECT_EQ(task.portable(config).distill.teacher,
+      EXPECT_EQ(task.checkpoint_config(config).distill.teacher,
                 "fingerprint:" + fingerprint_of(read_safetensors(folder.file()).tensors));
     }
   }

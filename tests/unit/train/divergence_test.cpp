@@ -98,7 +98,7 @@ class Divergence : public ::testing::Test {
     options.output = run_;
     options.ranks = ranks;
     options.registries = &registries_;
-    if (!ranks || ranks->is_first()) options.resume_from = resolve_resume("auto", run_);
+    if (!ranks || ranks->is_root()) options.resume_from = resolve_resume("auto", run_);
     return train(config_, options);
   }
   // Runs until it diverges; returns the message.

@@ -198,7 +198,7 @@ TEST(EvaluationByRanks, EndsEverywhereWhenOneIsToStop) {
         });
         EXPECT_EQ(whole.value().count, 13);
         EXPECT_EQ(asked, kBatches - 100);
-        EXPECT_EQ(evaluation.batches, ranks.is_first() ? kBatches : kBatches - 1);
+        EXPECT_EQ(evaluation.batches, ranks.is_root() ? kBatches : kBatches - 1);
         return 0;
       });
     }

@@ -34,7 +34,7 @@ class SecondTask : public ::testing::Test {
     options.output = folder_ / name;
     options.ranks = ranks;
     options.registries = &registries_;
-    if (!ranks || ranks->is_first()) options.resume_from = resolve_resume("auto", options.output);
+    if (!ranks || ranks->is_root()) options.resume_from = resolve_resume("auto", options.output);
     return train(two_views_config(), options);
   }
   CheckpointData end_of(const std::string& name) const {

@@ -123,7 +123,7 @@ TEST(StateDict, RefusesNumbersThatAreNone) {
 TEST(StateDict, GivesEveryRankWhatTheFirstHas) {
   const auto ranks = on_ranks(3, [](Communicator& communicator) {
     Things things;
-    if (communicator.is_first()) {
+    if (communicator.is_root()) {
       things = {of({5, 6, 7}), Tensor::full({2, 2}, DType::kInt64, -1),
                 std::numeric_limits<std::int64_t>::max(), 1.0 / 3};
     }

@@ -34,7 +34,7 @@ TEST(StepPipeline, ReportsTermsAsMeans) {
 TEST(StepPipeline, KeepsAsManyTermsAsItSays) {
   StepPipeline pipeline(kCpu, false);
   std::vector<Term> terms;
-  for (std::size_t i = 0; i < Task::kMostTerms; ++i) {
+  for (std::size_t i = 0; i < Task::kMaxTerms; ++i) {
     terms.push_back({cat("term", i), value(static_cast<float>(i))});
   }
   pipeline.start({0.1, 0}, {}, 1, [&] {
@@ -42,8 +42,8 @@ TEST(StepPipeline, KeepsAsManyTermsAsItSays) {
     pipeline.add_to_sums(value(1), terms, 1);
   });
   const StepReport report = pipeline.finish(nullptr);
-  ASSERT_EQ(report.terms.size(), Task::kMostTerms);
-  EXPECT_EQ(report.terms.back().second, static_cast<double>(Task::kMostTerms - 1));
+  ASSERT_EQ(report.terms.size(), Task::kMaxTerms);
+  EXPECT_EQ(report.terms.back().second, static_cast<double>(Task::kMaxTerms - 1));
   terms.push_back({"one too many", value(0)});
   EXPECT_THROW(pipeline.add_to_sums(value(1), terms, 1), Error);
 }

@@ -1,0 +1,33 @@
+// Time and memory of a training step, for estimates.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "dtn/config/train_config.h"
+#include "dtn/core/device.h"
+#include "dtn/data/sample_source.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn {
+
+// Number of samples in one forward pass.
+std::int64_t micro_batch(const TrainConfig& train);
+
+struct StepProfile {
+  double seconds_per_sample = 0;
+  // Memory of a step besides weights, gradients, moments and moving average, for n samples in a
+  // forward pass: bytes + n bytes_per_sample.
+  double bytes = 0, bytes_per_sample = 0;
+  std::int64_t other_parameters = 0;  // of the task's other models, such as a teacher
+};
+
+// Measures a few steps of the config's task on samples of `source`, bounded by a work budget;
+// `multiply_adds` is the work per sample (0: unknown). If the cost of a sample depends on its
+// length, the time is for a sample of mean length, and the memory for the longest sample.
+StepProfile profile_step(const ExperimentConfig& config,
+                         const std::shared_ptr<const SampleSource>& source, double multiply_adds,
+                         Device device = kCpu,
+                         const Registries& registries = standard_registries());
+
+}  // namespace dtn

@@ -1,0 +1,178 @@
+#include "config/sweep_config.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/codec.h"
+#include "config/layers.h"
+#include "config/resolve.h"
+#include "config/sweep_file.h"
+
+namespace dtn {
+namespace config {
+namespace {
+
+// Layer rank above every base file; there are fewer base files than this.
+constexpr int kFirstSetRank = 1000;
+constexpr std::size_t kMaxNameLength = 80;
+
+void check_overrides(std::span<const std::string> overrides) {
+  for (const std::string& text : overrides) {
+    std::string key = text.substr(0, text.find('='));
+    std::erase(key, ' ');
+    if (key == "seed" || key == "name") {
+      throw ConfigError(cat("--set ", shown(text), ": a sweep gives each run its own ", key,
+                            key == "seed" ? "; choose runs with --only VARIANT:SEED" : ""));
+    }
+  }
+}
+
+Node layers_of_variant(const SweepFile& sweep, const VariantFile& variant,
+                       std::span<const std::string> overrides, const ConfigSchemas& schemas) {
+  const auto& base = variant.base ? variant.base : sweep.base;
+  if (!base) {
+    fail(variant.where, "there is no config to start from; name one in base:, here or for the ",
+         "whole sweep");
+  }
+  Node root = load_file_layers(base->value, schemas);
+  int rank = kFirstSetRank;
+  for (const auto* sets : {&sweep.sets, &variant.sets}) {
+    for (const Node& set : *sets) apply_layer(root, set, rank++, schemas);
+  }
+  apply_overrides(root, overrides, schemas);
+  return root;
+}
+
+std::string name_of_file(const std::string& path) {
+  std::string stem = std::filesystem::path(path).stem().string();
+  if (stem.size() > kMaxNameLength) {
+    throw ConfigError(cat(path, ": a long name for a file; give the sweep another with name:"));
+  }
+  return stem;
+}
+
+// Returns the figures of the task, which must be the same for all variants.
+std::span<const FigureSchema> figures_of(const SweepConfig& sweep, const SweepFile& file,
+                                         const ConfigSchemas& schemas) {
+  const std::string& task = sweep.variants.front().config.task;
+  for (const SweepVariant& variant : sweep.variants) {
+    if (variant.config.task == task) continue;
+    fail(file.where, "variants of a sweep learn the same task, but '", sweep.variants.front().name,
+         "' is for ", task, " and '", variant.name, "' for ", variant.config.task);
+  }
+  const auto schema = std::ranges::find(schemas.tasks, task, &TaskSchema::name);
+  if (schema == schemas.tasks.end() || schema->figures.empty()) {
+    fail(file.where, "the task ", task, " says of no figure how it is to be compared");
+  }
+  return schema->figures;
+}
+
+SweepMetric metric_of(const SweepFile& file, std::span<const FigureSchema> figures) {
+  if (!file.metric) return {figures.front()};
+  std::vector<std::string> names;
+  for (const bool best_of_all : {false, true}) {
+    for (const FigureSchema& figure : figures) {
+      SweepMetric metric{figure, best_of_all};
+      if (metric.name() == file.metric->value) return metric;
+      names.push_back(metric.name());
+    }
+  }
+  fail(file.metric->where, "metric must be one of ", join(names), ", not '",
+       shown(file.metric->value), "'");
+}
+
+void check_figure(const Written<double>& written, const FigureSchema& figure, bool zero,
+                  const std::string& path) {
+  if (!figure.percent) return;
+  static const std::string doc;
+  Node node;
+  node.where = written.where;
+  check_range({node, path, doc}, {.low = 0, .high = 100, .low_open = !zero}, written.value,
+              number_text(written.value));
+}
+
+void check_papers(const SweepFile& file, const FigureSchema& figure) {
+  for (const VariantFile& variant : file.variants) {
+    if (!variant.paper) continue;
+    try {
+      check_figure(*variant.paper, figure, true, "paper");
+    } catch (const ConfigError& e) {
+      throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
+    }
+  }
+}
+
+std::vector<double> milestones_of(const SweepFile& file, const FigureSchema& figure) {
+  std::vector<double> values;
+  for (const Written<double>& milestone : file.milestones) {
+    check_figure(milestone, figure, false, "milestones");
+    const bool better =
+        values.empty() || (figure.higher_is_better ? milestone.value > values.back()
+                                                   : milestone.value < values.back());
+    if (!better) {
+      fail(milestone.where, "milestones must ", figure.higher_is_better ? "increase" : "decrease",
+           ", ", number_text(milestone.value), " comes after ", number_text(values.back()));
+    }
+    values.push_back(milestone.value);
+  }
+  return values;
+}
+
+SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
+                          const VariantFile& variant, std::span<const std::string> overrides,
+                          const ConfigSchemas& schemas) {
+  SweepVariant made;
+  made.name = variant.name;
+  made.label = variant.label.value_or(variant.name);
+  if (variant.paper) made.paper = variant.paper->value;
+  made.paper_suites = variant.paper_suites;
+  const Node root = layers_of_variant(file, variant, overrides, schemas);
+  made.config = resolve(root, schemas, Resample::kPillow13);
+  const Node* classes = root.at("model.num_classes");
+  made.sets_num_classes = classes != nullptr && !classes->is_null();
+  if (file.ema && !made.config.train.ema) {
+    fail(*file.ema, "weights: ema, but train.ema is not set");
+  }
+  made.seeds = variant.seeds ? *variant.seeds
+               : file.seeds  ? *file.seeds
+                             : std::vector<std::uint64_t>{made.config.seed};
+  made.config.seed = made.seeds.front();
+  made.config.name = sweep.name + "-" + variant.name;
+  return made;
+}
+
+}  // namespace
+}  // namespace config
+
+SweepConfig load_sweep(const std::string& path, std::span<const std::string> overrides,
+                       const ConfigSchemas& schemas) {
+  config::check_overrides(overrides);
+  const config::SweepFile file = config::read_sweep_file(path, schemas);
+  if (file.variants.empty()) {
+    config::fail(file.where, "a sweep without variants; list at least one below variants:");
+  }
+  SweepConfig sweep;
+  sweep.name = file.name ? *file.name : config::name_of_file(path);
+  sweep.title = file.title.value_or(sweep.name);
+  sweep.ema = file.ema.has_value();
+  sweep.suites = file.suites;
+  if (file.baseline) {
+    sweep.baseline =
+        config::find_variant(file, file.baseline->value, file.baseline->where, "baseline");
+  }
+  for (const config::VariantFile& variant : file.variants) {
+    try {
+      sweep.variants.push_back(config::make_variant(sweep, file, variant, overrides, schemas));
+    } catch (const ConfigError& e) {
+      throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
+    }
+  }
+  const std::span<const FigureSchema> figures = config::figures_of(sweep, file, schemas);
+  sweep.metric = config::metric_of(file, figures);
+  config::check_papers(file, sweep.metric.figure);
+  sweep.milestone_figure = figures.front();
+  sweep.milestones = config::milestones_of(file, sweep.milestone_figure);
+  return sweep;
+}
+
+}  // namespace dtn
