@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # What a program needs, as one library to link: dtn::dtn.
 add_library(dtn INTERFACE)
 add_library(dtn::dtn ALIAS dtn)
-target_link_libraries(dtn INTERFACE dtn_app)
+target_link_libraries(dtn INTERFACE dtn_apps)
 target_compile_features(dtn INTERFACE cxx_std_20)
 get_property(layers GLOBAL PROPERTY DTN_LAYERS)
 install(TARGETS dtn ${layers} EXPORT dtnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

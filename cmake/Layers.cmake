@@ -23,20 +23,20 @@ endfunction()
 
 # Programs, tests and layers that only direct others: what has to be fast is elsewhere, so these
 # are compiled in less time.
-set(DTN_DIRECTING_LAYERS config export plot analyze report bench suite sweep app)
+set(DTN_DIRECTING_LAYERS config plot apps)
 function(dtn_program_defaults target)
   dtn_target_defaults(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# The commands of src/app/commands.cpp. Each is also a link to the program: dtn-train is dtn.
+# The commands of src/apps/common/commands.cpp. Each is also a link to the program: dtn-train is dtn.
 set(DTN_COMMANDS train eval predict export analyze plot sweep info data bench)
 
 # dtn_command_program(<target> <folder>): the program `dtn` and its links in a folder.
 function(dtn_command_program target folder)
   add_executable(${target} ${PROJECT_SOURCE_DIR}/tools/dtn.cpp)
   dtn_program_defaults(${target})
-  target_link_libraries(${target} PRIVATE dtn_app nlohmann_json::nlohmann_json)
+  target_link_libraries(${target} PRIVATE dtn_apps nlohmann_json::nlohmann_json)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME dtn RUNTIME_OUTPUT_DIRECTORY ${folder})
   foreach(command IN LISTS DTN_COMMANDS)
     add_custom_command(TARGET ${target} POST_BUILD
@@ -284,17 +284,28 @@ function(dtn_test_headers)
   target_precompile_headers(dtn_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
 endfunction()
 
-# dtn_test_program(<name> <label> <layer> <sources> [<environment>]): tests of what a layer offers,
+# dtn_library_of(<result> <subject>): the library with src/<subject>, or else src/*/<subject>.
+function(dtn_library_of result subject)
+  set(layer ${subject})
+  if(NOT IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/${subject})
+    file(GLOB folder RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*/${subject})
+    get_filename_component(layer ${folder} DIRECTORY)
+  endif()
+  set(${result} dtn_${layer} PARENT_SCOPE)
+endfunction()
+
+# dtn_test_program(<name> <label> <subject> <sources> [<environment>]): tests of a folder of src,
 # each registered under the CTest labels <label> and <name>.
-function(dtn_test_program name label layer sources)
+function(dtn_test_program name label subject sources)
   add_executable(${name} ${sources})
   dtn_test_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  if(layer MATCHES "^(analyze|app|data|io|models|norms)$")  # which read what lies beside the sources
+  if(subject MATCHES "^(analyze|data|info|io|models|norms)$")  # they read files of the source tree
     target_compile_definitions(${name} PRIVATE DTN_TESTS_FOLDER="${PROJECT_SOURCE_DIR}/tests")
   endif()
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
-  target_link_libraries(${name} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
+  dtn_library_of(library ${subject})
+  target_link_libraries(${name} PRIVATE ${library} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${label}. TEST_LIST ${name}_tests NO_PRETTY_VALUES
                        TEST_FILTER "-*DISABLED_*"  # parts of other tests
@@ -310,22 +321,22 @@ endif()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties})
 endfunction()
 
-# dtn_tests(<label> [<folder> [<environment>]]): compiles tests/<folder>/<layer>/*_test.cpp into one
-# program per layer, <label>_<layer>, and names these in <label>_programs. The folder is that of the
-# label unless given.
+# dtn_tests(<label> [<folder> [<environment>]]): compiles tests/<folder>/<subject>/*_test.cpp into
+# one program per subject, <label>_<subject>, and names these in <label>_programs. A subject is a
+# folder of src, see dtn_library_of(). The folder is that of the label unless given.
 function(dtn_tests label)
   set(folder ${label})
   if(ARGC GREATER 1)
     set(folder ${ARGV1})
   endif()
   set(programs)
-  file(GLOB layers CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/${folder}/*)
-  foreach(layer_folder IN LISTS layers)
-    file(GLOB sources CONFIGURE_DEPENDS ${layer_folder}/*_test.cpp)
+  file(GLOB subjects CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/${folder}/*)
+  foreach(subject_folder IN LISTS subjects)
+    file(GLOB sources CONFIGURE_DEPENDS ${subject_folder}/*_test.cpp)
     if(sources)
-      get_filename_component(layer ${layer_folder} NAME)
-      dtn_test_program(${label}_${layer} ${label} ${layer} "${sources}" ${ARGV2})
-      list(APPEND programs ${label}_${layer})
+      get_filename_component(subject ${subject_folder} NAME)
+      dtn_test_program(${label}_${subject} ${label} ${subject} "${sources}" ${ARGV2})
+      list(APPEND programs ${label}_${subject})
     endif()
   endforeach()
   set(${label}_programs ${programs} PARENT_SCOPE)

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/analysis.h"
+#include "apps/analyze/analysis.h"
 #include "dtn/config/load.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/weights.h"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Fails when a layer includes one that stands above it, or a name it must not see.
 
-tools -> app -> sweep -> bench -> train -> tasks -> {models, optim, data} -> {nn, norms} -> ops -> autograd ->
-kernels -> core; app -> {suite, report -> analyze} -> train; app -> export -> models; data -> {io, kernels} -> core;
-{sweep, report} -> plot -> io; cuda -> {kernels, dist} -> core;
-train, optim and norms -> dist -> core; everyone may include config structs. What is installed
-(include/) includes nothing that is not, dtn/dtn.h includes all of it, and no folder holds more than
-40 files.
+tools -> apps -> {train, plot}; train -> tasks -> {models, optim, data} -> nn -> ops -> autograd ->
+kernels -> core; data -> {io, kernels} -> core; plot -> io; cuda -> {kernels, dist} -> core; train,
+optim and nn -> dist -> core; everyone may include config structs. Within src/apps, sweep and bench
+include estimate, report includes analyze, every app includes common, and the file with the main
+function of a program includes what it likes. What is installed (include/) includes nothing that is
+not, dtn/dtn.h includes all of it, and no folder holds more than 40 files.
 """
 import collections
 import pathlib
@@ -24,22 +24,23 @@ BELOW = {
     "cuda": {"kernels", "dist"},
     "autograd": {"kernels"},
     "ops": {"autograd", "kernels"},
-    "nn": {"ops", "autograd", "kernels"},
-    "norms": {"dist", "nn", "ops", "autograd", "kernels"},
+    "nn": {"dist", "ops", "autograd", "kernels"},
     "io": set(),
     "plot": {"io"},
-    "models": {"dist", "norms", "nn", "ops", "autograd", "kernels", "io"},
-    "optim": {"dist", "norms", "nn", "ops", "autograd", "kernels"},
+    "models": {"dist", "nn", "ops", "autograd", "kernels", "io"},
+    "optim": {"dist", "nn", "ops", "autograd", "kernels"},
     "data": {"kernels", "io"},
-    "tasks": {"dist", "models", "optim", "data", "norms", "nn", "ops", "autograd", "kernels", "io"},
+    "tasks": {"dist", "models", "optim", "data", "nn", "ops", "autograd", "kernels", "io"},
 }
 BELOW["train"] = BELOW["tasks"] | {"tasks"}
-BELOW["bench"] = BELOW["suite"] = BELOW["analyze"] = BELOW["train"] | {"train"}
-BELOW["report"] = BELOW["analyze"] | {"analyze", "plot"}
-BELOW["sweep"] = BELOW["bench"] | {"bench", "plot"}
-BELOW["export"] = BELOW["models"] | {"models"}
-BELOW["app"] = BELOW["sweep"] | {"sweep", "suite", "analyze", "report", "export"}
-BELOW["tools"] = BELOW["app"] | {"app"}
+BELOW["apps/common"] = BELOW["train"] | {"train", "plot", "app"}
+APPS = {path.name for path in (ROOT / "src/apps").iterdir()} - {"common"}
+BELOW |= {f"apps/{app}": BELOW["apps/common"] | {"apps/common"} for app in APPS}
+BELOW["apps/bench"].add("apps/estimate")
+BELOW["apps/sweep"].add("apps/estimate")
+BELOW["apps/report"].add("apps/analyze")
+BELOW["app"] = BELOW["tasks"] | {"tasks"}  # include/dtn/app
+BELOW["main"] = BELOW["tools"] = set(BELOW)  # src/apps/*/*_main.cpp: the programs themselves
 EVERYTHING = ROOT / "include/dtn/dtn.h"
 BELOW[EVERYTHING.name] = set(BELOW)
 
@@ -50,10 +51,10 @@ ONLY_IN = {
     "mpi": ["src/dist/mpi/"],
     "nccl": ["src/cuda/"],
     "dnnl": ["src/kernels/gemm/gemm_onednn.cpp"],
-    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/analyze/eigen_pairs.cpp"],
+    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/apps/analyze/eigen_pairs.cpp"],
     "png": ["src/io/image/png.cpp"],
     "webp": ["src/io/image/webp.cpp"],
-    "CLI": ["src/app/", "tools/"],
+    "CLI": ["src/apps/", "tools/"],
     "cuda_runtime": ["src/cuda/", "src/kernels/cuda/"],
     "cublasLt": ["src/cuda/"],
     "nvtx3": ["src/cuda/"],
@@ -71,6 +72,8 @@ def layer_of(path):
     parts = path.relative_to(ROOT).parts
     if parts[0] == "include":
         return parts[2]
+    if parts[:2] == ("src", "apps"):
+        return "main" if path.name.endswith("_main.cpp") else "apps/" + parts[2]
     if parts[0] == "src":
         return parts[1]
     return parts[0]
@@ -80,6 +83,8 @@ def target_layer(name):
     parts = name.split("/")
     if parts[0] == "dtn" and len(parts) == 3:
         return parts[1]
+    if parts[0] == "apps":
+        return "apps/" + parts[1]
     if len(parts) > 1 and parts[0] in BELOW:
         return parts[0]
     return None

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 OTHERS = {"timm/models/vision_transformer.py", "deit.py", "data/auto_augment.py", "jpeglib.h",
           "jerror.h", "Operators.md", "nccl.h", "cuda_runtime.h", "cublasLt.h", "stb_image.h"}
 # Examples of what a user writes, and what a run writes.
-USERS = {"docs/extending.md": {"src/norms/mean_size.cpp"}, "docs/sweeps.md": {
+USERS = {"docs/extending.md": {"src/nn/norms/mean_size.cpp"}, "docs/sweeps.md": {
     "runs/fashion_mnist_lambda/table.md"}}
 COMMENTS = {".cpp": "//", ".h": "//", ".cu": "//", ".cuh": "//", ".py": "#", ".sh": "#",
             ".cmake": "#", "CMakeLists.txt": "#"}

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyze/analysis.h"
+#include "apps/analyze/analysis.h"
 
 namespace dtn {
 

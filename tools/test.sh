@@ -133,7 +133,7 @@ part() {
     sanitizers-models)
       sanitizers models $(unit_tests kernels autograd ops nn norms models optim tasks) ;;
     sanitizers-programs)
-      sanitizers programs $(unit_tests train bench suite analyze sweep report export app) ;;
+      sanitizers programs $(unit_tests train $(ls src/apps)) ;;
     sanitizers-emulator)
       sanitizers emulator emulator_self emulator_{kernels,ops,norms,data,dist,train} ;;
     fuzzers) fuzzers ;;

@@ -1,7 +1,7 @@
 // Constants that the host computes element by element, for masks and matrices of references.
 #pragma once
 
-#include "ops/primitive_tensors.h"
+#include "ops/primitive/tensors.h"
 
 namespace dtn::ops {
 

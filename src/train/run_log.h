@@ -7,12 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "core/progress.h"
 #include "io/json_lines.h"
 #include "io/tensorboard.h"
 #include "train/attempts.h"
 #include "train/evaluator.h"
 #include "train/learner.h"
-#include "train/progress.h"
 
 namespace dtn {
 

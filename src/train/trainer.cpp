@@ -2,6 +2,8 @@
 
 #include <deque>
 
+#include "core/progress.h"
+#include "core/stop_signal.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
 #include "train/checkpoint.h"
@@ -9,10 +11,8 @@
 #include "train/log/norm_log.h"
 #include "train/log/run_diary.h"
 #include "train/log/run_summary.h"
-#include "train/progress.h"
 #include "train/rank_consistency.h"
 #include "train/run.h"
-#include "train/stop_signal.h"
 #include "train/validation.h"
 
 namespace dtn {

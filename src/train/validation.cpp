@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/stop_signal.h"
+#include "core/stop_signal.h"
 
 namespace dtn {
 

@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "apps/report/analysis_report.h"
+#include "apps/report/figures.h"
+#include "apps/report/illustrations.h"
 #include "example_analysis.h"
 #include "io/atomic_file.h"
 #include "plot/picture_files.h"
-#include "report/analysis_report.h"
-#include "report/figures.h"
-#include "report/illustrations.h"
 
 int main(int count, char** words) {
   if (count != 2) {

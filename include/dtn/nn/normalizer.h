@@ -1,6 +1,6 @@
-// The interface of every normalizer. A new normalizer needs one file in src/norms/ and one line in
-// src/norms/registry.cpp; a user's program calls NormRegistry::add() instead. The config loader,
-// the help, gradient checks, parity tests and benches use the registry.
+// The interface of every normalizer. A new normalizer needs one file in src/nn/norms/ and one line
+// in src/nn/norms/registry.cpp; a user's program calls NormRegistry::add() instead. The config
+// loader, the help, gradient checks, parity tests and benches use the registry.
 #pragma once
 
 #include <functional>

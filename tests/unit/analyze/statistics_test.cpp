@@ -1,11 +1,11 @@
 // The statistics of an analysis, against cases computed by hand.
 #include <cmath>
 
-#include "analyze/attention_statistics.h"
-#include "analyze/median.h"
-#include "analyze/moments.h"
-#include "analyze/position_json.h"
-#include "analyze/running_mean.h"
+#include "apps/analyze/attention_statistics.h"
+#include "apps/analyze/median.h"
+#include "apps/analyze/moments.h"
+#include "apps/analyze/position_json.h"
+#include "apps/analyze/running_mean.h"
 #include "tensors.h"
 
 namespace dtn {

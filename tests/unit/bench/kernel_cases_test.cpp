@@ -1,5 +1,5 @@
 // The kernel cases of a training step: the kernels, their bytes and their multiply-adds.
-#include "bench/kernel_cases.h"
+#include "apps/bench/kernel_cases.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench/norm_probe.h"
+#include "apps/bench/norm_probe.h"
 
 #include "norm_cases.h"
 

@@ -1,4 +1,4 @@
-#include "bench/trace_table.h"
+#include "apps/bench/trace_table.h"
 
 #include <gtest/gtest.h>
 

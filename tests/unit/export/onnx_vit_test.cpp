@@ -1,5 +1,5 @@
 // The files of dtn-export, read back and evaluated operator by operator, against the model.
-#include "export/onnx_vit.h"
+#include "apps/export/onnx_vit.h"
 
 #include <unistd.h>
 

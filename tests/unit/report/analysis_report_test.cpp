@@ -1,11 +1,11 @@
-#include "report/analysis_report.h"
+#include "apps/report/analysis_report.h"
 
 #include <gtest/gtest.h>
 
+#include "apps/report/differences.h"
+#include "apps/report/figures.h"
+#include "apps/report/illustrations.h"
 #include "example_analysis.h"
-#include "report/differences.h"
-#include "report/figures.h"
-#include "report/illustrations.h"
 #include "xml_check.h"
 
 namespace dtn {

@@ -1,12 +1,12 @@
 // The figures of synthetic analyses. tests/e2e/report.sh opens a report in a browser.
-#include "report/figures.h"
+#include "apps/report/figures.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "apps/report/analysis_report.h"
 #include "example_analysis.h"
-#include "report/analysis_report.h"
 #include "xml_check.h"
 
 namespace dtn {

@@ -1,5 +1,5 @@
 // Reports of runs, from run folders as dtn-train writes them.
-#include "report/run_report.h"
+#include "apps/report/run_report.h"
 
 #include <gtest/gtest.h>
 

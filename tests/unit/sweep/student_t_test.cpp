@@ -1,4 +1,4 @@
-#include "sweep/student_t.h"
+#include "apps/sweep/student_t.h"
 
 #include <gtest/gtest.h>
 

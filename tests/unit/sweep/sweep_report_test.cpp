@@ -1,11 +1,11 @@
 // The tables and figures of a sweep's results.
-#include "sweep/sweep_report.h"
+#include "apps/sweep/sweep_report.h"
 
 #include <gtest/gtest.h>
 
+#include "apps/sweep/sweep_figures.h"
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
-#include "sweep/sweep_figures.h"
 #include "texts.h"
 
 namespace dtn {

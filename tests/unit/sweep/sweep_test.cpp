@@ -1,5 +1,5 @@
 // Statistics, tables and plans of sweeps. tests/e2e/sweep.sh runs whole sweeps.
-#include "sweep/sweep.h"
+#include "apps/sweep/sweep.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,17 +7,17 @@
 #include <cmath>
 #include <fstream>
 
-#include "bench/run_size.h"
+#include "apps/estimate/run_size.h"
+#include "apps/sweep/corruption_table.h"
+#include "apps/sweep/kept_results.h"
+#include "apps/sweep/robustness_runs.h"
+#include "apps/sweep/sweep_report.h"
+#include "apps/sweep/sweep_size.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "io/child_process.h"
-#include "sweep/corruption_table.h"
-#include "sweep/kept_results.h"
-#include "sweep/robustness_runs.h"
-#include "sweep/sweep_report.h"
-#include "sweep/sweep_size.h"
 #include "texts.h"
 
 namespace dtn {

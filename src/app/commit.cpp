@@ -1,9 +1,0 @@
-// In a file of its own because it is recompiled after each commit.
-#include "app/program.h"
-#include "dtn_commit.h"
-
-namespace dtn {
-
-const char* commit() { return DTN_COMMIT; }
-
-}  // namespace dtn

@@ -1,0 +1,134 @@
+#include "apps/analyze/analysis.h"
+
+#include "apps/analyze/collector.h"
+#include "apps/analyze/gradients.h"
+#include "apps/analyze/inputs.h"
+#include "apps/analyze/similarity.h"
+#include "apps/analyze/subject.h"
+#include "apps/analyze/subject_json.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+
+namespace dtn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Images of a data set are the same for both models only if both prepare them in the same way.
+void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool of_data) {
+  const ModelConfig &x = a.config.model, &y = b.config.model;
+  if (x.image_size != y.image_size || x.channels != y.channels) {
+    throw ConfigError(cat("models that are compared see the same images, but ", a.name, " takes ",
+                          x.channels, " x ", x.image_size, " and ", b.name, " ", y.channels, " x ",
+                          y.image_size, "; look into them one by one"));
+  }
+  if (!of_data) return;
+  const DataConfig &p = a.config.data, &q = b.config.data;
+  if (p.dataset != q.dataset || p.val != q.val || p.classes != q.classes || p.mean != q.mean ||
+      p.std != q.std || p.crop_pct != q.crop_pct || p.interpolation != q.interpolation ||
+      p.resample != q.resample) {
+    throw ConfigError(cat("models that are compared see the same images, but the data sections of ",
+                          a.name, " and ", b.name,
+                          " differ; give images with --inputs, or look into them one by one"));
+  }
+}
+
+void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {
+  const int classes = subject.config().num_classes;
+  if (inputs.labelled() && classes > 0 && inputs.largest_label() >= classes) {
+    throw DataError(cat("the inputs have the label ", inputs.largest_label(), ", and ",
+                        subject.given.name, " has ", classes, " classes"));
+  }
+}
+
+// The labels of the inputs are the classes of the first model.
+void check_classes_of(const OpenSubject& first, const OpenSubject& subject) {
+  const std::optional<ClassList>&a = first.classify.classes(), &b = subject.classify.classes();
+  if (!a || !b || a->names.empty() || b->names.empty() || a->names == b->names) return;
+  throw ConfigError(cat("models that are compared have the same classes in the same order, and ",
+                        "those of ", first.given.name, " and ", subject.given.name,
+                        " differ; look into them one by one"));
+}
+
+Collector collect(const OpenSubject& subject, AnalysisInputs& inputs) {
+  Collector collector(subject.layers, subject.config().has_class_token());
+  const auto pass = [&] {
+    std::int64_t first = 0;
+    inputs.each_batch([&](const Fields& batch) {
+      collector.begin_batch(first);
+      subject.forward(batch, &collector);
+      first += batch.at("image").dim(0);
+    });
+  };
+  pass();
+  collector.begin_second_pass();
+  pass();
+  return collector;
+}
+
+void warn_of_dropped(const std::string& name, Json& json) {
+  for (auto& [key, value] : json.items()) {
+    if (const std::int64_t dropped = drop_non_finite(value)) {
+      log_warn(cat(
+          name, ": ", key, ": ", dropped,
+          dropped == 1 ? " number is not finite, and null" : " numbers are not finite, and null"));
+    }
+  }
+}
+
+Json numbers_of(const OpenSubject& subject, AnalysisInputs& inputs,
+                std::optional<std::int64_t> token) {
+  const Collector collector = collect(subject, inputs);
+  Json json = to_json({subject, collector, gradient_norms(subject, inputs), token});
+  warn_of_dropped(subject.given.name, json);
+  return json;
+}
+
+Json similarities_of(const std::vector<OpenSubject>& subjects, AnalysisInputs& inputs) {
+  Json list = Json::array();
+  for (const Similarity& s : similarities(subjects, inputs)) {
+    Json entry = {{"a", s.a}, {"b", s.b}, {"matrix", s.matrix}};
+    const std::string pair =
+        cat("cka of ", subjects[s.a].given.name, " and ", subjects[s.b].given.name);
+    if (s.matrix.empty()) {
+      entry["matrix"] = nullptr;
+      log_warn(cat(pair, ": left out, as their tokens do not pair up"));
+    }
+    warn_of_dropped(pair, entry);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
+Analysis analyze(const AnalysisOptions& options, const Registries& registries) {
+  DTN_CHECK(!options.subjects.empty(), "nothing to look into");
+  const bool of_data = options.inputs.empty();
+  std::vector<OpenSubject> subjects;
+  for (const AnalysisSubject& given : options.subjects) {
+    check_same_inputs(options.subjects.front(), given, of_data);
+    subjects.push_back(open_subject(given, registries));
+  }
+  const ExperimentConfig& first = options.subjects.front().config;
+  AnalysisInputs inputs =
+      of_data ? AnalysisInputs(*subjects.front().task, first, options.images, registries)
+              : AnalysisInputs(options.inputs, first, registries);
+  for (const OpenSubject& subject : subjects) {
+    check_labels_of(subject, inputs);
+    if (of_data) check_classes_of(subjects.front(), subject);
+  }
+  Analysis analysis;
+  analysis.previews = inputs.previews();
+  analysis.json["format"] = 1;
+  analysis.json["inputs"] = inputs.describe();
+  Json& checkpoints = analysis.json["checkpoints"] = Json::array();
+  for (const OpenSubject& subject : subjects) {
+    log_info(cat("looking into ", subject.given.name));
+    checkpoints.push_back(numbers_of(subject, inputs, options.token));
+  }
+  analysis.json["cka"] = similarities_of(subjects, inputs);
+  return analysis;
+}
+
+}  // namespace dtn

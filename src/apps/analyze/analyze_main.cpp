@@ -1,0 +1,171 @@
+#include "dtn/app/analyze_main.h"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/analyze/analysis.h"
+#include "apps/common/program.h"
+#include "apps/common/weights_source.h"
+#include "apps/report/analysis_report.h"
+#include "apps/report/figures.h"
+#include "apps/report/illustrations.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/io/safetensors.h"
+#include "io/atomic_file.h"
+#include "plot/picture_files.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct AnalyzeCommand {
+  std::vector<std::string> checkpoints, names;
+  std::string config, inputs, output = "analysis";
+  std::optional<std::int64_t> images, token;
+  bool illustrations = false;
+  MachineOptions machine{.device = "cpu"};
+};
+
+constexpr const char* kFresh = "init";  // value of --checkpoint for a model before training
+
+AnalysisSubject fresh_model(const AnalyzeCommand& options, const Registries& registries) {
+  if (options.config.empty()) {
+    throw ConfigError(cat("--checkpoint ", kFresh, ": --config names what to start afresh"));
+  }
+  AnalysisSubject subject;
+  subject.config = load_experiment(find_config(options.config), {}, registries.schemas());
+  subject.source = kFresh;
+  subject.step = 0;
+  return subject;
+}
+
+// Loads the last checkpoint and the history of a run, a checkpoint folder, or a weights file.
+AnalysisSubject saved_model(const AnalyzeCommand& options, const std::string& named,
+                            const Registries& registries) {
+  AnalysisSubject subject;
+  subject.source = named;
+  WeightsOptions weights;
+  weights.checkpoint = named;
+  if (const fs::path last = fs::path(named) / "checkpoints" / "last"; fs::exists(last)) {
+    weights.checkpoint = last.string();
+    subject.history = fs::path(named) / "norms.jsonl";
+  }
+  subject.weights = weights.file();
+  const TensorFile file = read_safetensors(*subject.weights, {.map = true});
+  if (!file.metadata.contains("config")) weights.config = options.config;
+  subject.config = weights.config_of(file, registries.schemas());
+  if (const auto step = file.metadata.find("step"); step != file.metadata.end()) {
+    subject.step = std::stoll(step->second);
+  }
+  return subject;
+}
+
+// Names the subjects by --name, or else by their configs. A repeated name gets a number.
+void name_subjects(const std::vector<std::string>& names, std::vector<AnalysisSubject>& subjects) {
+  if (!names.empty() && names.size() != subjects.size()) {
+    throw ConfigError(cat("--name gives ", names.size(), " names to ", subjects.size(),
+                          " checkpoints; give each one, parted by commas"));
+  }
+  std::set<std::string> taken;
+  for (std::size_t i = 0; i < subjects.size(); ++i) {
+    const std::string wanted = names.empty() ? subjects[i].config.name : names[i];
+    subjects[i].name = wanted;
+    for (int n = 2; !taken.insert(subjects[i].name).second; ++n) {
+      subjects[i].name = cat(wanted, " ", n);
+    }
+  }
+}
+
+void write_figures(const fs::path& output, const std::vector<plot::Figure>& figures) {
+  plot::PictureFolder folder(output / "figures");
+  for (const plot::Figure& figure : figures) folder.write(figure.name, figure.svg);
+}
+
+int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
+  options.machine.apply();
+  if (options.checkpoints.empty()) {
+    throw ConfigError("--checkpoint is required: a run, a checkpoint, a weights file or 'init'");
+  }
+  AnalysisOptions analysis;
+  for (const std::string& named : options.checkpoints) {
+    analysis.subjects.push_back(named == kFresh ? fresh_model(options, registries)
+                                                : saved_model(options, named, registries));
+  }
+  name_subjects(options.names, analysis.subjects);
+  analysis.inputs = options.inputs;
+  analysis.images = options.images.value_or(analysis.images);
+  analysis.token = options.token;
+  const Analysis result = analyze(analysis, registries);
+  const std::vector<plot::Figure> figures = draw_figures(result.json, result.previews);
+  const fs::path output = options.output;
+  fs::create_directories(output);
+  write_file_atomic(output / "analysis.json", result.json.dump() + "\n");
+  write_figures(output, figures);
+  write_file_atomic(output / "report.html", report_html(result.json, figures));
+  log_info(cat("numbers: ", (output / "analysis.json").string(),
+               "; pictures of them: ", (output / "report.html").string()));
+  return kExitDone;
+}
+
+// Draws figures 4 and 5 of the paper, which need no model.
+int run_illustrations(const AnalyzeCommand& options) {
+  write_figures(options.output, illustrations());
+  log_info(cat("pictures: ", (fs::path(options.output) / "figures").string()));
+  return kExitDone;
+}
+
+}  // namespace
+
+int analyze_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{
+      "Looks into trained models: what their normalizers, attention and layers do to images, as "
+      "numbers and pictures; see docs/analyze.md.",
+      "dtn-analyze"};
+  AnalyzeCommand options;
+  const auto many = CLI::MultiOptionPolicy::TakeAll;
+  app.add_option("--checkpoint,checkpoint", options.checkpoints,
+                 "run folder (its last checkpoint, and its history), checkpoint folder or "
+                 "safetensors file of weights; init: the model of --config before training "
+                 "(repeatable)")
+      ->type_name("DIR|FILE")
+      ->expected(1)
+      ->multi_option_policy(many);
+  app.add_option("--name", options.names,
+                 "what to call the checkpoints, in their order (default: the names of their "
+                 "configs)")
+      ->type_name("A,B,...")
+      ->delimiter(',')
+      ->expected(1)
+      ->multi_option_policy(many);
+  app.add_option("--config", options.config,
+                 "config, or the name of a public model (dtn-info --models), of all checkpoints "
+                 "that carry none");
+  auto* inputs =
+      app.add_option("--inputs", options.inputs,
+                     "safetensors with 'images' [N,C,H,W] float32, already normalised, and "
+                     "optionally 'labels' [N] int64; used instead of the data set");
+  app.add_option("--images", options.images,
+                 "so many images, the first of the evaluation split (default: 64)")
+      ->check(positive())
+      ->excludes(inputs);
+  app.add_option("--output", options.output, "folder of what is written")->capture_default_str();
+  app.add_option("--token", options.token,
+                 "whose row of the position matrix is shown, from 0 (default: the one in the "
+                 "middle)")
+      ->check(non_negative());
+  app.add_flag("--illustrations", options.illustrations,
+               "draw what P and relative positions are, with numbers, and nothing else");
+  app.add_option("--threads", options.machine.threads, "computing threads (default: one per core)")
+      ->check(positive());
+  return run_program(app, argc, argv, Processes::kOne, [&] {
+    return options.illustrations ? run_illustrations(options) : run_analyze(options, registries);
+  });
+}
+
+}  // namespace dtn::app

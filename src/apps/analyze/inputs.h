@@ -1,0 +1,51 @@
+// Input images of an analysis: those of a file, or the first ones of an evaluation split. They can
+// be read several times, in batches of one size.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/analyze/analysis.h"
+#include "data/feed/open_split.h"
+#include "dtn/tasks/task.h"
+
+namespace dtn {
+
+class AnalysisInputs {
+ public:
+  // Reads float32 images [N, channels, H, W], and optional int64 labels [N], from a file. Throws
+  // DataError if they do not fit the model.
+  AnalysisInputs(const std::string& file, const ExperimentConfig&, const Registries&);
+  // Takes the first `count` images of the evaluation split of the config's data set, or all of them
+  // if it has fewer.
+  AnalysisInputs(const Task&, const ExperimentConfig&, std::int64_t count, const Registries&);
+
+  std::int64_t count() const { return count_; }
+  // Returns true if the images have labels.
+  bool labelled() const { return labelled_; }
+  std::int64_t largest_label() const { return largest_label_; }
+  // Calls `work` with each batch in turn: "image", and "label" if there are labels.
+  void each_batch(const std::function<void(const Fields&)>& work);
+  std::vector<Preview> previews();
+  // Describes the inputs for the report.
+  nlohmann::ordered_json describe() const;
+
+  static constexpr std::int64_t kBatch = 16;
+
+ private:
+  void look_at_labels();
+  void each_batch_of_split(const std::function<void(const Fields&)>& work);
+
+  ModelConfig model_;
+  std::string name_;
+  Fields file_;
+  std::unique_ptr<OpenSplit> split_;  // null: images of the file
+  std::int64_t count_ = 0;
+  bool labelled_ = false;
+  std::int64_t largest_label_ = -1;
+  std::vector<float> mean_, std_;  // normalization of the images; empty: unknown
+};
+
+}  // namespace dtn

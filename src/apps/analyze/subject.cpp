@@ -1,0 +1,43 @@
+#include "apps/analyze/subject.h"
+
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+
+namespace dtn {
+
+OpenSubject open_subject(const AnalysisSubject& given, const Registries& registries) {
+  std::unique_ptr<Task> task = make_task({given.config, kCpu, registries});
+  auto* classify = dynamic_cast<Classify*>(task.get());
+  if (!classify) {
+    throw ConfigError(cat(given.source,
+                          ": dtn-analyze looks into classifiers; the task of this "
+                          "model is ",
+                          given.config.task));
+  }
+  std::vector<LayerInfo> layers = classify->model().backbone().layers();
+  if (given.config.model.max_length > 0) {
+    throw ConfigError(
+        cat(given.source, ": dtn-analyze shows models images, and this one sees sequences"));
+  }
+  if (layers.empty()) {
+    throw ConfigError(cat(given.source, ": a model of the family '", given.config.model.family,
+                          "' has no layers that can be looked into"));
+  }
+  if (given.weights) {
+    const std::string file = given.weights->string();
+    for (const std::string& note : task->load_weights(file, WeightsUse::kEvaluation)) {
+      log_info(note);
+    }
+  }
+  return {given, std::move(task), *classify, std::move(layers)};
+}
+
+Variable OpenSubject::forward(const Fields& batch, Observer* observer, Tape* tape) const {
+  Context ctx;
+  ctx.tape = tape;
+  ctx.mode.skip_unread = false;
+  ctx.observer = observer;
+  return model().forward(ctx, Fields{{"image", batch.at("image")}});
+}
+
+}  // namespace dtn

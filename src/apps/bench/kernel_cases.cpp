@@ -1,0 +1,233 @@
+#include "apps/bench/kernel_cases.h"
+
+#include <algorithm>
+
+#include "apps/bench/kernel_case_list.h"
+#include "apps/estimate/run_size.h"
+#include "dtn/models/complexity.h"
+#include "kernels/image/images.h"
+#include "kernels/loss/binary_cross_entropy.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/optimizer/lamb.h"
+#include "kernels/optimizer/optimizer.h"
+#include "kernels/pointwise/pointwise.h"
+
+namespace dtn {
+namespace {
+
+StepShape step_of(const ExperimentConfig& config, Device device) {
+  const ModelConfig& m = config.model;
+  if (m.family != "vit") {
+    throw ConfigError(cat("dtn-bench kernels knows the layers of model family vit; ", m.preset,
+                          " is of family ", m.family));
+  }
+  if (m.num_classes == 0) {
+    throw ConfigError("dtn-bench kernels takes a step apart; set model.num_classes for its loss");
+  }
+  StepShape s;
+  s.config = config;
+  s.device = device;
+  s.t = config.train.precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+  s.acc = accumulator_of(s.t);
+  s.B = micro_batch(config.train);
+  s.T_end = m.num_patches() + m.prefix_tokens();
+  s.T = m.grid_blocks() > 0 ? m.num_patches() : s.T_end;
+  s.C = m.embed_dim;
+  s.H = m.num_heads;
+  s.D = s.C / s.H;
+  s.hidden = m.mlp_dim();
+  s.drops = m.drop_path > 0;
+  s.fused_residual = device == kCpu || !s.drops;
+  return s;
+}
+
+void add_image_cases(CaseList& cases, const StepShape& s) {
+  const ModelConfig& c = s.config.model;
+  const std::int64_t P = c.patch_size, planes = c.channels;
+  const std::int64_t height = c.image_size.height, width = c.image_size.width;
+  const Shape images = {s.B, planes, height, width};
+  cases.add("normalize_images", {s.B, planes, height, width}, [=](KernelTensors& m) {
+    return NormalizeImages{s.B,
+                           planes,
+                           height,
+                           width,
+                           m.below(256, {s.B, height, width, planes}, DType::kUInt8),
+                           m.below(2, {s.B}, DType::kUInt8),
+                           m.in({planes, 256}, DType::kFloat32),
+                           m.out(images, DType::kFloat32)};
+  });
+  const Shape patches = {s.B, c.num_patches(), planes * P * P};
+  cases.add("patchify", {s.B, planes, height, width}, [=](KernelTensors& m) {
+    return Patchify{
+        s.t, s.B, planes, height, width, P, m.in(images, DType::kFloat32), m.out(patches, s.t)};
+  });
+  const std::int64_t row = c.num_patches() * s.C;
+  cases.add("add_positions", {s.B, row}, [=](KernelTensors& m) {
+    return AddToRows{
+        s.t, s.B, row, m.in({s.B, row}, s.t), m.in({row}, s.acc), m.out({s.B, row}, s.t)};
+  });
+  cases.add("position_sums", {s.B, row}, [=](KernelTensors& m) {
+    return SumRows{s.t, s.B, row, m.in({s.B, row}, s.t), m.in_out({row}, s.acc)};
+  });
+}
+
+void add_binary_loss_cases(CaseList& cases, const StepShape& s) {
+  const std::int64_t K = s.config.model.num_classes;
+  const TrainConfig& train = s.config.train;
+  const double share = train.bce_sum ? 1 : 1 / static_cast<double>(K);
+  constexpr DType kType = DType::kFloat32;
+  const auto against = [=](KernelTensors& m) {
+    return BinaryTargets{.labels = m.below(static_cast<double>(K), {s.B}, DType::kInt64),
+                         .smoothing = train.label_smoothing,
+                         .binarize = train.bce_target_threshold.has_value(),
+                         .threshold = train.bce_target_threshold.value_or(0)};
+  };
+  cases.add("binary_cross_entropy_fwd", {s.B, K}, [=](KernelTensors& m) {
+    return BinaryCrossEntropyForward{
+        kType, s.B, K, m.in({s.B, K}, kType), against(m), share, m.out({s.B}, kType)};
+  });
+  cases.add("binary_cross_entropy_bwd", {s.B, K}, [=](KernelTensors& m) {
+    return BinaryCrossEntropyBackward{.dtype = kType,
+                                      .rows = s.B,
+                                      .classes = K,
+                                      .logits = m.in({s.B, K}, kType),
+                                      .against = against(m),
+                                      .scale = share / static_cast<double>(s.B),
+                                      .dlogits = m.out({s.B, K}, kType),
+                                      .upstream = m.in({1}, kType)};
+  });
+}
+
+void add_loss_cases(CaseList& cases, const StepShape& s) {
+  const std::int64_t K = s.config.model.num_classes;
+  const double smoothing = s.config.train.label_smoothing;
+  const auto classes = static_cast<double>(K);
+  constexpr DType kType = DType::kFloat32;
+  if (s.config.train.loss == LossKind::kBinary) return add_binary_loss_cases(cases, s);
+  cases.add("cross_entropy_fwd", {s.B, K}, [=](KernelTensors& m) {
+    return CrossEntropyForward{.dtype = kType,
+                               .rows = s.B,
+                               .classes = K,
+                               .logits = m.in({s.B, K}, kType),
+                               .labels = m.below(classes, {s.B}, DType::kInt64),
+                               .smoothing = smoothing,
+                               .loss = m.out({s.B}, kType),
+                               .lse = m.out({s.B}, kType)};
+  });
+  cases.add("cross_entropy_bwd", {s.B, K}, [=](KernelTensors& m) {
+    return CrossEntropyBackward{.dtype = kType,
+                                .rows = s.B,
+                                .classes = K,
+                                .logits = m.in({s.B, K}, kType),
+                                .labels = m.below(classes, {s.B}, DType::kInt64),
+                                .smoothing = smoothing,
+                                .lse = m.in({s.B}, kType),
+                                .scale = 1 / static_cast<double>(s.B),
+                                .dlogits = m.out({s.B, K}, kType),
+                                .upstream = m.in({1}, kType)};
+  });
+}
+
+template <class Arguments>
+Arguments update_of(KernelTensors& m, const StepShape& s, std::int64_t count) {
+  Arguments args{};
+  args.count = count;
+  args.param = m.in_out({count}, DType::kFloat32);
+  args.grad = m.in({count}, DType::kFloat32);
+  if (s.t == DType::kBFloat16) args.param_bf16 = m.out({count}, DType::kBFloat16);
+  args.lr = s.config.optim.lr;
+  args.weight_decay = s.config.optim.weight_decay;
+  if constexpr (requires { args.t; }) args.t = 1000;
+  return args;
+}
+
+void add_update_cases(CaseList& cases, const StepShape& s) {
+  const OptimConfig& optim = s.config.optim;
+  const std::int64_t count = complexity_of(s.config.model).parameters;
+  constexpr DType kType = DType::kFloat32;
+  cases.add("gradient_norm", {count}, [=](KernelTensors& m) {
+    return SumSquares{count, m.in({count}, kType), m.out({1}, DType::kFloat64)};
+  });
+  if (optim.name == "adamw") {
+    cases.add("adamw", {count}, [=](KernelTensors& m) {
+      auto args = update_of<AdamWStep>(m, s, count);
+      args.m = m.in_out({count}, kType);
+      args.v = m.positive_in_out({count}, kType);
+      args.beta1 = optim.beta1;
+      args.beta2 = optim.beta2;
+      args.eps = optim.eps.value();
+      return args;
+    });
+  } else if (optim.name == "sgd") {
+    cases.add("sgd", {count}, [=](KernelTensors& m) {
+      auto args = update_of<SgdStep>(m, s, count);
+      args.momentum = optim.momentum.value();
+      args.nesterov = optim.nesterov.value_or(false);
+      if (args.momentum != 0) args.momentum_buffer = m.in_out({count}, kType);
+      return args;
+    });
+  } else if (optim.name == "lamb") {
+    // With the trust ratio of a single tensor. The chunks of a whole model are as many.
+    cases.add("lamb", {count}, [=](KernelTensors& m) {
+      auto args = update_of<LambStep>(m, s, count);
+      args.m = m.in_out({count}, kType);
+      args.v = m.positive_in_out({count}, kType);
+      args.beta1 = optim.beta1;
+      args.beta2 = optim.beta2;
+      args.eps = optim.eps.value();
+      std::vector<std::int64_t> chunks;  // a LambChunk each
+      for (std::int64_t i = 0; i < count; i += kLambChunk) {
+        chunks.insert(chunks.end(), {i, std::min(i + kLambChunk, count), 0});
+      }
+      const auto n = static_cast<std::int64_t>(chunks.size()) / 3;
+      const std::vector<std::int64_t> first_chunk = {0, n};
+      args.tensors = {n, 1, m.copy(Tensor::from(chunks, {n, 3})),
+                      m.copy(Tensor::from(first_chunk, {2}))};
+      return args;
+    });
+  } else if (optim.name == "lion") {
+    cases.add("lion", {count}, [=](KernelTensors& m) {
+      auto args = update_of<LionStep>(m, s, count);
+      args.m = m.in_out({count}, kType);
+      args.beta1 = optim.beta1;
+      args.beta2 = optim.beta2;
+      return args;
+    });
+  }
+  if (s.config.train.ema) {
+    cases.add("ema", {count}, [=, decay = *s.config.train.ema](KernelTensors& m) {
+      return EmaStep{count, m.in_out({count}, kType), m.in({count}, kType), decay};
+    });
+  }
+}
+
+}  // namespace
+
+KernelTensors::Address KernelTensors::take(const Shape& shape, DType dtype, Use use, double low,
+                                           double high) {
+  Tensor t = Tensor::empty(shape, dtype, device_);
+  if (use != kOut) values_.fill(t, low, high);
+  bytes_ += static_cast<double>(t.nbytes()) * (use == kInOut ? 2 : 1);
+  tensors_.push_back(t);
+  return {t.raw()};
+}
+
+KernelTensors::Address KernelTensors::copy(const Tensor& values) {
+  Tensor t = values.to(device_);
+  bytes_ += static_cast<double>(t.nbytes());
+  tensors_.push_back(t);
+  return {t.raw()};
+}
+
+std::vector<KernelCase> kernel_cases(const ExperimentConfig& config, Device device) {
+  const StepShape s = step_of(config, device);
+  CaseList cases(device);
+  add_image_cases(cases, s);
+  add_linear_cases(cases, s);
+  add_token_cases(cases, s);
+  add_loss_cases(cases, s);
+  add_update_cases(cases, s);
+  return cases.take();
+}
+
+}  // namespace dtn

@@ -1,0 +1,91 @@
+#include "apps/common/weights_source.h"
+
+#include <system_error>
+
+#include "apps/common/program.h"
+#include "dtn/core/check.h"
+#include "io/weights_file.h"
+
+namespace dtn::app {
+
+namespace fs = std::filesystem;
+
+void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const std::string& names) {
+  app.add_option(
+         names, checkpoint,
+         "checkpoint or run folder, a model's folder of the Hugging Face hub, or a safetensors "
+         "file of weights")
+      ->required();
+  app.add_option("--config", config,
+                 "config, or the name of a public model (dtn-info --models), when the file carries "
+                 "none");
+  add_overrides(app, overrides, "override one key (repeatable)");
+  app.add_flag("--ema", ema, ema_help);
+}
+
+namespace {
+
+// True if the run diverged: it has a checkpoint that was set aside.
+bool is_diverged(const fs::path& run) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {
+    if (entry.path().filename().string().starts_with("diverged-step-")) return true;
+  }
+  return false;
+}
+
+const char* why_no_weights(const fs::path& path) {
+  if (path.empty()) return "no file or folder is named";
+  if (!fs::exists(path)) return "no such file or folder";
+  if (fs::exists(path / "config.yaml")) {
+    if (is_diverged(path)) return "this run diverged and has no checkpoint with a finite loss";
+    return "this run has no checkpoint yet; train.checkpoint_every says when it has";
+  }
+  if (!fs::is_directory(path)) return "neither a file nor a folder";
+  for (const char* pickle : {"pytorch_model.bin", "model.pth", "pytorch_model.pth"}) {
+    if (!fs::exists(path / pickle)) continue;
+    return "holds a PyTorch pickle and no model.safetensors; name the pickle to see how to convert "
+           "it";
+  }
+  return "holds no model.safetensors; name a safetensors file, a checkpoint folder or a run folder";
+}
+
+}  // namespace
+
+fs::path WeightsOptions::file() const {
+  const fs::path path = checkpoint;
+  const auto model = find_weights(path);
+  if (!ema && model) return *model;
+  if (const auto average = find_weights(path, WeightsKind::kAverage); ema && average) {
+    return *average;
+  }
+  if (model) {
+    throw ConfigError(cat("--ema: ", model->parent_path().string(),
+                          " has no ema.safetensors; the run had no train.ema, so leave --ema out"));
+  }
+  for (const fs::path& folder :
+       {path, path / "checkpoints" / "best", path / "checkpoints" / "last"}) {
+    if (fs::exists(folder / "state.safetensors")) {
+      throw ConfigError(cat("--checkpoint ", path.string(), ": ", folder.string(), " lacks its ",
+                            ema ? "ema.safetensors" : "model.safetensors",
+                            "; name another checkpoint of the run"));
+    }
+  }
+  throw ConfigError(cat("--checkpoint ", path.string(), ": ", why_no_weights(path)));
+}
+
+ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
+                                           const ConfigSchemas& schemas) const {
+  if (!config.empty()) return load_experiment(find_config(config), overrides, schemas);
+  const auto embedded = weights.metadata.find("config");
+  if (embedded == weights.metadata.end()) {
+    const fs::path hub = file().parent_path() / "config.json";
+    if (fs::exists(hub)) return load_experiment(hub, overrides, schemas);
+    throw ConfigError(cat(checkpoint,
+                          " carries no config, and there is no config.json beside it; name one "
+                          "with --config, which takes the names of dtn-info --models too"));
+  }
+  return parse_experiment(embedded->second, checkpoint + " (config)", overrides, schemas);
+}
+
+}  // namespace dtn::app

@@ -1,0 +1,99 @@
+#include "apps/data/data_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/common/program.h"
+#include "config/codec.h"
+#include "core/format.h"
+#include "core/stop_signal.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/core/parallel.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn::app {
+
+DataCommand::DataCommand() : jobs(max_threads()) {}
+
+void DataCommand::add_to(CLI::App& app) {
+  app.add_option("--config", config, "config file or name; its data section is used");
+  add_overrides(app, overrides, "override one key of the config (repeatable)");
+  app.add_option("--dataset", dataset, "data.dataset; goes above the config's")
+      ->check(CLI::IsMember({"imagefolder", "imagenet", "webdataset", "packed"}))
+      ->default_str("imagefolder");
+  app.add_option("--root", root, "data.root; goes above the config's");
+  app.add_option("--train", train, "data.train; goes above the config's");
+  app.add_option("--val", val, "data.val; goes above the config's");
+  app.add_option("--split", split, "train or val")
+      ->check(CLI::IsMember({"train", "val"}))
+      ->capture_default_str();
+  app.add_option("--jobs", jobs, "threads (default: one per core)")->check(CLI::Range(1, 1024));
+  app.add_flag("--json", json, "print one JSON object");
+}
+
+ExperimentConfig DataCommand::config_of(const Registries& registries) const {
+  if (!config.empty()) {
+    std::vector<std::string> all = overrides;
+    const auto set = [&](const char* key, const std::optional<std::string>& value) {
+      if (value) all.push_back(cat("data.", key, "=", config::string_text(*value)));
+    };
+    set("dataset", dataset);  // first: a change of the data set resets the splits that follow
+    set("root", root.empty() ? std::nullopt : std::optional(root));
+    set("train", train);
+    set("val", val);
+    return load_experiment(find_config(config), all, registries.schemas());
+  }
+  if (root.empty()) {
+    throw ConfigError("name the data set: --config C, or --root DIR with --dataset NAME");
+  }
+  if (!overrides.empty()) throw ConfigError("--set needs --config");
+  ExperimentConfig made;
+  if (dataset) made.data.dataset = *dataset;
+  made.data.root = root;
+  made.data.train = train;
+  made.data.val = val;
+  made.model.num_classes = 0;  // count them
+  return made;
+}
+
+std::unique_ptr<Dataset> DataCommand::open(const ExperimentConfig& of,
+                                           const Registries& registries) const {
+  const Split which = split == "train" ? Split::kTrain : Split::kVal;
+  auto opened = open_dataset(of.data, of.model, which, of.seed, registries.datasets);
+  log_info(opened->description());
+  return opened;
+}
+
+std::string megabytes(std::int64_t bytes) {
+  return format("%.1f MB", static_cast<double>(bytes) / 1e6);
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  // File names are bytes; parts that are not UTF-8 are replaced.
+  std::printf("%s\n",
+              json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+nlohmann::ordered_json bad_json(std::span<const BadSample> bad) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const BadSample& b : bad) {
+    list.push_back({{"index", b.index}, {"name", b.name}, {"reason", b.reason}});
+  }
+  return list;
+}
+
+Watch::Watch(const char* title, std::int64_t total, std::int64_t done, const char* noun)
+    : bar_(title, total, done), first_(done), noun_(noun) {}
+
+bool Watch::update(std::int64_t done, const std::string& more) {
+  const std::chrono::duration<double> passed = Clock::now() - start_;
+  const std::string rate = format(
+      "%.0f %s/s", static_cast<double>(done - first_) / std::max(passed.count(), 1e-3), noun_);
+  bar_.update(done, more.empty() ? rate : rate + ("  " + more));
+  return !stop_requested();
+}
+
+}  // namespace dtn::app

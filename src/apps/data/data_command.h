@@ -1,0 +1,89 @@
+// Parts that the subcommands of dtn-data share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/progress.h"
+#include "data/listops/write_files.h"
+#include "data/source/inspect.h"
+#include "dtn/config/train_config.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn::app {
+
+// Selects the images of a data set, and the way they are read.
+struct DataCommand {
+  std::string config, split = "train";
+  std::vector<std::string> overrides;
+  // Used without a config, or in place of the config's values: root, dataset, train, val.
+  std::string root;
+  std::optional<std::string> dataset, train, val;
+  bool json = false;
+  int jobs;
+
+  DataCommand();  // sets one job per core
+  void add_to(CLI::App& app);
+  // Throws ConfigError if neither a config nor a root is given.
+  ExperimentConfig config_of(const Registries& registries) const;
+  // Opens the data set, and logs its description to standard error.
+  std::unique_ptr<Dataset> open(const ExperimentConfig& config, const Registries& registries) const;
+};
+
+std::string megabytes(std::int64_t bytes);
+void print_json(const nlohmann::ordered_json& json);
+nlohmann::ordered_json bad_json(std::span<const BadSample> bad);
+
+// Progress bar with images (or `noun`) per second. A signal makes it stop the work.
+class Watch {
+ public:
+  Watch(const char* title, std::int64_t total, std::int64_t done, const char* noun = "images");
+  // Returns false after a signal.
+  bool update(std::int64_t done, const std::string& more = {});
+  void clear() { bar_.clear(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  ProgressBar bar_;
+  std::int64_t first_;
+  const char* noun_;
+  Clock::time_point start_ = Clock::now();
+};
+
+// `dtn-data corrupt`.
+class CorruptCommand {
+ public:
+  // Adds the subcommand to `app` and returns it.
+  CLI::App* add_to(CLI::App& app);
+  int run(const Registries& registries) const;
+
+ private:
+  std::unique_ptr<Dataset> open(const Registries& registries) const;
+
+  DataCommand data_;
+  std::string output_, corruptions_, severities_ = "1-5", format_ = "jpeg", frost_dir_;
+  std::uint64_t seed_ = 0;
+  bool dry_run_ = false;
+};
+
+// `dtn-data listops`.
+class ListopsCommand {
+ public:
+  // Adds the subcommand to `app` and returns it.
+  CLI::App* add_to(CLI::App& app);
+  int run() const;
+
+ private:
+  listops::WriteOptions options_;
+  std::string output_;
+  bool json_ = false;
+};
+
+}  // namespace dtn::app

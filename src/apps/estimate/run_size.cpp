@@ -1,0 +1,122 @@
+#include "apps/estimate/run_size.h"
+
+#include <algorithm>
+
+#include "data/feed/epoch_plan.h"
+#include "data/feed/loader_options.h"
+#include "dtn/core/check.h"
+#include "dtn/core/parallel.h"
+#include "dtn/optim/schedule.h"
+
+namespace dtn {
+namespace {
+
+// Maximum number of batches in a loader (loader.h), plus the one that it has handed out.
+double batches_held(std::int64_t workers, std::int64_t batch_size) {
+  return static_cast<double>(
+      workers > 0 ? std::max<std::int64_t>(3, 2 * workers / batch_size + 1) + 1 : 2);
+}
+
+double bytes_of(const std::vector<FieldSpec>& fields) {
+  double bytes = 0;
+  for (const FieldSpec& field : fields) {
+    bytes +=
+        static_cast<double>(field.row.numel() * static_cast<std::int64_t>(size_of(field.dtype)));
+  }
+  return bytes;
+}
+
+void add_batches(const ExperimentConfig& config, const SampleSource& source,
+                 std::int64_t batch_size, Device device, RunMemory& memory) {
+  const double held = batches_held(workers_of(config.data, device), batch_size);
+  const double host_bytes = static_cast<double>(batch_size) * bytes_of(source.host_fields());
+  if (device == kCpu) {
+    memory.batches += held * host_bytes;
+    return;
+  }
+  // The feeder's ring has three batches on the host and on the device; a step reads one more.
+  memory.batches +=
+      3 * host_bytes + static_cast<double>(batch_size) * bytes_of(source.device_fields());
+  memory.host_batches += (held + 2) * host_bytes;
+}
+
+}  // namespace
+
+RunData open_run_data(Task& task, Device device) {
+  RunData data{task.source(Split::kTrain, device), nullptr};
+  task.learn_classes(*data.train);
+  data.val = task.source(Split::kVal, device);
+  return data;
+}
+
+RunSize size_of_run(const ExperimentConfig& config, const RunData& data) {
+  RunSize size;
+  size.val_samples = data.val->size();
+  size.steps_per_epoch =
+      epoch_length(data.train->size(), config.data.repeats, config.augment.repeats) /
+      config.train.batch_size;
+  if (size.steps_per_epoch == 0) {
+    throw DataError(cat(data.train->description(), ": not one batch of ", config.train.batch_size,
+                        "; lower train.batch_size"));
+  }
+  LearningRate rate(config.optim, config.schedule, config.train.batch_size, size.steps_per_epoch);
+  size.steps = rate.total_steps();
+  size.peak_rate = rate.peak();
+  return size;
+}
+
+std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size) {
+  const std::int64_t period =
+      train.eval_every.count * (train.eval_every.epochs ? size.steps_per_epoch : 1);
+  return (period > 0 ? (size.steps + period - 1) / period : 1) * (train.ema ? 2 : 1);
+}
+
+namespace {
+
+// Returns the number of the optimizer's state buffers, each of the size of the weights.
+double state_buffers(const OptimConfig& config, const OptimizerRegistry& optimizers) {
+  ParameterStore nothing;
+  nothing.allocate();
+  return static_cast<double>(make_optimizer(config, nothing, optimizers)->state().size());
+}
+
+}  // namespace
+
+RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
+                        std::int64_t parameters, const StepProfile& step, Device device,
+                        const OptimizerRegistry& optimizers) {
+  const TrainConfig& train = config.train;
+  const double copy = 4 * static_cast<double>(parameters);
+  RunMemory memory;
+  const double with_low = train.precision == Precision::kBFloat16 ? 1.5 : 1;
+  memory.weights = with_low * copy;
+  // Every model is allocated with a gradient buffer, although a teacher does not use it.
+  memory.teacher = (1 + with_low) * 4 * static_cast<double>(step.other_parameters);
+  memory.gradients = copy;
+  memory.moments = copy * state_buffers(config.optim, optimizers);
+  memory.average = train.ema ? copy : 0;
+  memory.activations = step.bytes + step.bytes_per_sample * static_cast<double>(micro_batch(train));
+  add_batches(config, *data.train, train.batch_size, device, memory);
+  add_batches(config, *data.val, micro_batch(train), device, memory);
+  return memory;
+}
+
+RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
+                    double load_seconds, Device device) {
+  const double threads = max_threads();
+  const double workers = std::min<double>(workers_of(config.data, device), threads);
+  const auto with_loading = [&](double computing) {
+    if (workers == 0) return computing + load_seconds;
+    if (device != kCpu) return std::max(computing, load_seconds);
+    // The cores do both, and a sample cannot be used before it is loaded.
+    return std::max(computing + load_seconds * workers / threads, load_seconds);
+  };
+  RunTime time;
+  time.per_sample = with_loading(step_seconds);
+  time.training = time.per_sample * static_cast<double>(size.steps) * config.train.batch_size;
+  time.evaluation = with_loading(step_seconds / 3) *
+                    static_cast<double>(evaluations_of(config.train, size) * size.val_samples);
+  return time;
+}
+
+}  // namespace dtn

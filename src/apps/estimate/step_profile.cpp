@@ -1,0 +1,110 @@
+#include "apps/estimate/step_profile.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "apps/estimate/device_memory.h"
+#include "apps/estimate/timing.h"
+#include "data/feed/epoch_plan.h"
+#include "data/feed/open_split.h"
+#include "train/learner.h"
+
+namespace dtn {
+namespace {
+
+// Returns the number of samples to measure. On the CPU, kWork bounds their multiply-adds.
+std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_adds,
+                                std::int64_t epoch, Device device) {
+  constexpr double kWork = 50e9;
+  constexpr std::int64_t kMin = 2, kMaxUnknownCost = 16;
+  std::int64_t samples = micro_batch(config.train);
+  if (device == kCpu) {
+    const double each = 3 * multiply_adds;
+    const auto most = each > 0 ? static_cast<std::int64_t>(kWork / each) : kMaxUnknownCost;
+    samples = std::clamp(most, kMin, std::max(samples, kMin));
+  }
+  return std::clamp<std::int64_t>(samples, 1, epoch);
+}
+
+// Ratios of sample lengths, if the cost of a sample depends on its length: the mean of all lengths
+// to the mean in `batch`, and the longest of all to the longest in `batch`. Otherwise 1.
+struct LengthRatios {
+  double mean = 1, longest = 1;
+};
+
+LengthRatios length_ratios(const SampleSource& source, const DeviceBatch& batch) {
+  const std::vector<std::int64_t> all = source.lengths();
+  if (all.empty()) return {};
+  std::vector<std::int64_t> these;
+  for (const std::int64_t i : batch.indices) these.push_back(all[static_cast<std::size_t>(i)]);
+  const auto mean = [](const std::vector<std::int64_t>& lengths) {
+    return static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0})) /
+           static_cast<double>(lengths.size());
+  };
+  return {mean(all) / mean(these), static_cast<double>(std::ranges::max(all)) /
+                                       static_cast<double>(std::ranges::max(these))};
+}
+
+// Returns the median of up to three calls; of fewer if they take long.
+double seconds_of_a_few(Device device, const std::function<void()>& work) {
+  constexpr double kLong = 2;
+  std::vector<double> times;
+  for (double all = 0; times.size() < 3 && all < kLong; all += times.back()) {
+    times.push_back(seconds_of(device, work));
+  }
+  return median(times);
+}
+
+}  // namespace
+
+std::int64_t micro_batch(const TrainConfig& train) {
+  return train.micro_batch.value_or(train.batch_size);
+}
+
+StepProfile profile_step(const ExperimentConfig& config,
+                         const std::shared_ptr<const SampleSource>& source, double multiply_adds,
+                         Device device, const Registries& registries) {
+  const std::unique_ptr<Task> task = make_task({config, device, registries});
+  task->learn_classes(*source);
+  const std::int64_t epoch =
+      epoch_length(source->size(), config.data.repeats, config.augment.repeats);
+  const std::int64_t samples = samples_to_look_at(config, multiply_adds, epoch, device);
+  ExperimentConfig small = config;
+  small.data.workers = 0;  // workers would load more samples during the timed steps
+  small.train.batch_size = static_cast<int>(samples);
+  small.train.micro_batch.reset();
+  Learner learner(small, *task, device, nullptr, registries.optimizers);
+  const auto split =
+      open_split(source, small, Split::kTrain, {.device = device, .batch_size = samples});
+  DeviceBatch batch;
+  split->feeder().start(0);
+  split->feeder().next(batch);
+  std::int64_t step = 0;
+  const std::size_t before = memory_stats(device).bytes_in_use;
+  auto bytes_of_step = [&](std::int64_t n) {
+    reset_peak_memory(device);
+    learner.step(batch.fields.rows(0, n), step++, 1e-4);
+    return static_cast<double>(memory_stats(device).peak_bytes - before);
+  };
+  // Two sizes separate fixed memory from memory per sample. None of these steps is captured.
+  const std::int64_t half = std::max<std::int64_t>(samples / 2, 1);
+  bytes_of_step(half);  // allocates the persistent memory
+  const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(samples);
+  const auto n = static_cast<double>(samples);
+  const LengthRatios lengths = length_ratios(*source, batch);
+  StepProfile profile;
+  profile.other_parameters = task->other_parameters();
+  profile.bytes_per_sample =
+      samples > half ? (bytes_of_all - bytes_of_half) / static_cast<double>(samples - half)
+                     : bytes_of_all / n;
+  profile.bytes = std::max(0.0, bytes_of_all - profile.bytes_per_sample * n);
+  profile.bytes_per_sample *= lengths.longest;
+  profile.seconds_per_sample = lengths.mean / n * seconds_of_a_few(device, [&] {
+                                 learner.step(batch.fields, step++, 1e-4);
+                               });
+  return profile;
+}
+
+}  // namespace dtn

@@ -1,0 +1,348 @@
+#include "dtn/app/eval_main.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/common/program.h"
+#include "apps/common/weights_source.h"
+#include "apps/eval/result_files.h"
+#include "apps/robustness/robustness.h"
+#include "core/progress.h"
+#include "data/feed/image_samples.h"
+#include "data/feed/open_split.h"
+#include "data/feed/token_samples.h"
+#include "data/source/input_file.h"
+#include "data/source/split_folders.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
+#include "dtn/models/weights.h"
+#include "dtn/tasks/classify.h"
+#include "train/evaluator.h"
+#include "train/rank_consistency.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalCommand {
+  WeightsOptions weights;
+  ResultPaths results;
+  std::string inputs, precision = "fp32";
+  std::string suite, suite_root, classes, save;
+  bool json = false, no_clean = false;
+  bool on_the_fly = false;
+  std::string corruptions, severities = "1-5", corrupt_format = "jpeg", frost_dir;
+  std::uint64_t corrupt_seed = 0;
+  std::optional<int> batch_size;
+  MachineOptions machine;
+};
+
+// Results of an evaluation; metrics exist only if there were labels.
+struct Outcome {
+  std::optional<Metrics> metrics;
+  std::string noun = "images";          // unit of `count`
+  std::int64_t count = 0, skipped = 0;  // `skipped`: damaged samples
+  double seconds = 0;
+};
+
+DType precision_of(const std::string& name) {
+  return name == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+}
+
+std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& config) {
+  if (options.batch_size) return *options.batch_size;
+  return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
+}
+
+// Evaluates the inputs of --inputs without preprocessing.
+Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classify& task,
+                   Device device) {
+  const Fields inputs = read_input_file(options.inputs, config.model);
+  const Tensor* labels = inputs.find("label");
+  const std::int64_t count = inputs.count(), batch = batch_size_of(options, config);
+  if (count == 0) throw DataError(cat(options.inputs, ": has no inputs to evaluate"));
+  const bool measures = labels && config.model.num_classes > 0;
+  Outcome outcome;
+  outcome.count = count;
+  if (config.model.max_length > 0) outcome.noun = "sequences";
+  ResultFiles results(options.results, task, count, labels ? *labels : Tensor());
+  AccuracyMeter meter;
+  const DType compute = precision_of(options.precision);
+  if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
+  auto start = std::chrono::steady_clock::now();
+  for (std::int64_t first = 0; first < count; first += batch) {
+    const std::int64_t last = std::min(count, first + batch);
+    Context ctx;
+    ctx.mode.compute = compute;
+    ctx.mode.skip_unread = results.skip_unread();
+    const Fields host = inputs.rows(first, last);
+    Fields there = host;
+    for (auto& [name, tensor] : there) tensor = tensor.to(device);
+    Fields outputs = task.outputs(ctx, there);
+    for (auto& [name, tensor] : outputs) tensor = tensor.to(kCpu);
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(last - first));
+    std::iota(indices.begin(), indices.end(), first);
+    results.add(indices, outputs);
+    if (measures) meter.add(host, outputs);
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  results.finish();
+  if (measures) outcome.metrics = meter.result();
+  return outcome;
+}
+
+Tensor labels_of(const SampleSource& source) {
+  const Dataset* dataset = nullptr;
+  if (const auto* images = dynamic_cast<const ImageSamples*>(&source)) dataset = &images->dataset();
+  if (const auto* tokens = dynamic_cast<const TokenSamples*>(&source)) dataset = &tokens->dataset();
+  if (!dataset) return {};
+  Tensor labels = Tensor::empty({source.size()}, DType::kInt64);
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    labels.data<std::int64_t>()[i] = dataset->label(i);
+  }
+  return labels;
+}
+
+// Evaluates the validation split of the config's data set.
+Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, Task& task,
+                    Device device) {
+  Communicator& ranks = *job();
+  std::optional<Communicator::Work> opening(std::in_place, ranks, "opening the data set",
+                                            Communicator::Work::kLong);
+  const auto source = task.source(Split::kVal, device);
+  log_info(cat("val: ", source->description()));
+  check_equal_config(config, ranks);
+  check_equal_data(*source, ranks);
+  check_equal_weights(task.stores().front().value->values(), ranks);
+  const auto split = open_split(source, config, Split::kVal,
+                                {.device = device,
+                                 .batch_size = batch_size_of(options, config) * ranks.size(),
+                                 .rank = ranks.rank(),
+                                 .ranks = ranks.size()});
+  Outcome outcome;
+  outcome.noun = source->noun();
+  std::optional<ResultFiles> results;
+  if (options.results.any()) {
+    results.emplace(options.results, dynamic_cast<Classify&>(task), source->size(),
+                    labels_of(*source));
+  }
+  std::optional<ProgressBar> bar;
+  if (ranks.is_root()) bar.emplace("evaluating", split->loader().samples_per_epoch());
+  EvalOptions eval;
+  eval.compute = precision_of(options.precision);
+  eval.ranks = &ranks;
+  eval.skip_unread = !results || results->skip_unread();
+  eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
+    if (bar) bar->update(done, "");
+    if (results) results->add(batch.indices, outputs);
+  };
+  opening.reset();
+  const std::optional<Evaluation> evaluation = evaluate(task, split->feeder(), eval);
+  if (results) results->finish();
+  outcome.metrics = evaluation->metrics;
+  outcome.count = evaluation->count;
+  outcome.skipped = ranks.sum(split->loader().report().bad_images);
+  outcome.seconds = evaluation->seconds;
+  if (outcome.count > 0) return outcome;
+  throw DataError(cat(source->description(), ": no ", outcome.noun, " to evaluate, ",
+                      outcome.skipped, " are damaged"));
+}
+
+// Prints the results. In JSON, metrics are null if there are no labels.
+void report(const EvalCommand& options, const Task& task, const Outcome& outcome) {
+  const double rate =
+      outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
+  if (!options.json) {
+    if (outcome.metrics) std::printf("%s  ", outcome.metrics->text.c_str());
+    const char* noun = outcome.noun.c_str();
+    std::printf("%lld %s, %.1f %s/s\n", static_cast<long long>(outcome.count), noun, rate, noun);
+    if (outcome.skipped > 0) {
+      std::printf("%lld damaged %s skipped\n", static_cast<long long>(outcome.skipped), noun);
+    }
+    return;
+  }
+  nlohmann::ordered_json json;
+  for (const auto& [name, none] : task.meter()->result().values) json[name] = nullptr;
+  if (outcome.metrics) {
+    for (const auto& [name, value] : outcome.metrics->values) json[name] = value;
+  }
+  json["count"] = outcome.count;
+  json["images_per_second"] = rate;
+  json["skipped"] = outcome.skipped;
+  std::printf("%s\n", json.dump().c_str());
+}
+
+// True if --set names the key.
+bool is_set(const EvalCommand& options, std::string_view key) {
+  return std::ranges::any_of(options.weights.overrides, [&](const std::string& text) {
+    return text.starts_with(key) && text.substr(key.size()).starts_with('=');
+  });
+}
+
+std::optional<CorruptOnTheFly> on_the_fly(const EvalCommand& options) {
+  if (!options.on_the_fly) return std::nullopt;
+  if (options.suite != name_of(Suite::kImageNetC)) {
+    throw ConfigError("--corrupt-on-the-fly makes imagenet-c; there is no other suite to make");
+  }
+  CorruptOnTheFly how;
+  if (!options.corruptions.empty()) how.corruptions = parse_corruptions(options.corruptions);
+  how.severities = parse_severities(options.severities);
+  how.seed = options.corrupt_seed;
+  how.format = corrupt_format(options.corrupt_format);
+  how.frost_dir = options.frost_dir;
+  return how;
+}
+
+int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig& config,
+                              const TensorFile& weights, Classify& task,
+                              const Registries& registries) {
+  RobustnessOptions suite;
+  suite.registries = &registries;
+  suite.suite = options.suite == name_of(Suite::kImageNetC) ? Suite::kImageNetC : Suite::kImageNetR;
+  suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
+  suite.on_the_fly = on_the_fly(options);
+  if (!suite.on_the_fly && suite.root.empty()) {
+    throw ConfigError(cat("--suite ", options.suite, ": --suite-root names its folder"));
+  }
+  suite.classes = options.classes;
+  suite.save = options.save;
+  suite.clean = !options.no_clean;
+  suite.batch_size = batch_size_of(options, config);
+  suite.dtype = precision_of(options.precision);
+  if (is_set(options, "data.crop_pct")) suite.crop_pct = config.data.crop_pct;
+  if (!options.save.empty()) suite.weights = fingerprint_of(weights.tensors);
+  const std::optional<RobustnessReport> report = evaluate_robustness(task, config, suite);
+  if (!report) return kExitStopped;
+  std::fputs(options.json ? (to_json(*report) + "\n").c_str() : to_text(*report).c_str(), stdout);
+  return kExitDone;
+}
+
+int run_eval(const EvalCommand& options, const Registries& registries) {
+  Device device = options.machine.apply();
+  Communicator& ranks = *job();
+  std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
+                                             Communicator::Work::kLong);
+  const bool wants_classes =
+      !options.suite.empty() || !options.inputs.empty() || options.results.any();
+  if (!ranks.is_single() && wants_classes) {
+    throw ConfigError(
+        "--suite, --inputs and --save-... work in one process; start it without mpirun or srun");
+  }
+  fs::path file = options.weights.file();
+  TensorFile weights = read_safetensors(file);
+  const auto step = weights.metadata.find("step");
+  // The canonical path shows which checkpoint of a run a link points to.
+  log_info(cat("weights: ", fs::canonical(file).string(),
+               step == weights.metadata.end() ? "" : cat(", step ", step->second)));
+  ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
+  if (options.inputs.empty()) take_test_split(config.data);
+  const std::unique_ptr<Task> task = make_task({config, device, registries});
+  for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
+    log_info(note);
+  starting.reset();
+  auto* classify = dynamic_cast<Classify*>(task.get());
+  if (wants_classes && !classify) {
+    throw ConfigError(
+        cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
+            config.task));
+  }
+  if (!options.suite.empty() && config.model.num_classes == 0) {
+    throw ConfigError("--suite measures classes, and model.num_classes is 0");
+  }
+  if (!options.suite.empty())
+    return evaluate_robustness_suite(options, config, weights, *classify, registries);
+  const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
+                                                 : run_inputs(options, config, *classify, device);
+  if (ranks.is_root()) report(options, *task, outcome);
+  return kExitDone;
+}
+
+}  // namespace
+
+int eval_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{
+      "Evaluates a checkpoint, on its data set or on a robustness suite, or computes logits for "
+      "given inputs.",
+      "dtn-eval"};
+  EvalCommand options;
+  options.weights.add_to(app, "evaluate the moving average of the weights");
+  app.add_flag(
+      "--json", options.json,
+      "print one JSON object: top1 top5 loss count images_per_second skipped (damaged ones), and "
+      "with --suite all its parts");
+  auto* inputs = app.add_option(
+      "--inputs", options.inputs,
+      "safetensors with 'images' [N,C,H,W] float32, already normalised, or for models of sequences "
+      "'tokens' [N,T] int32 and optionally 'lengths' [N] int32; optionally 'labels' [N] int64; "
+      "used "
+      "instead of the data set");
+  const std::vector<CLI::Option*> saving = options.results.add_to(app);
+  auto* suite =
+      app.add_option("--suite", options.suite,
+                     "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
+                     "ImageNet-R (a choice between the classes it has), and on the clean "
+                     "validation images beside it; see docs/robustness.md")
+          ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
+          ->excludes(inputs);
+  for (CLI::Option* option : saving) suite->excludes(option);
+  app.add_option("--suite-root", options.suite_root,
+                 "folder of the suite's images (default: data.root)")
+      ->needs(suite);
+  app.add_option("--classes", options.classes,
+                 "file that names the model's classes in the order of their labels, one per line "
+                 "(default: those that the checkpoint names, else the class folders of data.root, "
+                 "or ImageNet's)")
+      ->needs(suite);
+  app.add_option("--save", options.save,
+                 "keep what --suite has finished in this JSON file, and go on behind it")
+      ->needs(suite);
+  auto* made = app.add_flag("--corrupt-on-the-fly", options.on_the_fly,
+                            "make the images of imagenet-c from the clean ones of data.root while "
+                            "they are evaluated, in place of reading folders");
+  made->needs(suite)->excludes("--suite-root");
+  app.add_option("--corruption", options.corruptions,
+                 "of --corrupt-on-the-fly: names with commas between, or all for the 19 (default: "
+                 "the 15 of the benchmark; of images below 224 x 224 those of any size)")
+      ->needs(made);
+  app.add_option("--severity", options.severities,
+                 "of --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
+      ->needs(made)
+      ->capture_default_str();
+  app.add_option("--seed", options.corrupt_seed,
+                 "of --corrupt-on-the-fly: of all that is drawn at random")
+      ->needs(made)
+      ->capture_default_str();
+  app.add_option("--corrupt-format", options.corrupt_format,
+                 "of --corrupt-on-the-fly: evaluate what `dtn-data corrupt` would write as jpeg "
+                 "(quality 85, as ImageNet-C has it) or png")
+      ->check(CLI::IsMember({"jpeg", "png"}))
+      ->needs(made)
+      ->capture_default_str();
+  app.add_option("--frost-dir", options.frost_dir,
+                 "of --corrupt-on-the-fly: pictures of frost (default: a stand-in made by code)")
+      ->needs(made);
+  app.add_flag("--no-clean", options.no_clean, "leave the clean images of --suite out")
+      ->needs(suite);
+  app.add_option("--precision", options.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "images at a time (default: at most 64)")
+      ->check(positive());
+  options.machine.add_to(app);
+  options.machine.add_ranks_to(app);
+  return run_program(app, argc, argv, Processes::kSeveral,
+                     [&] { return run_eval(options, registries); });
+}
+
+}  // namespace dtn::app

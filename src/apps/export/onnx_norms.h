@@ -1,0 +1,53 @@
+// Normalizers in evaluation mode, as ONNX operators.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/export/onnx_graph.h"
+#include "dtn/config/norm_config.h"
+#include "dtn/io/safetensors.h"
+#include "dtn/nn/tokens.h"
+
+namespace dtn::onnx {
+
+// Weights of a model by their names, float32 in host memory.
+class Weights {
+ public:
+  explicit Weights(const NamedTensors& tensors);
+  // Returns the tensor of that name. If there is none, `find` returns null and `at` throws Error.
+  const Tensor* find(const std::string& name) const;
+  const Tensor& at(const std::string& name) const;
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+// Position of a normalizer in the model, and the path of its weights.
+struct NormPlace {
+  std::string path;  // blocks.0.norm1
+  std::int64_t channels, heads;
+  double eps;
+  std::int64_t tokens;  // T, including the prefix
+  TokenGrid grid;       // of the other tokens
+};
+
+// LayerNorm over the last dimension of x, [..., channels].
+Value layer_norm(Graph& g, const Weights& weights, const std::string& path, double eps,
+                 const Value& x);
+
+// Normalizes x [N, T, channels]. Throws ConfigError for a normalizer without an ONNX form, and
+// names those that have one.
+Value normalized(Graph& g, const Weights& weights, const NormConfig& config, const NormPlace& place,
+                 const Value& x);
+
+// DTN (onnx_dtn.cpp); `normalized` calls it.
+Value dynamic_token_norm(Graph& g, const Weights& weights, const NormConfig& config,
+                         const NormPlace& place, const Value& x);
+
+// Returns a float32 tensor of double-precision values.
+Tensor constant(const std::vector<double>& values, const Shape& shape);
+std::vector<double> doubles_of(const Tensor& tensor);
+
+}  // namespace dtn::onnx

@@ -1,0 +1,256 @@
+#include "dtn/app/info_main.h"
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/common/complete.h"
+#include "apps/common/program.h"
+#include "config/document.h"
+#include "config/key_docs.h"
+#include "config/key_synonyms.h"
+#include "config/public_models.h"
+#include "core/terminal.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/models/classifier.h"
+#include "dtn/models/complexity.h"
+#include "dtn/nn/normalizer.h"
+
+namespace dtn::app {
+namespace {
+
+std::string norm_text(const ModelConfig& m) {
+  if (m.family != "vit") return m.norm.type;
+  return cat(m.norm.type, " in blocks [0, ", m.norm_layers(), "), ln after");
+}
+
+// Describes the model's input.
+std::string input_text(const ModelConfig& m) {
+  if (m.max_length > 0) return cat("up to ", m.max_length, " tokens");
+  return cat("patch ", m.patch_size, ", image ", m.image_size);
+}
+
+void print_model(const std::string& name, const std::vector<std::string>& overrides,
+                 const Registries& registries) {
+  ExperimentConfig config = load_experiment(find_config(name), overrides, registries.schemas());
+  const ModelConfig& m = config.model;
+  Complexity c = complexity_of(m, registries.models, registries.norms);
+  const char* sample = m.max_length > 0 ? "sequence" : "image";
+  std::printf("model            %s\n", cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads,
+                                           " heads, depth ", m.depth, ", ", input_text(m))
+                                           .c_str());
+  std::printf("normalizer       %s\n", norm_text(m).c_str());
+  std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
+  std::printf("multiply-adds    %.4f G per %s, as the paper counts (dense P)\n",
+              c.paper_multiply_adds / 1e9, sample);
+  std::printf("                 %.4f G per %s, as they are carried out\n", c.multiply_adds / 1e9,
+              sample);
+  const bool whole = c.computed_multiply_adds == c.multiply_adds;
+  std::printf("                 %.4f G per %s, as computed%s\n", c.computed_multiply_adds / 1e9,
+              sample, whole ? "" : ": what nothing reads is left out");
+  std::printf("activations      %.1f MiB per %s in float32, %.1f MiB in bfloat16\n",
+              c.activation_bytes_fp32 / 1048576, sample, c.activation_bytes_bf16 / 1048576);
+}
+
+void print_norms(const NormRegistry& norms) {
+  for (const NormSchema& schema : norms.schemas()) {
+    std::printf("%s\n    %s%s\n", schema.type.c_str(), schema.doc.c_str(),
+                schema.needs_grid      ? " (needs the token grid: blocks before the class token)"
+                : schema.needs.empty() ? ""
+                                       : " (for C++ programs, not for configs)");
+    for (const OptionSchema& o : schema.options) {
+      std::string allowed;
+      for (const std::string& choice : o.choices) allowed += (allowed.empty() ? "" : "|") + choice;
+      if (o.kind == OptionKind::kNumber || o.kind == OptionKind::kInt ||
+          o.kind == OptionKind::kChoiceOrNumber) {
+        allowed += cat(allowed.empty() ? "" : "|", o.min, "..", o.max);
+      }
+      if (o.kind == OptionKind::kBool) allowed = "true|false";
+      std::printf("    %-10s %-28s default %-12s %s\n", o.key.c_str(), allowed.c_str(),
+                  (o.per_stage ? "the model's" : to_string(o.default_value)).c_str(),
+                  o.doc.c_str());
+    }
+  }
+}
+
+void print_datasets(const DatasetRegistry& datasets) {
+  for (const DatasetSchema& schema : datasets.schemas()) {
+    std::string keys;
+    for (const std::string& key : schema.keys) keys += " data." + key;
+    std::printf("%-12s %-42s with%s\n", schema.name.c_str(), schema.doc.c_str(), keys.c_str());
+  }
+}
+
+void print_tasks(const TaskRegistry& tasks) {
+  for (const TaskSchema& schema : tasks.schemas()) {
+    std::string figures;
+    for (const FigureSchema& figure : schema.figures) {
+      figures += (figures.empty() ? "" : ", ") + figure.name;
+    }
+    std::printf("%-12s %s; figures: %s\n", schema.name.c_str(), schema.doc.c_str(),
+                figures.c_str());
+  }
+}
+
+// Prints name and doc of each entry, for registries without further details.
+template <class Rows>
+void print_rows(const Rows& rows) {
+  for (const auto& schema : rows.schemas()) {
+    std::printf("%-12s %s\n", schema.name.c_str(), schema.doc.c_str());
+  }
+}
+
+void print_presets() {
+  std::printf("%-12s %-8s %-20s %-12s %-11s %6s\n", "preset", "family", "C", "heads", "depth",
+              "patch");
+  for (const ModelConfig& m : model_presets()) {
+    std::printf("%-12s %-8s %-20s %-12s %-11s %6d\n", m.preset.c_str(), m.family.c_str(),
+                cat(m.embed_dim).c_str(), cat(m.num_heads).c_str(), cat(m.depth).c_str(),
+                m.patch_size);
+  }
+}
+
+double millions_of_parameters(const config::PublicModel& model, const Registries& registries) {
+  ModelConfig c = *model.architecture;
+  c.num_classes = model.num_classes;
+  const Classifier built(c, 0, DType::kFloat32, kMeta, registries.models, registries.norms);
+  return static_cast<double>(built.parameters().count()) / 1e6;
+}
+
+void print_public_models(const Registries& registries) {
+  std::printf("%-58s %9s %6s %6s %6s %6s %8s %6s\n", "model", "params/M", "image", "patch", "C",
+              "depth", "classes", "crop");
+  for (const config::PublicModel& p : config::public_models()) {
+    const ModelConfig& m = *p.architecture;
+    std::printf("%-58s %9.1f %6d %6d %6d %6d %8d %6g\n", p.name.c_str(),
+                millions_of_parameters(p, registries), m.image_size.height, m.patch_size,
+                static_cast<int>(m.embed_dim), m.blocks(), p.num_classes, p.crop_pct);
+  }
+}
+
+// Prints the name of each config and the first line of its comment.
+void print_configs() {
+  for (const std::string& name : shipped_configs()) {
+    std::ifstream file(find_config(name));
+    std::string line;
+    std::getline(file, line);
+    const std::size_t text = line.starts_with("#") ? line.find_first_not_of("# ") : line.npos;
+    std::printf("%-40s %s\n", name.c_str(), text == line.npos ? "" : line.c_str() + text);
+  }
+}
+
+void print_ops() {
+  std::printf(
+      "linear            y = x W^T + b\n"
+      "linear_gelu       y = gelu(x W^T + b), exact gelu\n"
+      "linear_residual   y = residual + drop-path scale (x W^T + b)\n"
+      "mlp_residual      y = residual + drop-path scale (gelu(x W1^T + b1) W2^T + b2)\n"
+      "attention         softmax(q k^T / sqrt(D)) v, blockwise\n"
+      "attention_on_grid the same with the bias a_d (dx^2 + dy^2) + a_x dx + a_y dy of each head\n"
+      "layer_norm        over the last dimension, adds the waiting residual gradient\n"
+      "channel_norm      over tokens, by channel, group or batch: in, gn, bn\n"
+      "dtn               dynamic token normalization, separable\n"
+      "modulated_layer_norm, standardize_tokens, channel_moments, scale_shift_tokens, modulate,\n"
+      "gated_add         gains and shifts from a condition, moments with gradients\n"
+      "neighbours, take_rows, mix_rows, join_columns, relu, silu, tanh,\n"
+      "gelu_tanh, quick_gelu, hardswish\n"
+      "patch_embed, image_tokens   images to tokens\n"
+      "convolution, max_pool, avg_pool, soft_split, every_nth   of the tokens of a grid\n"
+      "add_positions, prepend_tokens, first_token, mean_token\n"
+      "dropout, residual_add, gelu, cast\n"
+      "cross_entropy     labels with smoothing, or soft targets\n"
+      "primitive         add sub mul div maximum minimum where affine neg exp log sqrt erf "
+      "sigmoid\n"
+      "                  tanh relu abs cos sin power sum mean max softmax reshape permute\n"
+      "                  broadcast_to concat narrow pad gather matmul conv2d max_pool2d "
+      "avg_pool2d\n"
+      "                  (on every device, in every floating type; references are made of them)\n");
+}
+
+// Returns the keys that begin with `prefix`, or else the keys that contain it.
+std::vector<config::KeyDoc> keys_like(const std::string& prefix, const ConfigSchemas& schemas) {
+  const std::vector<config::KeyDoc> all = config::key_docs(schemas);
+  std::vector<config::KeyDoc> begin, contain;
+  for (const config::KeyDoc& doc : all) {
+    if (doc.path.starts_with(prefix)) begin.push_back(doc);
+    if (doc.path.find(prefix) != std::string::npos) contain.push_back(doc);
+  }
+  if (!begin.empty()) return begin;
+  if (!contain.empty()) return contain;
+  std::vector<std::string> paths;
+  for (const config::KeyDoc& doc : all) paths.push_back(doc.path);
+  const std::set<std::string> known(paths.begin(), paths.end());
+  const std::vector<std::string> meant = config::paths_meant_by(prefix, known);
+  throw ConfigError(cat("--keys: no key is called anything like '", config::shown(prefix), "'",
+                        meant.empty() ? config::did_you_mean(prefix, paths)
+                                      : cat("; did you mean '", meant.front(), "'?")));
+}
+
+void print_keys(const std::string& prefix, bool markdown, const ConfigSchemas& schemas) {
+  const std::vector<config::KeyDoc> docs = keys_like(prefix, schemas);
+  const std::string text =
+      markdown ? config::to_markdown(docs) : config::to_text(docs, output_columns());
+  std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace
+
+int info_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{"Describes a model, or lists what there is.", "dtn-info"};
+  std::string config;
+  std::vector<std::string> overrides;
+  bool norms = false, ops = false, presets = false, datasets = false, configs = false;
+  bool tasks = false, optimizers = false, policies = false, models = false, markdown = false;
+  std::string prefix;
+  app.add_option(
+      "--config,config", config,
+      "parameters, multiply-adds and activation memory of a config, of a public model by "
+      "its name, or of a model's folder of the Hugging Face hub");
+  add_overrides(app, overrides, "override one key (repeatable)");
+  auto* keys = app.add_option("--keys", prefix,
+                              "the keys of configs: what each means and may be, its default and an "
+                              "example; all, or those that begin with PREFIX, such as optim")
+                   ->type_name("[PREFIX]")
+                   ->expected(0, 1);
+  app.add_flag("--markdown", markdown, "print --keys as Markdown, which is docs/config.md")
+      ->needs(keys);
+  std::string shell;
+  app.add_option("--completion", shell,
+                 "print what makes a shell complete the command lines of all programs: options, "
+                 "names of configs, keys and values; for instance in ~/.bashrc: "
+                 "source <(dtn-info --completion bash)")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app.add_flag("--norms", norms, "the normalizers and their options");
+  app.add_flag("--ops", ops, "the differentiable operations");
+  app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
+  app.add_flag("--presets", presets, "the model presets");
+  app.add_flag("--configs", configs, "the configs that --config takes by name");
+  app.add_flag("--models", models, "the public models that --config takes by name");
+  app.add_flag("--tasks", tasks, "what may be learnt, and the figures of its evaluations");
+  app.add_flag("--optimizers", optimizers, "the optimizers");
+  app.add_flag("--policies", policies, "the augmentation policies");
+  return run_program(app, argc, argv, Processes::kOne, [&] {
+    if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
+        !policies && !models && !configs && keys->empty() && shell.empty()) {
+      throw ConfigError("nothing asked for; see dtn-info --help");
+    }
+    if (!config.empty()) print_model(config, overrides, registries);
+    if (!shell.empty()) std::fputs(completion_script(shell).c_str(), stdout);
+    if (!keys->empty()) print_keys(prefix, markdown, registries.schemas());
+    if (norms) print_norms(registries.norms);
+    if (ops) print_ops();
+    if (presets) print_presets();
+    if (configs) print_configs();
+    if (models) print_public_models(registries);
+    if (datasets) print_datasets(registries.datasets);
+    if (tasks) print_tasks(registries.tasks);
+    if (optimizers) print_rows(registries.optimizers);
+    if (policies) print_rows(registries.augmentations);
+    return static_cast<int>(kExitDone);
+  });
+}
+
+}  // namespace dtn::app

@@ -1,0 +1,77 @@
+#include "apps/predict/pictures.h"
+
+#include <filesystem>
+
+#include "data/source/image_files.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "io/file.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Pictures final : public Dataset {
+ public:
+  explicit Pictures(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) add(path);
+    labels_.assign(files_.size(), 0);
+    description_ = cat(files_.size(), files_.size() == 1 ? " picture" : " pictures");
+  }
+
+  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
+    workspace.name = sample_name(index);
+    read_file_into(workspace.name, workspace.bytes);
+    return {.encoded = workspace.bytes, .image = nullptr, .ready = {}};
+  }
+  std::string sample_name(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)];
+  }
+
+ private:
+  void add(const std::string& path) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      if (!fs::exists(path, error)) throw DataError(cat(path, ": no such file or folder"));
+      files_.push_back(path);
+      return;
+    }
+    LeftOut left_out;
+    const std::vector<std::string> found = list_images(path, left_out);
+    if (left_out.count() > 0) log_warn(left_out.warning(path));
+    if (found.empty()) throw DataError(cat(path, ": has no images that can be read"));
+    for (const std::string& file : found) files_.push_back((fs::path(path) / file).string());
+  }
+
+  std::vector<std::string> files_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths) {
+  return std::make_shared<Pictures>(paths);
+}
+
+void FaultKeepingSource::make(std::int64_t index, const SampleKey& key, FieldRow& row,
+                              Workspace& workspace) const {
+  try {
+    source_->make(index, key, row, workspace);
+  } catch (const DataError& e) {
+    const std::lock_guard lock(mutex_);
+    faults_[index] = e.what();
+    throw;
+  }
+}
+
+std::optional<std::pair<std::int64_t, std::string>> FaultKeepingSource::take_fault(
+    std::int64_t end) const {
+  const std::lock_guard lock(mutex_);
+  const auto first = faults_.begin();
+  if (first == faults_.end() || first->first >= end) return std::nullopt;
+  std::pair<std::int64_t, std::string> fault = *first;
+  faults_.erase(first);
+  return fault;
+}
+
+}  // namespace dtn::app

@@ -1,0 +1,153 @@
+#include "dtn/app/predict_main.h"
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/common/program.h"
+#include "apps/common/weights_source.h"
+#include "apps/predict/pictures.h"
+#include "apps/predict/predictions.h"
+#include "core/format.h"
+#include "data/feed/open_split.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/tasks/classify.h"
+#include "tasks/class_names.h"
+
+namespace dtn::app {
+namespace {
+
+struct PredictCommand {
+  WeightsOptions weights;
+  std::vector<std::string> paths;
+  std::string csv, precision = "fp32";
+  int topk = 5;
+  std::int64_t batch_size = 64;
+  bool json = false;
+  MachineOptions machine;
+};
+
+// Number of predicted and of damaged images.
+struct Count {
+  std::int64_t done = 0, damaged = 0;
+};
+
+// Adjusts the config so that images are prepared as dtn-eval prepares them.
+ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
+  if (config.model.num_classes == 0) {
+    throw ConfigError(
+        "the model has no head (model.num_classes is 0), so there are no classes to name");
+  }
+  if (config.data.dataset == "tensors" && config.data.mean.empty()) {
+    log_warn(
+        "the model was trained on tensors that were normalized already; pictures are normalized by "
+        "ImageNet's mean and deviation unless --set data.mean and data.std say otherwise");
+  }
+  config.data.max_bad_images = pictures;  // report each damaged image, and do not stop
+  return config;
+}
+
+Count predict_all(const PredictCommand& options, const ExperimentConfig& config, Classify& task,
+                  const std::shared_ptr<const FaultKeepingSource>& source, Device device,
+                  PredictionWriter& writer) {
+  const auto split =
+      open_split(source, config, Split::kVal, {.device = device, .batch_size = options.batch_size});
+  Count count;
+  const auto write_faults = [&](std::int64_t end) {
+    for (; const auto fault = source->take_fault(end); ++count.damaged) {
+      writer.add_fault(source->sample_name(fault->first), fault->second);
+    }
+  };
+  const DType compute = options.precision == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+  if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
+  BatchFeeder& feeder = split->feeder();
+  feeder.start(0);
+  for (DeviceBatch batch; feeder.next(batch);) {
+    Context ctx;
+    ctx.mode.compute = compute;
+    const Tensor logits = task.outputs(ctx, batch.fields).at("logits").to(kCpu);
+    const std::int64_t classes = logits.dim(1);
+    for (std::int64_t i = 0; i < batch.n; ++i) {
+      const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
+      write_faults(index);
+      writer.add(source->sample_name(index),
+                 best_guesses(logits.data<float>() + i * classes, classes, options.topk));
+    }
+    count.done += batch.n;
+  }
+  write_faults(source->size());
+  return count;
+}
+
+int run_predict(const PredictCommand& options, const Registries& registries) {
+  const Device device = options.machine.apply();
+  const std::filesystem::path file = options.weights.file();
+  const TensorFile weights = read_safetensors(file);
+  const std::shared_ptr<const Dataset> pictures = open_pictures(options.paths);
+  const ExperimentConfig config =
+      for_pictures(options.weights.config_of(weights, registries.schemas()), pictures->size());
+  const std::unique_ptr<Task> task = make_task({config, device, registries});
+  auto* classify = dynamic_cast<Classify*>(task.get());
+  if (!classify) {
+    throw ConfigError(cat("dtn-predict names classes; the task of this model is ", config.task));
+  }
+  if (config.model.max_length > 0) {
+    throw ConfigError(
+        "dtn-predict looks at pictures, and this model sees sequences of tokens; dtn-eval measures "
+        "it");
+  }
+  for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
+    log_info(note);
+  const auto source = std::make_shared<const FaultKeepingSource>(
+      image_samples_of(pictures, config, Split::kVal, device, registries));
+  PredictionWriter writer(
+      {.text = !options.json && options.csv.empty(), .json = options.json, .csv = options.csv},
+      class_words(weights.metadata, config.model.num_classes));
+  const auto start = std::chrono::steady_clock::now();
+  const Count count = predict_all(options, config, *classify, source, device, writer);
+  writer.finish();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  log_info(cat(count.done, count.done == 1 ? " picture in " : " pictures in ",
+               format("%.1f s", seconds.count())));
+  if (count.damaged == 0) return kExitDone;
+  log_error(cat(count.damaged, " of ", pictures->size(), " pictures could not be read"));
+  return kExitData;
+}
+
+}  // namespace
+
+int predict_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{
+      "Names what a trained model sees in pictures, prepared as dtn-eval prepares them. A damaged "
+      "picture is told and the others go on; the exit code is 3 then.",
+      "dtn-predict"};
+  PredictCommand options;
+  app.add_option("pictures", options.paths,
+                 "files (JPEG, PNG, WebP, BMP, PNM; known by their content), and folders with all "
+                 "below them")
+      ->type_name("IMG...")
+      ->required();
+  options.weights.add_to(app, "use the moving average of the weights", "--checkpoint");
+  app.add_option("--topk", options.topk, "how many classes to name for each picture")
+      ->check(positive())
+      ->capture_default_str();
+  app.add_option("--csv", options.csv,
+                 "write a table to this file: file, rank, label, name, probability");
+  app.add_flag("--json", options.json,
+               "print a JSON object a line: file and top, or error; top has label, name and "
+               "probability");
+  app.add_option("--precision", options.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "pictures at a time")
+      ->check(positive())
+      ->capture_default_str();
+  options.machine.add_to(app);
+  return run_program(app, argc, argv, Processes::kOne,
+                     [&] { return run_predict(options, registries); });
+}
+
+}  // namespace dtn::app

@@ -1,0 +1,42 @@
+// Maps over the tokens for every head: a block of heads for each layer, with layers from left to
+// right and runs from top to bottom.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/analyze/analysis.h"
+#include "apps/report/figure_parts.h"
+#include "plot/heat_map.h"
+
+namespace dtn::drawing {
+
+struct MapPlace {
+  std::size_t run = 0, layer = 0, head = 0;  // run: index among the runs
+};
+
+struct HeadMaps {
+  std::string name, title, data, caption, unit;                     // `unit` labels the colours
+  std::vector<std::vector<std::vector<std::vector<double>>>> maps;  // [runs][L][heads][gh gw]
+  plot::ColorScale scale = {};
+  double cell = 3;  // pixels per token on a 14 x 14 grid
+  const Preview* image = nullptr;
+  // Draws marks on a map; may be empty.
+  std::function<void(plot::Canvas&, const plot::Box&, const MapPlace&)> marks = {};
+  plot::Table table = {};
+};
+
+// Returns [runs][L][heads][gh gw] from a key [L][2][H][gh][gw].
+std::vector<std::vector<std::vector<std::vector<double>>>> head_map_values(
+    const std::vector<AnalyzedRun>& runs, std::string_view key, std::size_t site);
+
+// Returns nothing if no run has a number.
+std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs, HeadMaps what);
+
+// Encodes a preview as PNG, in colour or grey.
+std::string preview_png(const Preview& preview, bool grey = false);
+
+}  // namespace dtn::drawing

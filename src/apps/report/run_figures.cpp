@@ -1,0 +1,259 @@
+#include "apps/report/run_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "apps/report/figure_groups.h"
+#include "apps/report/figure_parts.h"
+#include "dtn/core/check.h"
+#include "plot/band.h"
+#include "plot/chart.h"
+#include "plot/heat_map.h"
+#include "plot/text.h"
+
+namespace dtn {
+
+using namespace drawing;
+
+namespace {
+
+constexpr std::size_t kTrainingPoints = 150;  // per line of logged steps
+
+// A figure to draw: its source in the log, and its texts.
+struct Quantity {
+  std::string split, key;  // empty split: training
+  std::string name;        // name of the figure
+  std::string title, label;
+  bool percent = false, log = false;
+  bool higher_is_better = false;
+};
+
+bool is_top(const std::string& key) { return key == "top1" || key == "top5"; }
+
+Quantity of_evaluation(const std::string& split, const std::string& key) {
+  Quantity q{split, key, cat(split, "_", key), {}, key, is_top(key), false, is_top(key)};
+  const std::string what = split == "val"       ? "Evaluation"
+                           : split == "val_ema" ? "Evaluation of the average"
+                                                : "Evaluation on " + split;
+  q.label = key == "top1" ? "top-1 (%)" : key == "top5" ? "top-5 (%)" : key;
+  q.title = cat(what, ": ", is_top(key) ? q.label.substr(0, 5) : key);
+  std::ranges::replace_if(
+      q.name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return q;
+}
+
+std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
+  std::vector<Quantity> out = {{{}, "loss", "training_loss", "Training: loss", "loss"}};
+  for (const RunGroup& group : groups) {
+    for (const RunRecord& run : group.runs) {
+      for (const auto& [split, curves] : run.evaluations) {
+        for (const auto& [key, curve] : curves) {
+          const Quantity q = of_evaluation(split, key);
+          if (std::ranges::find(out, q.name, &Quantity::name) == out.end()) out.push_back(q);
+        }
+      }
+    }
+  }
+  // The most important figures come first.
+  std::ranges::stable_sort(out, {}, [](const Quantity& q) {
+    return q.key == "top1" ? 0 : q.key == "loss" ? 1 : q.key == "top5" ? 2 : 3;
+  });
+  out.push_back({{}, "lr", "learning_rate", "Learning rate", "learning rate"});
+  out.push_back(
+      {{}, "grad_norm", "gradient_norm", "Gradient norm before clipping", "norm", false, true});
+  out.push_back({{}, "images_per_second", "speed", "Speed", "images/s"});
+  return out;
+}
+
+const plot::Series* curve_in(const RunRecord& run, const Quantity& q) {
+  const Curves* curves = &run.training;
+  if (!q.split.empty()) {
+    const auto split = run.evaluations.find(q.split);
+    if (split == run.evaluations.end()) return nullptr;
+    curves = &split->second;
+  }
+  const auto found = curves->find(q.key);
+  return found == curves->end() ? nullptr : &found->second;
+}
+
+plot::Series line_of(const RunGroup& group, const Quantity& q, std::size_t style) {
+  std::vector<plot::Series> runs;
+  for (const RunRecord& run : group.runs) {
+    const plot::Series* curve = curve_in(run, q);
+    if (!curve) continue;
+    runs.push_back(q.split.empty() ? plot::coarser(*curve, kTrainingPoints) : *curve);
+  }
+  plot::Series line = plot::mean_of(runs);
+  line.label = group.label;
+  line.style = style;
+  return line;
+}
+
+double last_of(const plot::Series& s) { return s.y.empty() ? plot::kMissing : s.y.back(); }
+
+std::string subtitle_of(std::span<const RunGroup> groups, const Quantity& q) {
+  std::string text = q.split.empty() ? "means of neighbouring logged steps" : "";
+  if (std::ranges::any_of(groups, [](const RunGroup& g) { return g.runs.size() > 1; })) {
+    text += cat(text.empty() ? "" : "; ", "bands from the least to the largest of several runs");
+  }
+  return text;
+}
+
+plot::Table last_values(const std::vector<plot::Series>& lines, std::span<const RunGroup> groups) {
+  plot::Table table{{"run", "first", "last", "least", "largest", "runs"}, {}};
+  for (const plot::Series& line : lines) {
+    const auto [least, most] = std::ranges::minmax(line.y);
+    table.rows.push_back({line.label, plot::readable(line.y.front()), plot::readable(line.y.back()),
+                          plot::readable(least), plot::readable(most),
+                          cat(groups[line.style].runs.size())});
+  }
+  return table;
+}
+
+std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, const Quantity& q) {
+  plot::Chart chart{.title = q.title, .subtitle = subtitle_of(groups, q)};
+  chart.x.label = "epoch";
+  chart.y.label = q.label;
+  chart.y.log = q.log;
+  if (q.percent) chart.y.limit = plot::kPercent;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    plot::Series line = line_of(groups[g], q, g);
+    if (std::ranges::any_of(line.y, [](double v) { return std::isfinite(v); })) {
+      chart.series.push_back(std::move(line));
+    }
+  }
+  if (chart.series.empty()) return std::nullopt;
+  if (!q.split.empty()) {  // best run first
+    std::ranges::stable_sort(chart.series, [&](const plot::Series& a, const plot::Series& b) {
+      return q.higher_is_better ? last_of(a) > last_of(b) : last_of(a) < last_of(b);
+    });
+  }
+  if (groups.size() == 1) chart.series[0].label.clear();
+  const std::string description = cat(q.title, " over the epochs");
+  plot::Figure figure{q.name, q.title, {}, description, plot::draw_chart(chart, description), {}};
+  for (plot::Series& line : chart.series) line.label = groups[line.style].label;
+  figure.table = last_values(chart.series, groups);
+  return figure;
+}
+
+// Converts the record to the form of an analysis, and draws its lambda_history.
+void add_lambda_figures(const RunRecord& run, std::vector<plot::Figure>& out) {
+  const AnalysisJson& first = item(member(run.lambdas, "lambda_mean"), 0);
+  if (!first.is_array()) return;
+  AnalysisJson heads = AnalysisJson::array();
+  for (const AnalysisJson& layer : first) {
+    std::size_t most = 0;
+    for (std::size_t site = 0; site < kSites; ++site) {
+      most = std::max(most, numbers_of(item(layer, site)).size());
+    }
+    heads.push_back(most);
+  }
+  const AnalysisJson checkpoint = {{"name", run.name},
+                                   {"depth", heads.size()},
+                                   {"heads", heads},
+                                   {"lambda_history", run.lambdas}};
+  const AnalysisJson analysis = {{"checkpoints", AnalysisJson::array({checkpoint})}};
+  add_lambda_history({analysis, read_runs(analysis), {}, {}}, out);
+}
+
+std::vector<std::string> parts_of(const RunRecord& run) {
+  std::vector<std::string> parts;
+  const AnalysisJson& norms = member(item(run.gradients, 0), "gradient_norm");
+  if (!norms.is_object()) return parts;
+  for (const auto& [part, norm] : norms.items()) parts.push_back(part);
+  return parts;
+}
+
+// Heat map of log10 of the norm: a row for each part of the model, a column for each evaluation.
+void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
+  constexpr double kRow = 18, kTop = 86, kBelow = 50, kRight = 20;
+  const std::vector<std::string> parts = parts_of(run);
+  const std::size_t times = run.gradients.size();
+  if (parts.empty() || times < 2) return;
+  std::vector<double> values;  // [parts][times], log10
+  plot::ColorScale scale;
+  plot::Table table{{"part", "first", "last"}, {}};
+  double names = 0;
+  for (const std::string& part : parts) {
+    std::vector<double> row;
+    for (const AnalysisJson& line : run.gradients) {
+      const AnalysisJson& norms = member(line, "gradient_norm");
+      const auto at = norms.is_object() ? norms.find(part) : norms.end();
+      row.push_back(at == norms.end() ? plot::kMissing : number_of(*at));
+    }
+    table.rows.push_back({part, plot::readable(row.front()), plot::readable(row.back())});
+    for (const double v : row) values.push_back(v > 0 ? std::log10(v) : plot::kMissing);
+    names = std::max(names, plot::text_width(part, plot::kSmallText));
+  }
+  scale.range.take_in(values);
+  const double left = kFigureSide + names + 10, width = kFigureWidth - left - kRight;
+  const double height = kRow * static_cast<double>(parts.size());
+  const std::string title = "Gradient norm in each part of the model";
+  plot::Canvas canvas(kFigureWidth, kTop + height + kBelow);
+  draw_head(canvas, title, "a column for each evaluation; colours by the logarithm", {});
+  plot::HeatSheet sheet(scale.map);
+  const plot::Box area = {left, kTop, width, height};
+  sheet.add(area, values, static_cast<std::int64_t>(parts.size()), static_cast<std::int64_t>(times),
+            scale);
+  sheet.draw(canvas);
+  canvas.frame(area, {plot::kSoft, 0.8});
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    canvas.text({left - 6, kTop + kRow * (static_cast<double>(i) + 0.5) + 4}, parts[i],
+                {plot::kSmallText, plot::Anchor::kEnd, plot::kSoft});
+  }
+  const auto epoch = [&](std::size_t t) {
+    return plot::readable(number_of(member(run.gradients[t], "epoch")), 3);
+  };
+  canvas.text({left, area.bottom() + 16}, "epoch " + epoch(0),
+              {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
+  canvas.text({area.right(), area.bottom() + 16}, "epoch " + epoch(times - 1),
+              {plot::kSmallText, plot::Anchor::kEnd, plot::kSoft});
+  plot::draw_color_bar(canvas, {kFigureWidth - 240, 34, 220, 10}, scale,
+                       "logarithm of the norm, base 10");
+  out.push_back(
+      {"gradient_parts", title,
+       "Before clipping. A part that stays dark learns little; one that grows may diverge.", title,
+       canvas.svg(title), table});
+}
+
+void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
+  constexpr std::size_t kSizeAt = 16;  // offset in a PNG: width, then height, big-endian
+  if (run.samples.size() < kSizeAt + 8) return;
+  const auto number_at = [&](std::size_t at) {
+    double n = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      n = 256 * n + static_cast<unsigned char>(run.samples[at + i]);
+    }
+    return n;
+  };
+  const double pixels = number_at(kSizeAt), rows = number_at(kSizeAt + 4);
+  if (pixels < 1 || rows < 1) return;
+  const double width = std::clamp(pixels * 2, 300.0, kFigureWidth - 2 * kFigureSide);
+  const double height = rows * width / pixels;
+  const std::string title = "What the model learns from";
+  plot::Canvas canvas(kFigureWidth, height + 60);
+  draw_head(canvas, title, "images of the first batch, augmented as the config says", {});
+  canvas.image({kFigureSide, 54, width, height}, run.samples);
+  out.push_back({"samples", title, {}, "sixteen augmented training images", canvas.svg(title), {}});
+}
+
+}  // namespace
+
+std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups) {
+  std::vector<plot::Figure> figures;
+  for (const Quantity& q : quantities_of(groups)) {
+    if (auto figure = draw_quantity(groups, q)) figures.push_back(std::move(*figure));
+  }
+  return figures;
+}
+
+std::vector<plot::Figure> inner_figures(const RunRecord& run) {
+  std::vector<plot::Figure> figures;
+  add_lambda_figures(run, figures);
+  add_gradient_figure(run, figures);
+  add_samples(run, figures);
+  return figures;
+}
+
+}  // namespace dtn

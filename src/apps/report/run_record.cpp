@@ -1,0 +1,102 @@
+#include "apps/report/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "apps/analyze/history.h"
+#include "dtn/core/check.h"
+
+namespace dtn {
+
+using namespace drawing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+AnalysisJson json_of_file(const fs::path& path) {
+  AnalysisJson json = AnalysisJson::parse(text_of_file(path), nullptr, false);
+  return json.is_discarded() ? AnalysisJson() : json;
+}
+
+// Returns the value of `name:` if the config begins with it.
+std::string name_in(const std::string& config) {
+  const std::string key = "name: ";
+  if (!config.starts_with(key)) return {};
+  return config.substr(key.size(), config.find('\n') - key.size());
+}
+
+bool is_place(const std::string& key) {
+  return key == "step" || key == "epoch" || key == "split" || key == "count";
+}
+
+void add_line(RunRecord& record, const AnalysisJson& line) {
+  const double epoch = number_of(member(line, "epoch"));
+  const std::string split = text_of(member(line, "split"));
+  Curves& curves = split.empty() ? record.training : record.evaluations[split];
+  for (const auto& [key, value] : line.items()) {
+    if (is_place(key)) continue;
+    curves[key].x.push_back(epoch);
+    curves[key].y.push_back(number_of(value));
+  }
+  const double step = number_of(member(line, "step"));
+  if (step >= static_cast<double>(record.step)) {
+    record.step = static_cast<std::int64_t>(step);
+    record.epoch = epoch;
+  }
+}
+
+template <class Add>
+void each_line(const fs::path& path, Add add) {
+  std::ifstream file(path);
+  for (std::string text; std::getline(file, text);) {
+    const AnalysisJson line = AnalysisJson::parse(text, nullptr, false);
+    if (line.is_object()) add(line);
+  }
+}
+
+}  // namespace
+
+RunRecord read_run_record(const fs::path& folder) {
+  if (!fs::exists(folder / "metrics.jsonl")) {
+    throw DataError(cat(folder.string(), ": no run of dtn-train, it has no metrics.jsonl"));
+  }
+  RunRecord record;
+  record.config = text_of_file(folder / "config.yaml");
+  record.name = name_in(record.config);
+  if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().filename();
+  each_line(folder / "metrics.jsonl", [&](const AnalysisJson& line) { add_line(record, line); });
+  record.gradients = AnalysisJson::array();
+  each_line(folder / "gradients.jsonl",
+            [&](const AnalysisJson& line) { record.gradients.push_back(line); });
+  record.lambdas = read_history(folder / "norms.jsonl");
+  record.summary = json_of_file(folder / "summary.json");
+  record.samples = text_of_file(folder / "samples.png");
+  return record;
+}
+
+std::optional<std::int64_t> RunRecord::diverged_at() const {
+  const double steps = number_of(member(summary, "steps"));
+  if (member(summary, "diverged") != true || std::isnan(steps)) return std::nullopt;
+  return static_cast<std::int64_t>(steps);
+}
+
+std::vector<fs::path> run_folders(const fs::path& folder) {
+  if (fs::exists(folder / "metrics.jsonl") || !fs::is_directory(folder)) return {folder};
+  std::vector<fs::path> seeds;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const bool seed = entry.path().filename().string().starts_with("seed-");
+    if (seed && fs::exists(entry.path() / "metrics.jsonl")) seeds.push_back(entry.path());
+  }
+  std::ranges::sort(seeds);
+  return seeds.empty() ? std::vector<fs::path>{folder} : seeds;
+}
+
+}  // namespace dtn

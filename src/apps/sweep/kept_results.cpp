@@ -1,0 +1,74 @@
+#include "apps/sweep/kept_results.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "apps/sweep/robustness_runs.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "io/atomic_file.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path folder_of(const SweepRun& run, const fs::path& results) {
+  return results / run.id.substr(0, run.id.find(':')) / cat("seed-", run.seed);
+}
+
+// Returns the config without this machine's folders. Its other keys distinguish runs by their data.
+std::string portable_config(ExperimentConfig config) {
+  if (!config.data.root.empty()) config.data.root = ".";
+  drop_split_folders(config.data);
+  return to_yaml(config);
+}
+
+std::string evaluations_of(const fs::path& metrics) {
+  std::ifstream file(metrics);
+  std::string out;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"split\"") != std::string::npos) out += line + "\n";
+  }
+  return out;
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+void adopt_kept_results(std::vector<SweepRun>& runs, const fs::path& results,
+                        const ConfigSchemas& schemas) {
+  if (results.empty()) return;
+  for (SweepRun& run : runs) {
+    if (run.state == RunState::kFinished) continue;
+    SweepRun kept = run;
+    kept.folder = folder_of(run, results);
+    update_state(kept);
+    if (kept.state != RunState::kFinished) continue;
+    check_config(kept, schemas);
+    run = kept;
+  }
+}
+
+void keep_result(const SweepRun& run, const fs::path& results) {
+  const fs::path folder = folder_of(run, results);
+  if (folder == run.folder) return;
+  for (const std::string& suite : kSweepSuites) {
+    if (!robustness_result(run, suite)) continue;
+    fs::create_directories(folder);
+    write_file_atomic(folder / (suite + ".json"), text_of(suite_file(run, suite)));
+  }
+  if (fs::exists(folder / "summary.json")) return;
+  fs::create_directories(folder);
+  write_file_atomic(folder / "config.yaml", portable_config(run.config));
+  write_file_atomic(folder / "metrics.jsonl", evaluations_of(run.folder / "metrics.jsonl"));
+  // Written last, because summary.json marks the run as finished.
+  write_file_atomic(folder / "summary.json", text_of(run.folder / "summary.json"));
+}
+
+}  // namespace dtn

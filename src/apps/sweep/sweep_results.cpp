@@ -1,0 +1,188 @@
+#include "apps/sweep/sweep_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "dtn/core/check.h"
+#include "dtn/models/complexity.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+// Returns NaN for a missing number. Non-finite values are written as null.
+double number_at(const nlohmann::json& object, const std::string& key) {
+  auto found = object.find(key);  // end() if it is not an object
+  bool number = found != object.end() && found->is_number();
+  return number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+double value_of(const SweepMetric& metric, const std::vector<CurvePoint>& curve) {
+  if (!metric.best_of_all) return curve.back().metric;
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const CurvePoint& point : curve) {
+    if (std::isnan(point.metric)) continue;
+    const bool better = metric.figure.higher_is_better ? point.metric > best : point.metric < best;
+    if (std::isnan(best) || better) best = point.metric;
+  }
+  return best;
+}
+
+RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
+  RunResult result;
+  result.seed = run.seed;
+  const fs::path metrics = run.folder / "metrics.jsonl";
+  result.curve = read_curve(sweep, metrics);
+  if (result.curve.empty()) {
+    throw DataError(cat(metrics.string(),
+                        ": the run is finished but no evaluation is there; delete ",
+                        run.folder.string(), " to run it again"));
+  }
+  result.value = value_of(sweep.metric, result.curve);
+  std::ifstream file(run.folder / "summary.json");
+  auto summary = nlohmann::json::parse(file, nullptr, false);
+  result.images_per_second = number_at(summary, "images_per_second");
+  result.wall_seconds = number_at(summary, "wall_seconds");
+  result.steps = run.step;
+  for (const std::string& suite : sweep.suites) {
+    if (auto found = robustness_result(run, suite)) result.suites[suite] = std::move(*found);
+  }
+  return result;
+}
+
+Milestone milestone_of(const SweepConfig& sweep, double value, const std::vector<RunResult>& runs) {
+  Milestone milestone{value, 0, std::nullopt};
+  std::vector<double> epochs;
+  for (const RunResult& run : runs) {
+    if (auto e = epochs_to(value, sweep.milestone_figure.higher_is_better, run.curve)) {
+      epochs.push_back(*e);
+    }
+  }
+  milestone.reached = epochs.size();
+  if (auto s = statistics_of(epochs)) milestone.epochs = s->mean;
+  return milestone;
+}
+
+void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity& cost) {
+  std::vector<double> values, rates;
+  for (const RunResult& run : result.runs) {
+    values.push_back(run.value);
+    if (run.images_per_second > 0) rates.push_back(run.images_per_second);
+  }
+  const SweepVariant& variant = sweep.variants[result.variant];
+  result.metric = statistics_of(values);
+  if (result.metric && variant.paper) result.difference = result.metric->mean - *variant.paper;
+  for (double value : sweep.milestones) {
+    result.milestones.push_back(milestone_of(sweep, value, result.runs));
+  }
+  if (auto s = statistics_of(rates)) result.images_per_second = s->mean;
+  for (const std::string& suite : sweep.suites) {
+    std::vector<double> figures;
+    for (const RunResult& run : result.runs) {
+      if (const auto at = run.suites.find(suite); at != run.suites.end())
+        figures.push_back(at->second.figure);
+    }
+    if (auto s = statistics_of(figures)) result.suites[suite] = *s;
+  }
+  result.parameters = cost.parameters;
+}
+
+// Differences between runs with equal seeds, in which the common effect of the seed cancels.
+std::vector<double> paired_differences(const VariantResult& result, const VariantResult& base) {
+  std::vector<double> differences;
+  for (const RunResult& run : result.runs) {
+    const auto other = std::ranges::find(base.runs, run.seed, &RunResult::seed);
+    if (other != base.runs.end()) differences.push_back(run.value - other->value);
+  }
+  return differences;
+}
+
+void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>& results) {
+  if (!sweep.baseline) return;
+  const VariantResult& base = results[*sweep.baseline];
+  const auto& base_paper = sweep.variants[*sweep.baseline].paper;
+  for (VariantResult& result : results) {
+    if (&result == &base) continue;
+    const auto& paper = sweep.variants[result.variant].paper;
+    const std::vector<double> differences = paired_differences(result, base);
+    if (const auto by_seed = statistics_of(differences)) {
+      result.to_baseline = by_seed->mean;
+    } else if (result.metric && base.metric) {
+      result.to_baseline = result.metric->mean - base.metric->mean;
+    }
+    result.paired = compare_pairs(differences);
+    if (paper && base_paper) result.paper_to_baseline = *paper - *base_paper;
+  }
+}
+
+}  // namespace
+
+std::optional<Statistics> statistics_of(std::span<const double> values) {
+  if (values.empty()) return std::nullopt;
+  Statistics s;
+  s.n = values.size();
+  s.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(s.n);
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  s.min = *min;
+  s.max = *max;
+  if (s.n > 1) {
+    double squares = 0;
+    for (double v : values) squares += (v - s.mean) * (v - s.mean);
+    s.std = std::sqrt(squares / static_cast<double>(s.n - 1));
+  }
+  return s;
+}
+
+std::optional<double> epochs_to(double milestone, bool higher_is_better,
+                                std::span<const CurvePoint> curve) {
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    const double value = curve[i].milestone;
+    if (!(higher_is_better ? value >= milestone : value <= milestone)) continue;
+    if (i == 0) return curve[i].epoch;
+    const CurvePoint &before = curve[i - 1], &after = curve[i];
+    if (!std::isfinite(before.milestone)) return after.epoch;  // nothing to interpolate from
+    double part = (milestone - before.milestone) / (after.milestone - before.milestone);
+    return before.epoch + part * (after.epoch - before.epoch);
+  }
+  return std::nullopt;
+}
+
+std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& metrics) {
+  const std::string split = sweep.ema ? "val_ema" : "val";
+  std::vector<CurvePoint> curve;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"split\"") == std::string::npos) continue;
+    auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object() || object["split"] != split) continue;
+    curve.push_back({number_at(object, "epoch"), number_at(object, sweep.metric.figure.name),
+                     number_at(object, sweep.milestone_figure.name)});
+  }
+  return curve;
+}
+
+std::vector<VariantResult> collect_results(const SweepConfig& sweep,
+                                           const std::vector<SweepRun>& runs,
+                                           std::span<const Complexity> costs) {
+  std::vector<VariantResult> results(sweep.variants.size());
+  for (std::size_t i = 0; i < results.size(); ++i) results[i].variant = i;
+  for (const SweepRun& run : runs) {
+    VariantResult& result = results[run.variant];
+    if (run.state == RunState::kFinished) {
+      result.runs.push_back(read_result(sweep, run));
+    } else if (run.state == RunState::kFailed) {
+      result.failures[run.seed] = *run.failure;
+    } else {
+      result.open.push_back(run.seed);
+    }
+  }
+  for (VariantResult& result : results) summarize(sweep, result, costs[result.variant]);
+  compare_with_baseline(sweep, results);
+  return results;
+}
+
+}  // namespace dtn

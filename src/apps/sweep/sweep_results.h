@@ -1,0 +1,77 @@
+// Results of a sweep's runs, and their statistics.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "apps/sweep/robustness_runs.h"
+#include "apps/sweep/student_t.h"
+#include "apps/sweep/sweep_plan.h"
+#include "dtn/models/complexity.h"
+
+namespace dtn {
+
+// An evaluation.
+struct CurvePoint {
+  double epoch = 0;
+  double metric = 0;     // the sweep's metric
+  double milestone = 0;  // value to compare with the milestones
+};
+
+// A finished run.
+struct RunResult {
+  std::uint64_t seed = 0;
+  double value = 0;  // the sweep's metric
+  double images_per_second = 0;
+  double wall_seconds = 0;
+  std::int64_t steps = 0;
+  std::vector<CurvePoint> curve;
+  std::map<std::string, RobustnessResult> suites = {};  // by suite
+};
+
+struct Statistics {
+  std::size_t n = 0;
+  double mean = 0, min = 0, max = 0;
+  std::optional<double> std;  // sample estimate, divides by n - 1; empty for n = 1
+};
+std::optional<Statistics> statistics_of(std::span<const double> values);
+
+// Returns the epochs until a milestone is reached, by linear interpolation between the first
+// evaluation that reached it and the previous one. Without a previous one, returns its epoch.
+std::optional<double> epochs_to(double milestone, bool higher_is_better,
+                                std::span<const CurvePoint> curve);
+
+struct Milestone {
+  double value = 0;
+  std::size_t reached = 0;       // number of runs
+  std::optional<double> epochs;  // mean over these runs
+};
+
+struct VariantResult {
+  std::size_t variant = 0;
+  std::vector<RunResult> runs;                // finished runs
+  std::vector<std::uint64_t> open;            // seeds neither finished nor failed
+  std::map<std::uint64_t, Failure> failures;  // by seed
+  std::optional<Statistics> metric;           // empty until a run is finished
+  std::optional<double> difference;           // mean - paper
+  // mean - baseline mean, over the seeds that both have; over all seeds if they share none.
+  std::optional<double> to_baseline;
+  std::optional<double> paper_to_baseline;
+  std::optional<PairedComparison> paired;  // with the baseline, by seed
+  std::vector<Milestone> milestones;
+  std::optional<double> images_per_second;   // mean
+  std::map<std::string, Statistics> suites;  // of the runs' figures, by suite
+  std::int64_t parameters = 0;
+};
+
+// Returns the results in the order of the variants. `costs` has the same order.
+std::vector<VariantResult> collect_results(const SweepConfig& sweep,
+                                           const std::vector<SweepRun>& runs,
+                                           std::span<const Complexity> costs);
+
+// Reads the evaluations that a run has logged in its metrics.jsonl.
+std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const std::filesystem::path& metrics);
+
+}  // namespace dtn

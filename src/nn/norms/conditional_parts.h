@@ -1,0 +1,32 @@
+// Input checks that the conditional normalizers share.
+#pragma once
+
+#include "dtn/nn/conditional_norm.h"
+#include "ops/norm/channel_norm.h"
+
+namespace dtn {
+
+// Throws Error unless x is [B, T, channels] with the tokens of the grid.
+void check_tokens(const char* layer, const Variable& x, const TokenGrid& grid,
+                  std::int64_t channels);
+
+// Returns the condition's vectors, [batch, size], converted to `dtype`. Throws Error if the
+// condition holds something else.
+Variable condition_vector(Context&, const char* layer, const Condition&, std::int64_t batch,
+                          std::int64_t size, DType dtype);
+// Returns the condition's vectors for tokens, [batch, tokens, size]. If `tokens` is 0, accepts any
+// number of tokens. Throws Error if the condition holds something else.
+const Variable& condition_tokens(const char* layer, const Condition&, std::int64_t batch,
+                                 std::int64_t tokens, std::int64_t size);
+// Returns true if the condition is a vector [batch, styles] that mixes styles, and false if it is
+// an index [batch]. Throws Error otherwise.
+bool check_styles(const char* layer, const Condition&, std::int64_t batch, std::int64_t styles);
+// Throws Error if there is a condition.
+void check_no_condition(const char* layer, const Condition&);
+// Describes a condition in messages: "a vector for each sample, [2, 16]".
+std::string text_of(const Condition&);
+
+// Returns the registry row of a layer that no config can choose.
+NormRow layer_row(const char* type, const char* doc, const char* needs);
+
+}  // namespace dtn

@@ -1,0 +1,65 @@
+// Spatially-adaptive normalization (Park et al., 2019); see dtn/nn/conditional_norm.h.
+#include "dtn/ops/activation.h"
+#include "dtn/ops/gather.h"
+#include "dtn/ops/modulation.h"
+#include "dtn/ops/primitive.h"
+#include "dtn/ops/tokens.h"
+#include "nn/norms/batch_statistics.h"
+#include "nn/norms/conditional_parts.h"
+#include "nn/norms/rows.h"
+
+namespace dtn {
+
+SpatiallyAdaptiveNorm::SpatiallyAdaptiveNorm(const Scope& scope, const Options& options)
+    : options_(options),
+      shared_(scope / "shared", 9 * options.condition, options.hidden),
+      modulation_(scope / "modulation", 9 * options.hidden, 2 * options.channels) {
+  if (options.base == Base::kBatch) {
+    running_.emplace(scope, options.channels, options.momentum, options.sync);
+  }
+}
+
+Variable SpatiallyAdaptiveNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                        const Condition& condition) {
+  check_tokens("spade", x, grid, options_.channels);
+  const std::int64_t batch = x.dim(0), channels = options_.channels;
+  const Variable& map =
+      condition_tokens("spade", condition, batch, grid.tokens(), options_.condition);
+  auto convolve = [&](const Linear& linear, const Variable& v) {
+    return linear.forward(ctx, ops::neighbours(ctx, v, grid.height, grid.width));
+  };
+  Variable hidden = ops::relu(ctx, convolve(shared_, ops::cast(ctx, map, x.dtype())));
+  Variable modulation = convolve(modulation_, hidden);
+  Variable xhat = running_
+                      ? batch_norm(ctx, "spade", x, {}, {}, options_.eps, *running_,
+                                   shared_batch(ctx, running_->sync, x.value()))
+                      : ops::channel_norm(ctx, "spade", x, {}, {}, {batch, channels, options_.eps});
+  return ops::modulate(ctx, xhat, modulation);
+}
+
+Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                          const Condition& condition) {
+  check_tokens("spade", x, grid, options_.channels);
+  const std::int64_t batch = x.dim(0), channels = options_.channels;
+  const Variable& map =
+      condition_tokens("spade", condition, batch, grid.tokens(), options_.condition);
+  auto convolve = [&](const Linear& linear, const Variable& v) {
+    return linear.reference(ctx, ops::reference::neighbours(ctx, v, grid.height, grid.width));
+  };
+  Variable hidden = ops::reference::relu(ctx, convolve(shared_, map));
+  const Variable wide = primitive::upcast(ctx, x);
+  Variable xhat =
+      running_ ? dtn::reference::batch_norm(ctx, wide, options_.eps, *running_)
+               : ops::reference::channel_norm(ctx, wide, {}, {}, {batch, channels, options_.eps});
+  Variable y = ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
+  return primitive::cast(ctx, y, x.dtype());
+}
+
+NormRow spatially_adaptive_norm_row() {
+  return layer_row(
+      "spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
+      "a map over the tokens of every sample, which a plain vision transformer does not "
+      "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
+}
+
+}  // namespace dtn
