@@ -15,7 +15,7 @@ DeviceRing::DeviceRing(Loader& loader, Device device) : loader_(loader), slots_(
   const std::vector<FieldSpec> host_fields = with_lengths(loader.source().host_fields());
   for (Slot& slot : slots_) {
     for (const FieldSpec& field : host_fields) {
-      slot.device_batch[field.name] = allocate_rows(field, loader.batch_size(), device);
+      slot.device[field.name] = allocate_rows(field, loader.batch_size(), device);
     }
     // The memory may come from the cache. Its former users are done with it at this event.
     slot.consumed.record();
@@ -57,7 +57,7 @@ bool DeviceRing::stage() {
   if (!loader_.next(slot.host)) return false;
   cuda::copies_after(slot.consumed);
   for (const auto& [name, from] : slot.host.fields) {
-    cuda::copy_ahead(slot.device_batch.at(name).raw(), from.raw(), from.nbytes());
+    cuda::copy_ahead(slot.device.at(name).raw(), from.raw(), from.nbytes());
   }
   slot.copied.record_copies();
   ++staged_;

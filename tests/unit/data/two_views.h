@@ -179,8 +179,8 @@ inline std::vector<ViewBatch> play_views(BatchFeeder& feeder,
       places.insert({name, tensor.raw()});
     }
     EXPECT_TRUE(
-        std::ranges::equal(batch.host_batch.at("id").values<std::int64_t>(), batch.indices));
-    EXPECT_EQ(batch.host_batch.at("words").device(), kCpu);
+        std::ranges::equal(batch.host.at("id").values<std::int64_t>(), batch.indices));
+    EXPECT_EQ(batch.host.at("words").device(), kCpu);
   }
   for (ViewBatch& one : seen) {  // after all work is enqueued
     for (auto& [name, tensor] : one.fields) tensor = tensor.to(kCpu);
