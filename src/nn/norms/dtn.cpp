@@ -1,5 +1,5 @@
 // Dynamic Token Normalization (Shao et al., ICLR 2022). The math is in kernels/dtn/dtn_norm.h; this
-// file holds the parameters and the autograd node.
+// file holds the parameters.
 //
 // Parameters, named and laid out as in the released code:
 //    weight[C], bias[C], mean_norm_weight[H], var_norm_weight[H] (logits of lambda),
@@ -10,17 +10,14 @@
 #include "nn/norms/dtn.h"
 
 #include <cmath>
-#include <cstddef>
 
 #include "dtn/core/check.h"
 #include "dtn/nn/relative_positions.h"
+#include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/pointwise/pointwise.h"
-#include "nn/norms/dtn_prefix.h"
 #include "nn/norms/rows.h"
-#include "ops/dispatch.h"
-#include "ops/norm/fused_sum.h"
-#include "ops/norm/norm_gradients.h"
 
 namespace dtn {
 namespace {
@@ -37,13 +34,6 @@ Parameter* add_relative_positions(std::int64_t heads, DtnOptions::Init init, con
   scope.weight("bias", {heads}, InitKind::kZeros, Decay::kNo);
   return weight;
 }
-
-const void* skip(const void* p, std::size_t bytes) {
-  return p ? static_cast<const std::byte*>(p) + bytes : nullptr;
-}
-void* skip(void* p, std::size_t bytes) { return p ? static_cast<std::byte*>(p) + bytes : nullptr; }
-
-const void* logit_or_null(const Variable* v) { return v ? v->value().raw() : nullptr; }
 
 // Returns a constant for all heads, cached in `kept` on the device of the last use.
 const Tensor& constant(Tensor& kept, const Shape& shape, double value, DType acc, Device device) {
@@ -142,8 +132,8 @@ void DynamicTokenNorm::check_lengths(const Variable& x, const TokenGrid& grid) c
   }
 }
 
-std::shared_ptr<const DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DType acc,
-                                                      Device device) const {
+std::shared_ptr<const ops::DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DType acc,
+                                                           Device device) const {
   const Tensor parameter = position_ ? position_->variable.value() : Tensor();
   const bool line = options_.line(grid);
   DTN_CHECK(
@@ -151,73 +141,13 @@ std::shared_ptr<const DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DTy
       "dtn: samples of different lengths are normalized on a line, with position: relative or "
       "uniform and pool: 1");
   if (options_.dense(device)) {
-    return dense_dtn_plan(dense_positions(grid, acc), parameter, device);
+    return ops::dense_dtn_plan(dense_positions(grid, acc), parameter, device);
   }
   const Tensor weights =
       parameter.defined() ? parameter : constant(zero_weights_, {shape_.heads, 3}, 0, acc, device);
-  if (line) return line_dtn_plan(weights, grid.lengths, options_.start_a_d());
-  return separable_dtn_plan(weights);
+  if (line) return ops::line_dtn_plan(weights, grid.lengths, options_.start_a_d());
+  return ops::separable_dtn_plan(weights);
 }
-
-// --- fused passes -------------------------------------------------------------------------------
-
-// Inputs of both passes, kept by the tape. fill() sets the arguments that both passes share.
-struct DynamicTokenNorm::Passes {
-  NormShape shape;
-  DtnOptions options;
-  TokenGrid grid;
-  DType acc;
-  Device device;
-  Tensor x;
-  std::shared_ptr<const DtnPlan> plan;  // null: all tokens belong to the prefix
-  std::optional<DtnPrefix> prefix{};
-  Tensor weight{}, lambda_mean{}, lambda_var{};
-  Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
-
-  template <class Arguments>
-  void fill(Arguments& args) const {
-    auto raw = [](Tensor t) {
-      return t.defined() ? t.raw() : nullptr;
-    };  // the forward pass writes some
-    args.dtype = x.dtype();
-    args.batch = x.dim(0);
-    args.grid_h = grid.height;
-    args.grid_w = grid.width;
-    args.channels = shape.channels;
-    args.heads = shape.heads;
-    args.eps = shape.eps;
-    args.variant = options.variant;
-    args.image_stride = grid.tokens() * shape.channels;
-    args.x = skip(raw(x), ahead());
-    args.weight = raw(weight);
-    args.lambda_mean = raw(lambda_mean);
-    args.lambda_var = raw(lambda_var);
-    args.pool = options.pool;
-    args.token_mean = raw(token_mean);
-    args.token_var = raw(token_var);
-    args.pivot = raw(pivot);
-    args.head_rstd = raw(head_rstd);
-  }
-
-  // Returns the bytes before the grid in an image.
-  std::size_t ahead() const {
-    return static_cast<std::size_t>(grid.prefix * shape.channels) *
-           static_cast<std::size_t>(size_of(x.dtype()));
-  }
-
-  // Backward pass of the tokens of the grid. The tensors of `args` include the tokens before it.
-  void backward(DtnNormBackward args, const GradSink& dposition, const GradSink& dmean,
-                const GradSink& dvar) const {
-    args.dlambda_mean = ops::buffer_or_null(dmean, {shape.heads}, acc, device);
-    args.dlambda_var = ops::buffer_or_null(dvar, {shape.heads}, acc, device);
-    args.by_logits = true;
-    fill(args);
-    args.dy = skip(args.dy, ahead());
-    args.dx_add = skip(args.dx_add, ahead());
-    args.dx = skip(args.dx, ahead());
-    plan->backward(args, dposition);
-  }
-};
 
 Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& arrangement) {
   return normalize(ctx, x, seen(arrangement), nullptr);
@@ -238,71 +168,73 @@ Variable DynamicTokenNorm::forward_sum(Context& ctx, const Variable& residual,
 Variable DynamicTokenNorm::normalize(Context& ctx, const Variable& x, const TokenGrid& grid,
                                      const ops::FusedSum* fused) {
   check(x, grid);
-  const std::int64_t batch = x.dim(0), tokens = grid.height * grid.width;
   check_lengths(x, grid);
   const DType acc = accumulator_of(x.dtype());
-  const Device device = x.device();
-  Passes passes{shape_, options_, grid, acc, device, x.value(), nullptr};
-  passes.weight = weight_->variable.value();
-  passes.lambda_mean = lambda_mean_.place(acc, device);
-  passes.lambda_var = lambda_var_.place(acc, device);
-  passes.token_mean = Tensor::empty({batch, tokens}, acc, device);
-  passes.token_var = Tensor::empty({batch, tokens}, acc, device);
-  passes.pivot = Tensor::empty({batch, shape_.channels}, acc, device);
-  if (options_.variant == DtnVariant::kOfficial) {
-    passes.head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64, device);
-  }
+  const bool has_grid = grid.height * grid.width > 0;
+  return ops::dtn_norm(ctx, x,
+                       {.weight = weight_->variable,
+                        .bias = bias_->variable,
+                        .mean = {lambda_mean_.place(acc, x.device()), lambda_mean_.logit()},
+                        .var = {lambda_var_.place(acc, x.device()), lambda_var_.logit()},
+                        .position = position(),
+                        .plan = has_grid ? plan(grid, acc, x.device()) : nullptr},
+                       shape_on(grid), fused);
+}
 
-  Tensor y = Tensor::empty_like(x.value());
-  const Variable *mean_logit = lambda_mean_.logit(), *var_logit = lambda_var_.logit();
-  if (tokens > 0) {
-    passes.plan = plan(grid, acc, device);
-    DtnNormForward args{};
-    args.logits = {logit_or_null(mean_logit), logit_or_null(var_logit), passes.lambda_mean.raw(),
-                   passes.lambda_var.raw()};
-    if (fused) {
-      args.sum = {fused->residual.raw(), fused->branch.raw(),
-                  fused->scale.defined() ? fused->scale.raw() : nullptr, passes.x.raw()};
-    }
-    args.bias = bias_->variable.value().raw();
-    args.y = skip(y.raw(), passes.ahead());
-    passes.fill(args);
-    passes.plan->forward(args);
-  }
-  if (grid.prefix > 0) {
-    passes.prefix.emplace(x.value(), grid.prefix, shape_.eps, passes.weight);
-    passes.prefix->forward(bias_->variable.value(), y);
-  }
+// --- reference ----------------------------------------------------------------------------------
 
-  auto sink_of = [](const Variable* v) { return v ? v->sink() : nullptr; };
-  auto backward = [passes, dx = x.sink(), dweight = weight_->variable.sink(),
-                   dbias = bias_->variable.sink(), dposition = sink_of(position()),
-                   dmean = sink_of(mean_logit), dvar = sink_of(var_logit),
-                   branch = fused ? fused->gradient : ops::BranchGradient()](const Tensor& dy) {
-    const std::int64_t channels = passes.shape.channels;
-    ops::NormInputGradient input(dx, passes.x);
-    DtnNormBackward back{};
-    back.dy = dy.raw();
-    back.dx_add = input.waiting();
-    back.dx = input.destination();
-    Tensor dbranch = back.dx ? branch.make_like(passes.x) : Tensor();
-    if (dbranch.defined()) {
-      back.dbranch = dbranch.raw();
-      back.dbranch_sums = branch.sum_columns();
-      back.branch_scale = branch.scale().raw();
-    }
-    back.dweight = ops::buffer_or_null(dweight, {channels}, passes.acc, passes.device);
-    back.dbias = ops::buffer_or_null(dbias, {channels}, passes.acc, passes.device);
-    // Runs before the grid's pass, which may overwrite the waiting gradient.
-    if (passes.prefix) {
-      passes.prefix->backward(back.dy, back.dx_add, back.dx, back.dweight, back.dbias);
-    }
-    if (passes.plan) passes.backward(back, dposition, dmean, dvar);
-    input.deliver();
-  };
-  return ctx.record("dtn", y,
-                    {&x, &weight_->variable, &bias_->variable, position(), mean_logit, var_logit},
-                    std::move(backward));
+namespace e = primitive;
+
+Variable DtnLambda::variable(Context& ctx, DType dtype, Device device) const {
+  return fixed_ ? Variable(Tensor::full({heads_}, dtype, *fixed_, device))
+                : e::sigmoid(ctx, *logit());
+}
+
+Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& grid, DType dtype,
+                                               Device device) const {
+  return ops::reference::dtn_positions(ctx, dense_positions(grid, dtype), position(), dtype,
+                                       device);
+}
+
+Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& x,
+                                             const TokenGrid& grid) const {
+  const DType acc = accumulator_of(x.dtype());
+  return ops::reference::dtn_norm(ctx, x,
+                                  {.positions = reference_positions(ctx, grid, acc, x.device()),
+                                   .lambda_mean = lambda_mean_.variable(ctx, acc, x.device()),
+                                   .lambda_var = lambda_var_.variable(ctx, acc, x.device()),
+                                   .weight = weight_->variable,
+                                   .bias = bias_->variable},
+                                  shape_on(grid));
+}
+
+Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
+                                     const TokenGrid& arrangement) {
+  const TokenGrid grid = seen(arrangement);
+  check(input, grid);
+  if (grid.padded()) return reference_of_padded(ctx, input, grid);
+  if (grid.prefix == 0) return reference_on_grid(ctx, input, grid);
+  Variable prefix = ops::reference::layer_norm(ctx, e::narrow(ctx, input, 1, 0, grid.prefix),
+                                               weight_->variable, bias_->variable, shape_.eps);
+  if (grid.prefix == grid.tokens()) return prefix;
+  const TokenGrid alone{grid.height, grid.width};
+  const Variable tokens = e::narrow(ctx, input, 1, grid.prefix, grid.tokens());
+  return e::concat(ctx, prefix, reference_on_grid(ctx, tokens, alone), 1);
+}
+
+// Normalizes the valid tokens of each sample separately, and writes zeros after them.
+Variable DynamicTokenNorm::reference_of_padded(Context& ctx, const Variable& x,
+                                               const TokenGrid& grid) {
+  const std::vector<std::int64_t> lengths = ops::host_lengths(grid.lengths, x.dim(0), x.dim(1));
+  Variable all;
+  for (std::int64_t b = 0; b < x.dim(0); ++b) {
+    const std::int64_t length = lengths[static_cast<std::size_t>(b)];
+    const Variable sample = e::narrow(ctx, e::narrow(ctx, x, 0, b, b + 1), 1, 0, length);
+    const Variable y =
+        e::pad(ctx, reference_on_grid(ctx, sample, {1, length}), 1, 0, x.dim(1) - length);
+    all = all.defined() ? e::concat(ctx, all, y, 0) : y;
+  }
+  return all;
 }
 
 NormRow dtn_row() {

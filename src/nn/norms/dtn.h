@@ -1,22 +1,15 @@
 // Declarations that the files of Dynamic Token Normalization share:
-//    dtn.cpp            parameters and fused passes
-//    dtn_plan.cpp       kernels of the fused passes
-//    dtn_prefix.cpp     tokens before the grid
-//    dtn_options.cpp    options and their checks
-//    dtn_reference.cpp  the reference in primitive operations
-//    dtn_view.cpp       views for the analysis of a model
+//    dtn.cpp          parameters
+//    dtn_options.cpp  options and their checks
+//    dtn_view.cpp     views for the analysis of a model
 #pragma once
 
 #include <optional>
 
 #include "dtn/nn/normalizer.h"
-#include "nn/norms/dtn_plan.h"
+#include "ops/dtn/dtn_norm.h"
 
 namespace dtn {
-
-namespace ops {
-struct FusedSum;
-}
 
 struct DtnOptions {
   enum class Position { kRelative, kUniform, kFree, kBanded };
@@ -78,7 +71,7 @@ class DtnLambda {
   Tensor value(DType acc, Device device) const;
   // Returns value() if lambda is fixed; else memory for it, which a pass fills from logit().
   Tensor place(DType acc, Device device) const;
-  // [1, H, 1, 1], from primitive operations.
+  // [H], from primitive operations.
   Variable variable(Context& ctx, DType dtype, Device device) const;
   // Null if lambda is fixed.
   const Variable* logit() const { return logit_ ? &logit_->variable : nullptr; }
@@ -109,7 +102,6 @@ class DynamicTokenNorm : public Normalizer {
   }
 
  private:
-  struct Passes;  // the arguments of the fused kernels
   struct Positions;
 
   // forward() on the grid from seen(). With `fused`, x is the fused sum, which the kernels compute.
@@ -119,7 +111,7 @@ class DynamicTokenNorm : public Normalizer {
   // Throws Error for invalid lengths of samples.
   void check_lengths(const Variable& x, const TokenGrid& grid) const;
   const Variable* position() const { return position_ ? &position_->variable : nullptr; }
-  std::shared_ptr<const DtnPlan> plan(const TokenGrid& grid, DType acc, Device device) const;
+  std::shared_ptr<const ops::DtnPlan> plan(const TokenGrid& grid, DType acc, Device device) const;
   DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;
   // Returns the grid for the statistics. Without prefix: ln, tokens before the grid and tokens of
   // the grid together become one sequence.
@@ -131,8 +123,12 @@ class DynamicTokenNorm : public Normalizer {
   Variable reference_of_padded(Context& ctx, const Variable& x, const TokenGrid& grid);
   Variable reference_on_grid(Context& ctx, const Variable& x, const TokenGrid& grid) const;
   // P, [H, T', T'].
-  Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,
+  Variable reference_positions(Context& ctx, const TokenGrid& grid, DType dtype,
                                Device device) const;
+  ops::DtnNormShape shape_on(const TokenGrid& grid) const {
+    return {grid.height, grid.width,       grid.prefix,  shape_.heads,
+            shape_.eps,  options_.variant, options_.pool};
+  }
 
   NormShape shape_;
   DtnOptions options_;

@@ -100,7 +100,7 @@ DynamicTokenNorm::Positions DynamicTokenNorm::positions(const TokenGrid& grid) c
   Positions p{options_.cells({grid.height, grid.width}), {}, {}, {}};
   if (!options_.separable()) {
     Context plain;
-    p.dense = in_float64(reference_positions(plain, p.cells, DType::kFloat64, kCpu).value());
+    p.dense = in_float64(reference_positions(plain, grid, DType::kFloat64, kCpu).value());
     return p;
   }
   // Uniform positions are relative positions with weights of zero. The offsets of the official

@@ -2,13 +2,11 @@
 // (Nguyen & Salazar, "Transformers without tears", IWSLT 2019). ScaleNorm has a weight per channel
 // that starts at sqrt(C), as in the code of the DTN paper. Neither has a bias. The math is in
 // kernels/norm/rms_norm.h.
-#include "kernels/norm/rms_norm.h"
+#include "ops/norm/rms_norm.h"
 
 #include <cmath>
 
-#include "dtn/ops/primitive.h"
 #include "nn/norms/rows.h"
-#include "ops/norm/norm_gradients.h"
 
 namespace dtn {
 namespace {
@@ -27,8 +25,12 @@ class RmsNorm : public Normalizer {
                   : scope.weight("weight", {shape.channels}, init_sqrt_channels);
   }
 
-  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
-  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::rms_norm(ctx, kind_, x, weight_->variable, shape_.eps);
+  }
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::reference::rms_norm(ctx, kind_, x, weight_->variable, shape_.eps);
+  }
   bool is_per_token() const override { return true; }
 
  private:
@@ -36,53 +38,6 @@ class RmsNorm : public Normalizer {
   NormShape shape_;
   Parameter* weight_;
 };
-
-Variable RmsNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
-  const std::int64_t channels = shape_.channels;
-  DTN_CHECK(x.dim(-1) == channels, "rms norm: input ", to_string(x.shape()), " does not end in ",
-            channels, " channels");
-  const std::int64_t rows = x.value().numel() / channels;
-  const DType acc = accumulator_of(x.dtype());
-  Tensor weight = weight_->variable.value_as(acc);
-  Tensor y = Tensor::empty_like(x.value());
-  Tensor factor = Tensor::empty({rows}, acc, x.device());
-  run_on(x.device(), RmsNormForward{x.dtype(), kind_, rows, channels, shape_.eps, x.value().raw(),
-                                    weight.raw(), y.raw(), factor.raw()});
-  return ctx.record("rms_norm", y, {&x, &weight_->variable},
-                    [=, kind = kind_, eps = shape_.eps, x = x.value(), sink = x.sink(),
-                     dweight = weight_->variable.sink()](const Tensor& dy) {
-                      ops::NormInputGradient input(sink, x);
-                      RmsNormBackward back{};
-                      back.dtype = x.dtype();
-                      back.kind = kind;
-                      back.rows = rows;
-                      back.channels = channels;
-                      back.eps = eps;
-                      back.x = x.raw();
-                      back.weight = weight.raw();
-                      back.factor = factor.raw();
-                      back.dy = dy.raw();
-                      back.dx_add = input.waiting();
-                      back.dx = input.destination();
-                      back.dweight = ops::buffer_or_null(dweight, {channels}, acc, x.device());
-                      run_on(x.device(), back);
-                      input.deliver();
-                    });
-}
-
-Variable RmsNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
-  namespace e = primitive;
-  const double eps = shape_.eps;
-  const Variable wide = e::upcast(ctx, x), squares = e::mul(ctx, wide, wide);
-  // ScaleNorm takes the maximum of |x|^2 and eps^2 before the root, whose slope at 0 is infinite.
-  const Variable under_root =
-      kind_ == RmsNormKind::kRms
-          ? e::affine(ctx, e::mean(ctx, squares, -1), 1, eps)
-          : e::affine(ctx, e::relu(ctx, e::affine(ctx, e::sum(ctx, squares, -1), 1, -eps * eps)), 1,
-                      eps * eps);
-  const Variable normal = e::div(ctx, wide, e::sqrt(ctx, under_root));
-  return e::cast(ctx, e::mul(ctx, normal, weight_->variable), x.dtype());
-}
 
 template <RmsNormKind kKind>
 std::unique_ptr<Normalizer> make_rms(const NormConfig&, const NormShape& shape,

@@ -1,21 +1,15 @@
 // Dynamic Token Normalization in primitive operations. Every kind of positions and every cell size
 // is one dense matrix.
-#include "dtn/ops/norm.h"
-#include "dtn/ops/padding.h"
+#include <algorithm>
+
 #include "dtn/ops/primitive.h"
-#include "nn/norms/dtn.h"
 #include "ops/attention/relative_offsets.h"
+#include "ops/dtn/dtn_norm.h"
 #include "ops/host_constant.h"
 
-namespace dtn {
+namespace dtn::ops::reference {
 
 namespace e = primitive;
-
-Variable DtnLambda::variable(Context& ctx, DType dtype, Device device) const {
-  const Variable value =
-      fixed_ ? Variable(Tensor::full({heads_}, dtype, *fixed_, device)) : e::sigmoid(ctx, *logit());
-  return e::reshape(ctx, value, {1, heads_, 1, 1});
-}
 
 namespace {
 
@@ -23,25 +17,24 @@ namespace {
 template <class F>
 Variable constant_matrix(std::int64_t heads, std::int64_t rows, std::int64_t columns, DType dtype,
                          Device device, F&& value) {
-  return Variable(ops::host_constant(
-      {heads, rows, columns}, dtype, device,
-      [&](std::int64_t element) { return value(element / columns % rows, element % columns); }));
+  return Variable(host_constant({heads, rows, columns}, dtype, device, [&](std::int64_t element) {
+    return value(element / columns % rows, element % columns);
+  }));
 }
 
 }  // namespace
 
-Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,
-                                               Device device) const {
-  using Position = DtnOptions::Position;
-  const std::int64_t heads = shape_.heads, n = cells.tokens();
-  if (options_.position == Position::kFree) return e::softmax(ctx, *position());
-  if (options_.position == Position::kRelative) {  // without the bias of pos_proj: it has no effect
-    Variable offsets(ops::relative_offsets(cells.height, cells.width, dtype, device,
-                                           options_.variant == DtnVariant::kOfficial ? -1 : 1));
-    Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *position(), {1, 0}));  // [T' T', H]
+Variable dtn_positions(Context& ctx, const DtnDensePositions& how, const Variable* parameter,
+                       DType dtype, Device device) {
+  const std::int64_t heads = how.heads, n = how.grid_h * how.grid_w;
+  if (how.kind == DtnPositionKind::kTable) return e::softmax(ctx, *parameter);
+  if (how.kind == DtnPositionKind::kRelative) {  // without the bias of pos_proj: it has no effect
+    Variable offsets(relative_offsets(how.grid_h, how.grid_w, dtype, device,
+                                      how.variant == DtnVariant::kOfficial ? -1 : 1));
+    Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *parameter, {1, 0}));  // [T' T', H]
     return e::softmax(ctx, e::reshape(ctx, e::permute(ctx, scores, {1, 0}), {heads, n, n}));
   }
-  const std::int64_t half = options_.position == Position::kUniform ? n : (options_.band - 1) / 2;
+  const std::int64_t half = (how.band - 1) / 2;
   return constant_matrix(heads, n, n, dtype, device, [&](std::int64_t i, std::int64_t j) {
     const std::int64_t first = std::max<std::int64_t>(i - half, 0),
                        last = std::min(i + half, n - 1);
@@ -49,40 +42,11 @@ Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& ce
   });
 }
 
-Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
-                                     const TokenGrid& arrangement) {
-  const TokenGrid grid = seen(arrangement);
-  check(input, grid);
-  if (grid.padded()) return reference_of_padded(ctx, input, grid);
-  if (grid.prefix == 0) return reference_on_grid(ctx, input, grid);
-  Variable prefix = ops::reference::layer_norm(ctx, e::narrow(ctx, input, 1, 0, grid.prefix),
-                                               weight_->variable, bias_->variable, shape_.eps);
-  if (grid.prefix == grid.tokens()) return prefix;
-  const TokenGrid alone{grid.height, grid.width};
-  const Variable tokens = e::narrow(ctx, input, 1, grid.prefix, grid.tokens());
-  return e::concat(ctx, prefix, reference_on_grid(ctx, tokens, alone), 1);
-}
-
-// Normalizes the valid tokens of each sample separately, and writes zeros after them.
-Variable DynamicTokenNorm::reference_of_padded(Context& ctx, const Variable& x,
-                                               const TokenGrid& grid) {
-  const std::vector<std::int64_t> lengths = ops::host_lengths(grid.lengths, x.dim(0), x.dim(1));
-  Variable all;
-  for (std::int64_t b = 0; b < x.dim(0); ++b) {
-    const std::int64_t length = lengths[static_cast<std::size_t>(b)];
-    const Variable sample = e::narrow(ctx, e::narrow(ctx, x, 0, b, b + 1), 1, 0, length);
-    const Variable y =
-        e::pad(ctx, reference_on_grid(ctx, sample, {1, length}), 1, 0, x.dim(1) - length);
-    all = all.defined() ? e::concat(ctx, all, y, 0) : y;
-  }
-  return all;
-}
-
-Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input,
-                                             const TokenGrid& grid) const {
-  bool official = options_.variant == DtnVariant::kOfficial;
-  std::int64_t batch = input.dim(0), tokens = grid.tokens(), heads = shape_.heads;
-  std::int64_t channels = shape_.channels, head_dim = channels / heads;
+Variable dtn_norm(Context& ctx, const Variable& input, const DtnNormOperands& in,
+                  const DtnNormShape& shape) {
+  bool official = shape.variant == DtnVariant::kOfficial;
+  std::int64_t batch = input.dim(0), tokens = shape.tokens(), heads = shape.heads;
+  std::int64_t channels = input.dim(2), head_dim = channels / heads;
   const DType dtype = accumulator_of(input.dtype());
   const Device device = input.device();
 
@@ -90,7 +54,7 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
   if (official) {
     Variable split = e::reshape(ctx, x, {batch, tokens, heads, head_dim});
     Variable power = e::mean(ctx, e::mul(ctx, split, split), -1);
-    split = e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, power, 1, shape_.eps)));
+    split = e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, power, 1, shape.eps)));
     x = e::reshape(ctx, split, {batch, tokens, channels});
   }
   // Token statistics over all channels, [B, 1, T, 1].
@@ -103,11 +67,8 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
 
   // P [H, T', T'] is the same for every image and relates cells of tokens. `average` computes the
   // values of cells; `spread` gives every token the statistics of its cell.
-  const TokenGrid cells = options_.cells(grid);
-  const std::int64_t pool = options_.pool, n = cells.tokens();
-  auto cell_of = [&](std::int64_t t) {
-    return t / grid.width / pool * cells.width + t % grid.width / pool;
-  };
+  const std::int64_t pool = shape.pool, w = shape.grid_w, n = tokens / (pool * pool);
+  auto cell_of = [&](std::int64_t t) { return t / w / pool * (w / pool) + t % w / pool; };
   Variable average =
       constant_matrix(heads, n, tokens, dtype, device, [&](std::int64_t i, std::int64_t t) {
         return cell_of(t) == i ? 1.0 / static_cast<double>(pool * pool) : 0.0;
@@ -115,7 +76,7 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
   Variable spread =
       constant_matrix(heads, tokens, n, dtype, device,
                       [&](std::int64_t t, std::int64_t i) { return cell_of(t) == i ? 1.0 : 0.0; });
-  Variable p = e::matmul(ctx, spread, reference_positions(ctx, cells, dtype, device));
+  Variable p = e::matmul(ctx, spread, in.positions);
 
   // Cross-token statistics within each head, with the images as columns side by side, [H, T, B D].
   auto to_columns = [&](const Variable& v) {
@@ -139,17 +100,17 @@ Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input
   Variable m1 = e::add(
       ctx, s1, e::permute(ctx, e::reshape(ctx, pivot, {batch, 1, heads, head_dim}), {0, 2, 1, 3}));
 
+  const auto lambda_of = [&](const Variable& l) { return e::reshape(ctx, l, {1, heads, 1, 1}); };
   auto mix = [&](const Variable& l, const Variable& token, const Variable& across) {
     return e::add(ctx, e::mul(ctx, l, token), e::mul(ctx, e::affine(ctx, l, -1, 1), across));
   };
-  Variable mu = mix(lambda_mean_.variable(ctx, dtype, device), mu_ln, m1);
-  Variable var = mix(lambda_var_.variable(ctx, dtype, device), var_ln, v1);
+  Variable mu = mix(lambda_of(in.lambda_mean), mu_ln, m1);
+  Variable var = mix(lambda_of(in.lambda_var), var_ln, v1);
   Variable xs = e::permute(ctx, e::reshape(ctx, x, {batch, tokens, heads, head_dim}), {0, 2, 1, 3});
-  Variable xhat =
-      e::div(ctx, e::sub(ctx, xs, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
+  Variable xhat = e::div(ctx, e::sub(ctx, xs, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape.eps)));
   Variable back = e::reshape(ctx, e::permute(ctx, xhat, {0, 2, 1, 3}), {batch, tokens, channels});
-  Variable y = e::add(ctx, e::mul(ctx, back, weight_->variable), bias_->variable);
+  Variable y = e::add(ctx, e::mul(ctx, back, in.weight), in.bias);
   return e::cast(ctx, y, input.dtype());
 }
 
-}  // namespace dtn
+}  // namespace dtn::ops::reference

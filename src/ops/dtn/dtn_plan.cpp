@@ -1,9 +1,9 @@
-#include "nn/norms/dtn_plan.h"
+#include "ops/dtn/dtn_plan.h"
 
 #include "dtn/core/check.h"
 #include "ops/norm/norm_gradients.h"
 
-namespace dtn {
+namespace dtn::ops {
 namespace {
 
 class Separable : public DtnPlan {
@@ -17,7 +17,7 @@ class Separable : public DtnPlan {
   void backward(DtnNormBackward args, const GradSink& dposition) const override {
     args.pos_weight = weights_.raw();
     args.dpos_weight =
-        ops::buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
+        buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
     run_on(weights_.device(), args);
   }
 
@@ -42,7 +42,7 @@ class Line : public DtnPlan {
   void backward(DtnNormBackward args, const GradSink& dposition) const override {
     args.pos_weight = weights_.raw();
     args.dpos_weight =
-        ops::buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
+        buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
     run_on(weights_.device(),
            DtnSequenceBackward{args, lengths_of(args.batch), dtn_sequence_taps(a_d_, args.grid_w)});
   }
@@ -127,4 +127,4 @@ std::shared_ptr<const DtnPlan> dense_dtn_plan(const DtnDensePositions& positions
   return std::make_shared<Dense>(positions, std::move(parameter), device);
 }
 
-}  // namespace dtn
+}  // namespace dtn::ops

@@ -9,7 +9,7 @@
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn_sequence/dtn_sequence.h"
 
-namespace dtn {
+namespace dtn::ops {
 
 class DtnPlan {
  public:
@@ -32,4 +32,4 @@ std::shared_ptr<const DtnPlan> line_dtn_plan(Tensor weights, Tensor lengths, dou
 std::shared_ptr<const DtnPlan> dense_dtn_plan(const DtnDensePositions& positions, Tensor parameter,
                                               Device device);
 
-}  // namespace dtn
+}  // namespace dtn::ops

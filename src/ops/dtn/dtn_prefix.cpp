@@ -1,4 +1,4 @@
-#include "nn/norms/dtn_prefix.h"
+#include "ops/dtn/dtn_prefix.h"
 
 #include <utility>
 
@@ -6,7 +6,8 @@
 #include "kernels/norm/layer_norm.h"
 #include "kernels/pointwise/pointwise.h"
 
-namespace dtn {
+namespace dtn::ops {
+
 DtnPrefix::DtnPrefix(const Tensor& x, std::int64_t count, double eps, Tensor weight)
     : batch_(x.dim(0)),
       tokens_(x.dim(1)),
@@ -64,4 +65,4 @@ void DtnPrefix::put_into(void* tokens, const Tensor& prefix) const {
          CopyRows{x_.dtype(), batch_, n, prefix.raw(), n, tokens, tokens_ * channels_});
 }
 
-}  // namespace dtn
+}  // namespace dtn::ops

@@ -4,7 +4,7 @@
 
 #include "dtn/core/tensor.h"
 
-namespace dtn {
+namespace dtn::ops {
 
 class DtnPrefix {
  public:
@@ -30,4 +30,4 @@ class DtnPrefix {
   Tensor mean_, rstd_;
 };
 
-}  // namespace dtn
+}  // namespace dtn::ops

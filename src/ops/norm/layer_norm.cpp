@@ -10,12 +10,12 @@ namespace dtn::ops {
 namespace {
 
 // Inputs of the backward pass of a norm over [rows, C].
-struct Saved {
+struct LayerNormSaved {
   Tensor x, mean, rstd, weight;
   GradSink dx, dweight, dbias;
   std::int64_t rows, channels;
 
-  Saved(const Variable& input, const Variable& w, const Variable& b)
+  LayerNormSaved(const Variable& input, const Variable& w, const Variable& b)
       : x(input.value()),
         weight(w.value_as(accumulator_of(input.dtype()))),
         dx(input.sink()),
@@ -51,7 +51,7 @@ struct Saved {
 
 Variable layer_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
-  Saved saved(x, weight, bias);
+  LayerNormSaved saved(x, weight, bias);
   Tensor y = Tensor::empty_like(x.value());
   Tensor b = bias.value_as(accumulator_of(x.dtype()));
   run_on(x.device(), LayerNormForward{x.dtype(), saved.rows, saved.channels, eps, x.value().raw(),
@@ -69,7 +69,7 @@ SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Var
                                double eps) {
   const FusedSum fused(ctx, residual, branch, scale);
   const Variable& sum = fused.sum;
-  Saved saved(sum, weight, bias);
+  LayerNormSaved saved(sum, weight, bias);
   Tensor y = Tensor::empty_like(saved.x), b = bias.value_as(saved.mean.dtype());
   std::int64_t rows_per_scale = scale.defined() ? saved.rows / scale.numel() : 1;
   ResidualLayerNormForward args{};
