@@ -46,12 +46,12 @@ expect 2 dtn-info --completion tcsh
 expect 0 dtn --man
 expect_text '^.TH "dtn" 1' 'dtn train'
 # Each command of `dtn --help` has a link, and each link a command.
-mapfile -t commands < <("$bin/dtn" --help | sed -n '/^Subcommands:/,$s/^  \([a-z]*\)  .*/\1/p')
+mapfile -t commands < <("$bin/dtn" --help | sed -n '/^Subcommands:/,$s/^  \([a-z]\+\)  .*/\1/p')
 expect_equal "links" "$(cd "$bin" && find . -lname dtn | sort)" \
   "$(printf './dtn-%s\n' "${commands[@]}" | sort)"
 for command in "${commands[@]}"; do
   expect 0 dtn-$command --man
-  expect_text "^.TH \"dtn-$command\" 1" '^.SH OPTIONS' '^.SH EXIT STATUS' 'help'
+  expect_text "^.TH \"dtn-$command\" 1" '^.SH OPTIONS' '^.SH EXIT STATUS' '^.SH EXAMPLES' '^.SH SEE ALSO' 'help'
   linked=$("$bin/dtn-$command" --help) named=$("$bin/dtn" $command --help)
   expect_equal "dtn $command --help" "$named" "$linked"
 done

@@ -21,20 +21,124 @@ int sweep_with_our_trainer(int argc, char** argv, const Registries& registries) 
   return sweep_main(argc, argv, registries);
 }
 
-constexpr Command kCommands[] = {
-    {"train", "dtn-train", "train a model as a config says", train_main},
-    {"eval", "dtn-eval", "evaluate a checkpoint: top-1, top-5, loss, robustness suites", eval_main},
-    {"predict", "dtn-predict", "name what a model sees in pictures", predict_main},
-    {"export", "dtn-export", "write a model as an ONNX file", export_main},
-    {"analyze", "dtn-analyze", "look inside: norms, heads and layers in numbers and figures",
-     analyze_main},
-    {"plot", "dtn-plot", "draw the curves of runs beside each other", plot_main},
-    {"sweep", "dtn-sweep", "train variants from several seeds, and tabulate them",
-     sweep_with_our_trainer},
-    {"info", "dtn-info", "describe a model; list configs' keys, models, norms, presets", info_main},
-    {"data", "dtn-data", "pack, verify, describe and corrupt data sets", data_main},
-    {"bench", "dtn-bench", "measure speed on this machine", bench_main},
+constexpr Example kTrain[] = {
+    {"dtn-train --config fashion_mnist_dtn",
+     "Trains a small model with DTN on Fashion-MNIST, in runs/fashion_mnist_dtn."},
+    {"dtn-train --config fashion_mnist_dtn --resume auto",
+     "Goes on with that run where it stopped."},
+    {"dtn-train --config fashion_mnist_dtn --set model.norm.type=ln --output runs/fashion_mnist_ln",
+     "Trains the same model with LayerNorm."},
+    {"dtn-train --config vit_s_star_dtn --print-config",
+     "Prints a config with every default filled in."},
+    {"dtn-train --config fashion_mnist_dtn --dry-run",
+     "Estimates the memory and the time of a run on this machine."},
 };
+constexpr Example kEval[] = {
+    {"dtn-eval --checkpoint runs/fashion_mnist_dtn",
+     "Evaluates the best checkpoint of a run on the validation images."},
+    {"dtn-eval --checkpoint runs/fashion_mnist_dtn/checkpoints/last --json",
+     "Evaluates the last checkpoint, and prints JSON."},
+    {"dtn-eval --checkpoint runs/fashion_mnist_dtn --save-logits logits.safetensors",
+     "Writes the logits of every image, too."},
+};
+constexpr Example kPredict[] = {
+    {"dtn-predict --checkpoint runs/fashion_mnist_dtn shirt.png",
+     "Names the five most probable classes of a picture."},
+    {"dtn-predict --checkpoint runs/fashion_mnist_dtn --topk 1 --csv predictions.csv pictures",
+     "Writes a table with the class of every picture in a folder."},
+};
+constexpr Example kExport[] = {
+    {"dtn-export --checkpoint runs/fashion_mnist_dtn --output fashion_mnist.onnx",
+     "Writes the best checkpoint of a run as an ONNX file."},
+    {"dtn-export --checkpoint runs/fashion_mnist_dtn/checkpoints/best --output best.onnx --opset "
+     "20",
+     "Writes the last checkpoint, with a newer version of ONNX's operators."},
+};
+constexpr Example kAnalyze[] = {
+    {"dtn-analyze --checkpoint runs/fashion_mnist_dtn",
+     "Writes a report on the normalizers and the attention of a model, analysis/report.html."},
+    {"dtn-analyze --checkpoint runs/fashion_mnist_dtn --checkpoint runs/fashion_mnist_ln "
+     "--name DTN,LayerNorm --output compared",
+     "Compares two models in one report."},
+    {"dtn-analyze --illustrations --output explained",
+     "Draws the matrices of DTN with numbers, without a model."},
+};
+constexpr Example kPlot[] = {
+    {"dtn-plot runs/fashion_mnist_dtn", "Draws the curves of a run, in plot/plot.html."},
+    {"dtn-plot runs/fashion_mnist_dtn runs/fashion_mnist_ln --name DTN,LayerNorm --output curves",
+     "Draws two runs in the same axes."},
+};
+constexpr Example kSweep[] = {
+    {"dtn-sweep --config fashion_mnist_table3 --dry-run",
+     "Lists the runs of a sweep, and the time that they need."},
+    {"dtn-sweep --config fashion_mnist_table3",
+     "Trains the runs that are not finished, and writes runs/fashion_mnist_table3/table.md."},
+    {"dtn-sweep --config fashion_mnist_table3 --only ln,dtn --jobs 2",
+     "Trains two of the variants only, two runs at a time."},
+};
+constexpr Example kInfo[] = {
+    {"dtn-info --configs", "Lists the configs that --config takes by name."},
+    {"dtn-info --config vit_s_star_dtn", "Counts parameters and multiply-adds of a model."},
+    {"dtn-info --keys optim", "Explains the config keys that begin with optim."},
+    {"source <(dtn-info --completion bash)", "Makes bash complete options, config names and keys."},
+};
+constexpr Example kData[] = {
+    {"dtn-data stats --root data/imagenet --split train",
+     "Counts the images of every class folder in data/imagenet/train."},
+    {"dtn-data pack --root data/imagenet --split val --output data/imagenet/val.packed",
+     "Writes the validation images into one file, for data.dataset packed."},
+    {"dtn-data verify --dataset packed --root data/imagenet --split val",
+     "Decodes every image of that file, and compares the checksums."},
+    {"dtn-data corrupt --root data/imagenet --output data/imagenet-c --corruption fog,snow",
+     "Makes two corruptions of ImageNet-C from the validation images."},
+    {"dtn-data listops --output data/listops --seed 1 --train 1000 --val 100 --test 100",
+     "Makes a small Long ListOps."},
+};
+constexpr Example kBench[] = {
+    {"dtn-bench train --config vit_s_star_dtn", "Measures training steps of a config."},
+    {"dtn-bench norm --type ln --shape 64,196,192 --heads 3",
+     "Measures LayerNorm, forward and backward, on 64 samples of 196 tokens with 192 channels."},
+    {"dtn-bench data --config fashion_mnist_dtn --seconds 2",
+     "Measures how fast images are decoded and augmented."},
+};
+constexpr Example kDtn[] = {
+    {"dtn train --config fashion_mnist_dtn", "Trains a small model on Fashion-MNIST."},
+    {"dtn eval --checkpoint runs/fashion_mnist_dtn", "Evaluates it."},
+    {"dtn train --help", "Lists the options of a command."},
+};
+
+constexpr Command kCommands[] = {
+    {"train", "dtn-train", "train a model as a config says", train_main, kTrain,
+     "dtn dtn-eval dtn-plot dtn-sweep dtn-info", "runs.md config.md scaling.md"},
+    {"eval", "dtn-eval", "evaluate a checkpoint: top-1, top-5, loss, robustness suites", eval_main,
+     kEval, "dtn dtn-train dtn-predict dtn-analyze", "robustness.md weights.md"},
+    {"predict", "dtn-predict", "name what a model sees in pictures", predict_main, kPredict,
+     "dtn dtn-eval dtn-export", "predict.md"},
+    {"export", "dtn-export", "write a model as an ONNX file", export_main, kExport,
+     "dtn dtn-eval dtn-predict", "export.md weights.md"},
+    {"analyze", "dtn-analyze", "look inside: norms, heads and layers in numbers and figures",
+     analyze_main, kAnalyze, "dtn dtn-eval dtn-plot", "analyze.md"},
+    {"plot", "dtn-plot", "draw the curves of runs beside each other", plot_main, kPlot,
+     "dtn dtn-train dtn-sweep dtn-analyze", "runs.md"},
+    {"sweep", "dtn-sweep", "train variants from several seeds, and tabulate them",
+     sweep_with_our_trainer, kSweep, "dtn dtn-train dtn-plot", "sweeps.md"},
+    {"info", "dtn-info", "describe a model; list configs' keys, models, norms, presets", info_main,
+     kInfo, "dtn dtn-train", "config.md normalizers.md"},
+    {"data", "dtn-data", "pack, verify, describe and corrupt data sets", data_main, kData,
+     "dtn dtn-train dtn-eval", "robustness.md sequences.md"},
+    {"bench", "dtn-bench", "measure speed on this machine", bench_main, kBench, "dtn dtn-train",
+     "speed.md"},
+};
+
+constexpr Command kDtnItself = {
+    "",
+    "dtn",
+    "train vision transformers with the normalization layer of your choice",
+    nullptr,
+    kDtn,
+    "dtn-train dtn-eval dtn-predict dtn-export dtn-analyze dtn-plot dtn-sweep dtn-info "
+    "dtn-data dtn-bench",
+    ""};
 
 // Handles help, version, manual page and completion of `dtn`, and the error of an unknown command.
 int describe_commands(int argc, char** argv) {
@@ -56,6 +160,13 @@ const Command* find_command(std::string_view name) {
     if (name == command.name) return &command;
   }
   return nullptr;
+}
+
+const Command& command_of_program(std::string_view program) {
+  for (const Command& command : kCommands) {
+    if (program == command.program) return command;
+  }
+  return kDtnItself;
 }
 
 int dtn_main(int argc, char** argv, const Registries& registries) {

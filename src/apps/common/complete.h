@@ -17,7 +17,4 @@ std::vector<std::string> completions(const CLI::App& app, const std::string& lin
 // Returns the completion script of our programs for a shell: "bash", "zsh" or "fish".
 std::string completion_script(const std::string& shell);
 
-// Returns the manual page of a program, in the format of man(7).
-std::string man_page(const CLI::App& app, const std::string& version);
-
 }  // namespace dtn

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <thread>
 
+#include "apps/common/commands.h"
 #include "apps/common/complete.h"
+#include "apps/common/man_page.h"
 #include "apps/common/short_spin.h"
 #include "config/codec.h"
 #include "config/document.h"
@@ -258,7 +260,8 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
                 const std::function<int()>& body) {
   spin_briefly();
   app.set_version_flag("--version", version_line());
-  app.footer(kExitCodesHelp);
+  const app::Command& command = app::command_of_program(app.get_name());
+  app.footer(app::examples_help(command) + kExitCodesHelp);
   bool manual = false;
   app.add_flag("--man", manual, "print this help as a manual page, for man -l -");
   if (const char* line = std::getenv(kCompletionVariable)) {
@@ -266,7 +269,8 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
     return kExitDone;
   }
   if (std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--man"; })) {
-    std::fputs(man_page(app, cat("dtn ", version())).c_str(), stdout);
+    const std::string page = app::man_page(app, command, cat("dtn ", version()), kExitCodesHelp);
+    std::fputs(page.c_str(), stdout);
     return kExitDone;
   }
   const Launch launched = launch();

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Every example of the manual pages runs as it stands, on small models and data in place of those that
+# the examples name, and every page that a manual names exists.
+source "$(dirname "$0")/lib/common.sh"
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$work"
+export PATH=$bin:$PATH
+
+# Configs of these names go before those that ship.
+export DTN_CONFIGS=$work/configs
+mkdir -p configs/sweeps
+tiny_config configs/vit_s_star_dtn.yaml
+sed 's/name: tiny/name: fashion_mnist_dtn/; s/preset: deit.*}/preset: light}/' \
+  configs/vit_s_star_dtn.yaml > configs/fashion_mnist_dtn.yaml
+cat > configs/sweeps/fashion_mnist_table3.yaml << 'EOC'
+base: fashion_mnist_dtn
+seeds: [0]
+variants:
+  - {name: ln, set: {model.norm: ln}}
+  - {name: bn, set: {model.norm: bn}}
+  - {name: dtn, set: {model.norm: dtn}}
+EOC
+python3 - << 'EOC'
+import files, os
+for folder in "pictures", *(f"data/imagenet/{s}/n{c}" for s in ("train", "val") for c in range(2)):
+    os.makedirs(folder)
+    for i in range(2):
+        shade = lambda x, y: ((x * 5 + i * 9) % 256, y * 3 % 256, i * 20)
+        open(f"{folder}/{i}.png", "wb").write(files.png(64, 48, shade))
+os.link("pictures/0.png", "shirt.png")
+EOC
+
+# examples_of PROGRAM: the examples of its manual page.
+examples_of() {
+  "$1" --man | sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/s/^\.B //p' | sed 's/\\-/-/g; s/\\e/\\/g'
+}
+
+mapfile -t programs < <(cd "$bin" && find . -lname dtn -printf '%f\n' | sort -r)  # dtn-train first
+for program in dtn "${programs[@]}"; do
+  if [[ $program == dtn-train ]]; then rm -r runs; fi  # of `dtn train`
+  mapfile -t examples < <(examples_of "$program")
+  echo "$program: ${#examples[@]} examples"
+  ((${#examples[@]} >= 2)) || fail "the manual of $program has ${#examples[@]} examples"
+  "$program" --help > help.txt
+  for example in "${examples[@]}"; do
+    checks=$((checks + 1))
+    timeout 100 bash -c "$example" > "$log" 2>&1 < /dev/null || {
+      sed 's/^/  | /' "$log" >&2
+      fail "the example '$example' of $program fails"
+    }
+    grep -qF "  $example" help.txt || fail "$program --help lacks '$example'"
+  done
+  "$program" --man > page.1
+  for page in $(grep -o 'docs/[a-z.-]*\.md' <<< "$(sed 's/\\-/-/g' page.1)"); do
+    expect_file "$root/$page"
+  done
+  for other in $(sed -n 's/^\.BR \(dtn[a-z\\-]*\) (1).*/\1/p' page.1 | sed 's/\\-/-/g'); do
+    expect_file "$bin/$other"
+  done
+  if command -v man > /dev/null; then
+    man --warnings -l page.1 > page.txt 2> warnings.txt || fail "man fails"
+    [[ ! -s warnings.txt ]] || fail "man warns of $program: $(cat warnings.txt)"
+  fi
+done
+expect_file runs/fashion_mnist_dtn/checkpoints/last
+expect_file plot/plot.html
