@@ -3,6 +3,7 @@
 
 #include "dtn/tasks/registries.h"
 
+// The programs as functions.
 namespace dtn::app {
 
 // Parses the command line of dtn-train and trains with `registries`. If the first word is a command

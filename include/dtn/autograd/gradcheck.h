@@ -9,12 +9,14 @@
 
 namespace dtn {
 
+// Settings of gradcheck().
 struct GradcheckOptions {
   double step = 1e-5;               // of the central difference, relative to max(1, |x|)
   std::int64_t max_elements = 200;  // checked per input, about; evenly spaced
   std::uint64_t seed = 1;           // of the cotangent
 };
 
+// Errors found by gradcheck().
 struct GradcheckResult {
   double max_relative_error = 0;  // max over inputs of max |analytic - numeric| / max |numeric|
   double smallest_gradient = 0;   // min over inputs of max |numeric|; 0: the test checks only zeros

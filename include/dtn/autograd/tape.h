@@ -19,10 +19,12 @@ class Tape {
  public:
   // Receives the gradient of the node's output and sends gradients to the sinks it captured.
   using Backward = std::function<void(const Tensor& dy)>;
+  // Inputs of an operation.
   using Inputs = std::initializer_list<const Variable*>;
   // Bound gradients, each listed once per use.
   using Uses = std::vector<GradSink>;
 
+  // Use of a tape.
   enum class Kind {
     kRecord,
     kCountUses,  // only counts the uses of parameters: see checkpoint()
@@ -52,6 +54,7 @@ class Tape {
   void backward(const Variable& root, Tensor seed = {});
 
   std::size_t size() const { return nodes_.size(); }
+  // Drops all nodes without running them, and their uses of bound gradients.
   void clear();
 
  private:

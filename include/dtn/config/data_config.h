@@ -8,6 +8,7 @@
 
 namespace dtn {
 
+// Filter for resizing images.
 enum class Interpolation { kBilinear, kBicubic };
 // kRandom draws one of the two for each image.
 enum class TrainInterpolation { kBilinear, kBicubic, kRandom };
@@ -56,6 +57,7 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+// Values of augment.preset, see docs/augmentation.md.
 enum class AugmentPreset { kNone, kLight, kDeit, kOfficial, kDeit3 };
 
 // Augmentation of training images, in this order: crop and flip, `policy`, colour jitter,
@@ -84,7 +86,9 @@ struct AugmentConfig {
   int repeats = 1;
   bool operator==(const AugmentConfig&) const = default;
 
+  // True if batches may be mixed.
   bool mixes() const { return mix_chance > 0 && (mixup > 0 || cutmix > 0); }
+  // True if batches of this epoch, counted from 0, may be mixed.
   bool mixes_in(std::int64_t epoch) const {
     return mixes() && (!mix_off_epoch || epoch < *mix_off_epoch);
   }

@@ -17,6 +17,7 @@ enum class PosEmbed { kPatch, kAll };  // positions for the patches only, or for
 // as in PVT.
 enum class PosResize { kBicubic, kBicubicAntialias, kBilinear };
 enum class DropPathMode { kLinear, kConstant };  // increasing from 0 at the first block, or equal
+// The head after loading weights: the head of the file, or a new one.
 enum class InitHead { kKeep, kReset };
 enum class Pooling { kCls, kMean };  // the head reads the class token, or the mean of the patches
 // gelu_tanh is GELU's approximation by tanh; quick_gelu is x sigmoid(1.702 x).
@@ -57,8 +58,8 @@ inline std::ostream& operator<<(std::ostream& out, const ImageSize& size) {
   return out << size.height << " x " << size.width;
 }
 
-// Filled from a preset (see model_presets()), then from the config's keys. A model family reads
-// only the keys that it uses.
+// The section `model` of a config: filled from a preset (see model_presets()), then from the
+// config's keys. A model family reads only the keys that it uses.
 struct ModelConfig {
   std::string preset;
   std::string family = "vit";  // of the preset: see model_registry()
@@ -114,7 +115,7 @@ struct ModelConfig {
   int blocks() const;                    // of all stages
   double drop_path_of(int block) const;  // block counted through all stages
 
-  // For vision transformers, which have one stage.
+  // Rows of patches. This and the rest are for vision transformers, which have one stage.
   int grid_h() const { return image_size.height / patch_size; }
   int grid_w() const { return image_size.width / patch_size; }
   int num_patches() const { return grid_h() * grid_w(); }

@@ -68,12 +68,14 @@ struct NormSchema {
   std::optional<NormProblem> (*check)(const NormConfig&, const NormSite&) = nullptr;
 };
 
+// An option with its value.
 struct NormOption {
   std::string key;
   OptionValue value;
   bool operator==(const NormOption&) const = default;
 };
 
+// The section `norm` of a config, resolved.
 struct NormConfig {
   std::string type = "ln";
   // Blocks [0, layers) use `type`, the others LayerNorm; the final norm is always LayerNorm.

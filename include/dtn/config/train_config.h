@@ -20,12 +20,14 @@ struct RateMultiple {
 
 // Coefficients of Muon's orthogonalisation, and the scaling of its steps.
 enum class NsCoefficients { kOriginal, kQuintic };
+// Scale of Muon's steps: the size of AdamW's steps, or as in the original code.
 enum class MuonScale { kMatchRmsAdamw, kOriginal };
 
 // Parameters with weight decay: weights of layers only, or also biases, norms, tokens and
 // positions.
 enum class DecayScope { kMatrices, kAll };
 
+// The section `optim` of a config.
 struct OptimConfig {
   std::string name = "adamw";  // see optimizer_registry()
   double lr = 5e-4;
@@ -47,9 +49,12 @@ struct OptimConfig {
   bool operator==(const OptimConfig&) const = default;
 };
 
+// Shape of the learning rate over a run; LearningRate has the formulas.
 enum class ScheduleKind { kCosine, kConstant, kLinear, kStep, kPoly, kWsd, kRsqrt };
+// Unit of time at which the learning rate changes.
 enum class SchedulePer { kEpoch, kStep };
 
+// The section `schedule` of a config.
 struct ScheduleConfig {
   ScheduleKind name = ScheduleKind::kCosine;
   // Exactly one of the two is set; 300 epochs if a config sets neither.
@@ -85,9 +90,14 @@ struct Period {
   bool operator==(const Period&) const = default;
 };
 
+// Type of activations and matrix products. kTf32: float32, with products in TF32 on
+// a CUDA device.
 enum class Precision { kFloat32, kBFloat16, kTf32 };
+// Weights whose evaluation decides which checkpoint is the best: trained or averaged.
 enum class BestBy { kRaw, kEma };
+// Loss of classification: softmax cross-entropy, or binary cross-entropy of each class.
 enum class LossKind { kCrossEntropy, kBinary };
+// Type in which gradients are sent between ranks.
 enum class ReducePrecision { kFloat32, kBFloat16 };
 
 // Parameters that training does not change.
@@ -98,6 +108,7 @@ struct FreezeConfig {
   bool operator==(const FreezeConfig&) const = default;
 };
 
+// The section `train` of a config.
 struct TrainConfig {
   int batch_size = 128;            // global: images per optimizer step
   std::optional<int> micro_batch;  // max images per forward pass of a rank; unset: batch_size
@@ -126,7 +137,9 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
+// Target of distillation: the teacher's top class, or its probabilities.
 enum class DistillType { kHard, kSoft };
+// Soft distillation loss of a sample: the sum over the classes, or their mean.
 enum class DistillReduction { kBatch, kElements };
 
 // A second loss against the outputs of a trained model for the same images:

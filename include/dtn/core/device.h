@@ -20,6 +20,7 @@ inline constexpr Device kCpu{};
 inline constexpr Device kCuda{DeviceType::kCuda, 0};
 inline constexpr Device kMeta{DeviceType::kMeta, 0};
 
+// For messages: "cpu", "cuda:0".
 std::string to_string(Device device);
 
 // Resolves `cpu`, `cuda` or `auto` (the best device this build and machine offer).

@@ -10,8 +10,10 @@
 
 namespace dtn {
 
+// Type of a tensor's elements.
 enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat64, kInt64, kUInt8 };
 
+// Bytes per element.
 constexpr std::size_t size_of(DType t) {
   switch (t) {
     case DType::kFloat32: return 4;
@@ -23,6 +25,7 @@ constexpr std::size_t size_of(DType t) {
   return 0;
 }
 
+// "float32", "bfloat16", ...
 constexpr const char* name_of(DType t) {
   switch (t) {
     case DType::kFloat32: return "float32";
@@ -34,6 +37,7 @@ constexpr const char* name_of(DType t) {
   return "?";
 }
 
+// True for the floating-point types.
 constexpr bool is_floating(DType t) { return t != DType::kInt64 && t != DType::kUInt8; }
 
 // The upper half of a float32: 8 exponent bits, 7 fraction bits. Conversion rounds to nearest even
@@ -55,6 +59,7 @@ struct bfloat16 {
   }
 };
 
+// The DType of a C++ type, as DTypeOf<T>::value.
 template <class T>
 struct DTypeOf;
 template <>
@@ -83,6 +88,7 @@ struct DTypeOf<std::uint8_t> {
 constexpr DType accumulator_of(DType t) {
   return t == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
+// accumulator_of() as a C++ type.
 template <class T>
 using AccumulatorOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

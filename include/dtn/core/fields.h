@@ -34,6 +34,7 @@ inline std::string lengths_of(std::string_view field) { return std::string(field
 
 class Fields {
  public:
+  // A name and its tensor.
   using Field = std::pair<std::string, Tensor>;
 
   Fields() = default;

@@ -8,7 +8,9 @@ namespace dtn {
 
 // Lines go to standard error, so that standard output stays clean for results.
 void log_info(std::string_view message);
+// Logs a warning.
 void log_warn(std::string_view message);
+// Logs an error.
 void log_error(std::string_view message);
 // Writes the error line to standard error again, from a child process, 0.2 s later. The line then
 // appears below the messages that a launcher prints when this process ends. A launcher may end

@@ -35,6 +35,7 @@ class Meter {
   // Merges the results of the other ranks. Afterwards all ranks have the same result, bit-identical
   // to that of a single process.
   virtual void merge(Communicator& ranks) = 0;
+  // The results of all batches so far.
   virtual Metrics result() const = 0;
 };
 

@@ -13,7 +13,9 @@
 
 namespace dtn {
 
+// Number of threads of the next parallel loop.
 inline int max_threads() { return omp_get_max_threads(); }
+// Sets the number of threads of all later parallel loops of this thread, at least 1.
 void set_num_threads(int threads);
 
 namespace detail {

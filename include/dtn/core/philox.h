@@ -10,6 +10,7 @@
 
 namespace dtn {
 
+// Counter or output of the generator: four 32-bit words.
 struct Philox4 {
   std::uint32_t v[4];
 };
@@ -21,6 +22,7 @@ struct PhiloxKey {
   std::uint32_t step = 0;    // optimizer step or epoch
 };
 
+// The ten rounds of the generator: four random words from a counter and a 64-bit key.
 DTN_HOST_DEVICE inline Philox4 philox_4x32_10(Philox4 counter, std::uint32_t key0,
                                               std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
@@ -36,7 +38,7 @@ DTN_HOST_DEVICE inline Philox4 philox_4x32_10(Philox4 counter, std::uint32_t key
   return counter;
 }
 
-// Four random words, for the elements 4*group .. 4*group+3.
+// Four random words, for the elements from 4 group to 4 group + 3.
 DTN_HOST_DEVICE inline Philox4 philox_group(const PhiloxKey& key, std::uint64_t group) {
   Philox4 counter{{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
                    key.stream, key.step}};
@@ -44,6 +46,7 @@ DTN_HOST_DEVICE inline Philox4 philox_group(const PhiloxKey& key, std::uint64_t 
                         static_cast<std::uint32_t>(key.seed >> 32));
 }
 
+// The random word of an element.
 DTN_HOST_DEVICE inline std::uint32_t philox_u32(const PhiloxKey& key, std::uint64_t element) {
   return philox_group(key, element / 4).v[element % 4];
 }
@@ -52,6 +55,7 @@ DTN_HOST_DEVICE inline std::uint32_t philox_u32(const PhiloxKey& key, std::uint6
 DTN_HOST_DEVICE inline float uniform_from_u32(std::uint32_t u) {
   return static_cast<float>(u >> 8) * (1.0f / 16777216.0f);
 }
+// The uniform number of an element, in [0, 1).
 DTN_HOST_DEVICE inline float philox_uniform(const PhiloxKey& key, std::uint64_t element) {
   return uniform_from_u32(philox_u32(key, element));
 }

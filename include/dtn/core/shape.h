@@ -21,7 +21,9 @@ class Shape {
   // Negative indices count from the end, as in Python.
   std::int64_t operator[](int i) const { return dims_[i < 0 ? i + rank_ : i]; }
   std::int64_t& operator[](int i) { return dims_[i < 0 ? i + rank_ : i]; }
+  // Number of elements, the product of the extents; 1 for rank 0. Throws Error if it is too large.
   std::int64_t numel() const;
+  // The extents.
   std::span<const std::int64_t> dims() const {
     return {dims_.data(), static_cast<std::size_t>(rank_)};
   }

@@ -21,15 +21,18 @@ class Tensor {
 
   // Uninitialised, from the caching allocator of the device.
   static Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
+  // Filled with zeros.
   static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
   // Filled on the host, then copied to the device.
   static Tensor full(const Shape& shape, DType dtype, double value, Device device = kCpu);
+  // Uninitialised, with the shape, type and device of `other`.
   static Tensor empty_like(const Tensor& other) {
     return empty(other.shape(), other.dtype(), other.device());
   }
   // Copies `values`; their number must equal shape.numel().
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape);
+  // The same from a vector.
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     return from(std::span<const T>(values), shape);
@@ -61,6 +64,7 @@ class Tensor {
     check_dtype(DTypeOf<T>::value);
     return static_cast<const T*>(raw());
   }
+  // All elements, for reading on the host. T must be the element type.
   template <class T>
   std::span<const T> values() const {
     return {data<T>(), static_cast<std::size_t>(numel())};
@@ -72,10 +76,12 @@ class Tensor {
   // Rows [begin, end) of dimension 0.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
 
+  // Copies the elements to new memory on the same device.
   Tensor clone() const;
   // Returns this tensor if it is already on the device, else a copy there. A copy to the host waits
   // for pending work of the device.
   Tensor to(Device device) const;
+  // Sets all elements to 0.
   void zero();
   // Copies the bytes of `source`, from any device. Element type and count must be the same. A copy
   // to the host waits for pending work of the device.

@@ -37,6 +37,7 @@ struct AugmentationSetup {
   bool random_interpolation = false;
 };
 
+// A policy in the registry.
 struct AugmentationRow {
   PolicySchema schema;
   // Makes the policy from the whole text of augment.policy; null: no change. Throws ConfigError
@@ -47,6 +48,7 @@ struct AugmentationRow {
   const std::string& name() const { return schema.name; }
 };
 
+// The available policies.
 class AugmentationRegistry : public Registry<AugmentationRow> {
  public:
   explicit AugmentationRegistry(std::vector<AugmentationRow> rows)

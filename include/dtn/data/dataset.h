@@ -13,6 +13,7 @@
 
 namespace dtn {
 
+// The part of a data set: for training or for validation.
 enum class Split { kTrain, kVal };
 const char* name_of(Split split);  // "train", "val"
 

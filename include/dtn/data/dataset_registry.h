@@ -25,9 +25,11 @@ struct PixelStatistics {
 };
 // For data without known statistics: maps pixels to [-1, 1].
 inline constexpr PixelStatistics kHalfStatistics{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, 0.5, 0.5};
+// ImageNet's; the values for colour are torchvision's.
 inline constexpr PixelStatistics kImageNetStatistics{
     {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}, 0.459, 0.226};
 
+// A kind of data set in the registry.
 struct DatasetRow {
   DatasetSchema schema;
   // Opens one split; `seed` is for synthetic data. If the classes are matched by name later,
@@ -44,6 +46,7 @@ struct DatasetRow {
   const std::string& name() const { return schema.name; }
 };
 
+// The available kinds of data sets.
 class DatasetRegistry : public Registry<DatasetRow> {
  public:
   explicit DatasetRegistry(std::vector<DatasetRow> rows) : Registry("data set", std::move(rows)) {}

@@ -84,6 +84,7 @@ class SampleSource {
   SampleSource(const SampleSource&) = delete;
   SampleSource& operator=(const SampleSource&) = delete;
 
+  // Number of samples.
   virtual std::int64_t size() const = 0;
   // One line for messages: kind, location and size.
   virtual const std::string& description() const = 0;
@@ -104,6 +105,7 @@ class SampleSource {
   // The fields that make() fills. Ragged fields are padded to FieldSpec::row; their lengths
   // (lengths_of(), [n] int64) belong to it too.
   virtual std::vector<FieldSpec> host_fields() const = 0;
+  // Makes the buffers that a thread passes to make().
   virtual std::unique_ptr<Workspace> make_workspace() const {
     return std::make_unique<Workspace>();
   }

@@ -19,6 +19,7 @@ namespace dtn {
 class DeviceTransport;
 class Transport;
 
+// Times after which a job with a silent rank ends.
 struct CommunicatorOptions {
   // The job ends if a rank is silent for this long, or keeps others waiting for longer than its
   // allowance, which is at least this long (see src/dist/rank_watch.h). 0: never.
@@ -33,6 +34,7 @@ struct CommunicationTime {
   double moving = 0;   // data was in transfer, also while the caller computed, seconds
 };
 
+// This process among the ranks of its job.
 class Communicator {
  public:
   // Makes the only rank.
@@ -78,14 +80,17 @@ class Communicator {
 
   // Reductions of a host value over all ranks.
   bool any(bool here);
+  // The sum of the values of all ranks.
   std::int64_t sum(std::int64_t here);
 
+  // Time that this rank spent on communication so far.
   CommunicationTime time() const;
 
   // Scope guard that names the current work of this rank ("writing a checkpoint"), for messages
   // about a rank that keeps others waiting. With kLong, the others wait up to half an hour.
   class Work {
    public:
+    // Expected duration.
     enum Length { kShort, kLong };
     Work(Communicator& ranks, const char* what, Length length = kShort);
     ~Work();

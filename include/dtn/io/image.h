@@ -21,12 +21,14 @@
 
 namespace dtn {
 
+// A decoded image.
 struct Image {
   int width = 0, height = 0;
   int channels = 0;                  // 1 (grey) or 3 (RGB)
   std::vector<std::uint8_t> pixels;  // [height, width, channels], rows without padding
 };
 
+// Channels of a decoded image.
 enum class ColorMode {
   kRgb,       // always 3 channels, grey is replicated
   kGray,      // always 1 channel, colour becomes ITU-R 601 luma as in Pillow's mode L
@@ -41,13 +43,14 @@ struct DecodeLimits {
   std::int64_t max_memory = 1ll << 30;  // bytes that a decoder may use besides the pixels
 };
 
+// The header of an image file.
 struct ImageInfo {
   int width = 0, height = 0;
   int channels = 0;       // as with kAsStored
   bool scalable = false;  // true for a JPEG: decode_image_scaled() can reduce it
 };
 
-// Columns x0 .. x1-1 of rows y0 .. y1-1.
+// Columns [x0, x1) of rows [y0, y1).
 struct ImageRegion {
   int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
@@ -56,6 +59,7 @@ struct ImageRegion {
 ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& name,
                           const DecodeLimits& limits = {});
 
+// Decodes the whole image. Throws DataError, which names the file, if it is damaged.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name,
                    const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
@@ -82,8 +86,9 @@ void decode_image_scaled(std::span<const std::byte> bytes, const std::string& na
                          const ImageRegion& region, int eighths, Image& out,
                          const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
-// The colour conversions of decoding, for images from other sources: [H, W, 3] <-> [H, W, 1].
+// Converts colour to grey as decoding does, [H, W, 3] -> [H, W, 1].
 void rgb_to_gray(const Image& rgb, Image& gray);
+// Replicates the grey channel, [H, W, 1] -> [H, W, 3].
 void gray_to_rgb(const Image& gray, Image& rgb);
 
 }  // namespace dtn

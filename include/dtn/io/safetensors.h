@@ -16,9 +16,12 @@
 
 namespace dtn {
 
+// Tensors by name, in the order of a file or of a model.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+// Metadata of a file.
 using StringMap = std::map<std::string, std::string>;
 
+// The content of a file.
 struct TensorFile {
   NamedTensors tensors;  // sorted by name
   StringMap metadata;    // without the checksums
@@ -27,6 +30,7 @@ struct TensorFile {
   const Tensor* find(std::string_view name) const;
 };
 
+// Settings of read_safetensors().
 struct ReadOptions {
   // False skips the checksums of the tensors. A checksum of the table is always verified.
   bool verify_checksums = true;

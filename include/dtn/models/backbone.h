@@ -15,6 +15,7 @@
 
 namespace dtn {
 
+// Size of a stage's features.
 struct StageShape {
   std::int64_t channels;
   std::int64_t stride;  // input pixels between neighbouring tokens
@@ -24,11 +25,13 @@ struct StageShape {
 class ClassHead {
  public:
   virtual ~ClassHead() = default;
+  // x [B, C] -> [B, K]
   virtual Variable forward(Context&, const Variable& x) const = 0;
 };
 // A linear layer with bias and parameters in the scope.
 std::unique_ptr<ClassHead> make_linear_head(const Scope&, std::int64_t channels, int classes);
 
+// A model without its heads.
 class Backbone {
  public:
   virtual ~Backbone() = default;
@@ -45,6 +48,7 @@ class Backbone {
   virtual std::vector<Variable> pooled_each(Context& ctx, const Fields& fields) {
     return {pooled(ctx, fields)};
   }
+  // Channels and stride of each stage, in the order of forward()'s features.
   virtual std::vector<StageShape> stages() const = 0;
   // A remark for the user on how the model runs; empty: none.
   virtual std::string note() const { return {}; }
@@ -64,6 +68,7 @@ struct WeightNameMaps {
   bool (*skips)(const std::string& name) = nullptr;
 };
 
+// A family in the registry.
 struct ModelRow {
   ModelSchema schema;
   // Adds its parameters to the scope. Throws ConfigError if the configuration is invalid.
@@ -73,6 +78,7 @@ struct ModelRow {
   const std::string& name() const { return schema.family; }
 };
 
+// The available model families.
 using ModelRegistry = Registry<ModelRow>;
 
 // The model families of the library.

@@ -33,7 +33,9 @@ class Classifier {
   std::vector<Variable> features(Context& ctx, const Fields& fields) {
     return backbone_->pooled_each(ctx, fields);
   }
+  // The mean of the heads' logits, [B, num_classes]; without a head, the mean of the features.
   Variable logits(Context&, const std::vector<Variable>& features);
+  // The mean of one or two values for each sample.
   static Variable mean_of(Context&, const std::vector<Variable>& features);
 
   // The logits of each head; forward() returns their mean. Requires num_classes > 0.

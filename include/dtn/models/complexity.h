@@ -24,6 +24,7 @@ struct Complexity {
   double activation_bytes_bf16 = 0;
 };
 
+// Measures one forward pass of one sample. Throws ConfigError if the configuration is invalid.
 Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models = model_registry(),
                          const NormRegistry& norms = norm_registry());
 

@@ -19,6 +19,7 @@ namespace dtn {
 class LevitBlock {
  public:
   virtual ~LevitBlock() = default;
+  // x [B, T, C] -> [B, T', C'], see grid().
   virtual Variable forward(Context&, const Variable& x) const = 0;
   // The grid of the output tokens: x [B, T, C] -> [B, T', C'], T' = grid().tokens().
   virtual TokenGrid grid() const = 0;

@@ -20,6 +20,7 @@
 
 namespace dtn {
 
+// The family "pvt".
 class PyramidVisionTransformer final : public StagedTransformer {
  public:
   // Throws ConfigError if the configuration is invalid.
@@ -33,6 +34,7 @@ class PyramidVisionTransformer final : public StagedTransformer {
   Parameter* class_token_;
 };
 
+// The family "pvt_v2".
 class PyramidVisionTransformerV2 final : public StagedTransformer {
  public:
   // Throws ConfigError if the configuration is invalid.
@@ -44,8 +46,9 @@ class PyramidVisionTransformerV2 final : public StagedTransformer {
   std::vector<ConvEmbed> embeds_;
 };
 
-// The rows of the registry, "pvt" and "pvt_v2".
+// The row "pvt" of the registry.
 ModelRow pvt_row();
+// The row "pvt_v2".
 ModelRow pvt_v2_row();
 
 }  // namespace dtn

@@ -48,6 +48,7 @@ class SequenceTransformer : public Backbone {
   mutable Tensor positions_;  // cached by positions()
 };
 
+// The family's row of the registry.
 ModelRow sequence_row();
 
 }  // namespace dtn

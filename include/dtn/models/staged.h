@@ -22,6 +22,7 @@ class StagedTransformer : public Backbone {
   std::vector<LayerInfo> layers() const override;
 
  protected:
+  // The blocks of a stage and the normalizer after them.
   struct Stage {
     std::vector<Block> blocks;
     std::unique_ptr<Normalizer> norm;  // after the blocks; null: none, except in the last stage

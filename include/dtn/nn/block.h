@@ -15,6 +15,7 @@
 
 namespace dtn {
 
+// Parts and sizes of a block.
 struct BlockOptions {
   Attention::Options attention;
   Mlp::Options mlp;
@@ -27,6 +28,7 @@ struct BlockOptions {
   std::optional<double> layer_scale{};  // initial value of its gains; unset: no layer scale
 };
 
+// A pre-norm transformer block.
 class Block {
  public:
   Block(const Scope&, const BlockOptions&);
@@ -43,7 +45,9 @@ class Block {
   // Receives the attention weights, [B, H, T, T], in each forward(); null: no observer.
   using AttentionObserver = std::function<void(const Tensor& weights)>;
   void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
+  // The block as a layer, for observers.
   LayerInfo info() const;
+  // True if forward_first() works: all parts can compute the prefix tokens alone.
   bool has_first_path() const {
     return norm2_->prefix_is_per_token() && attention_->has_first_path() && mlp_->is_per_token();
   }

@@ -18,6 +18,7 @@ class BlockAttention {
   // mix() for only the first `count` tokens of x, which attend to all: [B, count, C]. Throws Error
   // unless has_first_path().
   virtual Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
+  // True if mix_first() works.
   virtual bool has_first_path() const { return false; }
   // Attention weights of every query token over all tokens, [B, H, T, T] in float32 or wider.
   // Throws Error if tokens do not attend to all tokens.
@@ -42,7 +43,9 @@ class BlockMlp {
   virtual Variable forward_add(Context&, const Variable& x, const TokenGrid& grid,
                                const LinearValues& last, const Variable& residual,
                                const Tensor& scale) const = 0;
+  // True if forward_add() can be used in this context.
   virtual bool is_fused(const Context&) const = 0;
+  // The last linear layer, whose parameters are the usual `last` of forward().
   virtual const Linear& last() const = 0;
   // True if the result of a token depends only on that token.
   virtual bool is_per_token() const { return true; }

@@ -32,6 +32,7 @@ struct Condition {
   static Condition of_index(Tensor i) { return {{}, {}, std::move(i)}; }
 };
 
+// Interface of the conditional normalizers.
 class ConditionalNormalizer {
  public:
   virtual ~ConditionalNormalizer() = default;
@@ -69,6 +70,7 @@ class AdaptiveLayerNorm : public ConditionalNormalizer {
   // The gate of the branch that follows, [B, C], for ops::gated_add: x + gate f(y). The gate starts
   // at 0, so the branch does too. Throws Error without the option `gate`.
   Variable gate(Context&, const Condition&) const;
+  // gate() made of primitive operations.
   Variable reference_gate(Context&, const Condition&) const;
 
  private:
@@ -194,6 +196,7 @@ class ConditionalBatchNorm : public ConditionalNormalizer {
 // BatchNorm: RunningStatistics.
 class SpatiallyAdaptiveNorm : public ConditionalNormalizer {
  public:
+  // The normalizer without parameters: BatchNorm or InstanceNorm.
   enum class Base { kBatch, kInstance };
   struct Options {
     std::int64_t channels;      // C

@@ -13,6 +13,7 @@ class Dropout {
   Dropout(const Scope& scope, double rate) : rate_(rate), stream_(stream_of(scope.path)) {}
 
   bool active(const Context& ctx) const { return ctx.training() && rate_ > 0; }
+  // x [...] -> [...]; returns x itself outside training.
   Variable forward(Context& ctx, const Variable& x) const {
     return ops::dropout(ctx, x, rate_, stream_);
   }

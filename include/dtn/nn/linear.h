@@ -25,10 +25,12 @@ struct Linear {
 
   // x [..., in] -> [..., out]
   Variable forward(Context&, const Variable& x) const;
+  // The same made of primitive operations.
   Variable reference(Context&, const Variable& x) const;
 
-  // The parameters as inputs of operations. The bias is undefined if the layer has none.
+  // The weight as an input of operations.
   const Variable& w() const { return weight->variable; }
+  // The same for the bias; undefined if the layer has none.
   const Variable& b() const;
   LinearValues values() const { return {w(), b()}; }
 

@@ -22,6 +22,7 @@ class PositionalNorm {
   ops::Standardized forward(Context& ctx, const Variable& x) const {
     return ops::standardize_tokens(ctx, x, eps_);
   }
+  // The same made of primitive operations.
   ops::Standardized reference(Context& ctx, const Variable& x) const {
     return ops::reference::standardize_tokens(ctx, x, eps_);
   }
@@ -53,6 +54,7 @@ class DynamicMomentShortcut {
   // x [B, T, C], mean and std [B, T].
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Variable& mean,
                    const Variable& std) const;
+  // The same made of primitive operations.
   Variable reference(Context&, const Variable& x, const TokenGrid&, const Variable& mean,
                      const Variable& std) const;
 

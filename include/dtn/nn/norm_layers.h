@@ -31,6 +31,7 @@ class ConvNorm {
   ConvNorm(const Scope& conv, const Scope& norm, std::int64_t in, TokenConv::Options options,
            const OutputNorm& output);
 
+  // x [B, h w, in] -> [B, h' w', channels]
   Tokens forward(Context&, const Tokens&) const;
   // Runs the references of both layers in turn.
   Tokens reference(Context&, const Tokens&) const;
@@ -50,6 +51,7 @@ class LinearNorm {
   Variable forward(Context&, const Variable& x, const TokenGrid& grid) const;
   // forward(), which also shows the normalizer's input and output to the observer of the context.
   Variable forward_shown(Context&, const Variable& x, const TokenGrid& grid) const;
+  // Runs the references of both layers in turn.
   Variable reference(Context&, const Variable& x, const TokenGrid& grid) const;
   const Normalizer& norm() const { return *norm_; }
 
@@ -66,6 +68,7 @@ class NormLinear {
 
   // x [B, C] -> [B, out]
   Variable forward(Context&, const Variable& x) const;
+  // Runs the references of both layers in turn.
   Variable reference(Context&, const Variable& x) const;
 
  private:

@@ -39,6 +39,7 @@ struct NormView {
   Tensor mean;  // [B, T, C]: subtracted from x; undefined: nothing is subtracted, or not known
 };
 
+// A normalizer in its place in a model, with its parameters.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
@@ -77,6 +78,7 @@ class Normalizer {
   virtual bool prefix_is_per_token() const { return is_per_token(); }
 };
 
+// A normalizer in the registry.
 struct NormRow {
   NormSchema schema;
   // Null if something is missing; schema.needs then names it.
@@ -94,6 +96,7 @@ class NormRegistry : public Registry<NormRow> {
 
 // The normalizers of the library.
 const NormRegistry& norm_registry();
+// The schemas of the library's normalizers.
 std::span<const NormSchema> norm_schemas();
 
 // Builds a normalizer of the scope's registry, with its parameters in the scope. Options missing in

@@ -44,8 +44,10 @@ inline Context unseen(const Context& ctx) {
   return aside;
 }
 
+// Receives the intermediate values of a model. The functions do nothing by default.
 class Observer {
  public:
+  // Residual branches of a layer.
   enum class Branch { kAttention, kMlp };
 
   virtual ~Observer() = default;
@@ -55,6 +57,7 @@ class Observer {
   // Called for each normalizer of the layer, in order of use: y = norm(x), both [B, T, C].
   virtual void normalized(const Normalizer&, const Tensor& /*x*/, const Tensor& /*y*/,
                           const TokenGrid&) {}
+  // Inputs of the attention weights of the layer.
   virtual void attention(const AttentionView&) {}
   // The value [B, T, C] that is about to be added to the stream.
   virtual void branch(Branch, const Tensor& /*y*/, const TokenGrid&) {}
@@ -64,6 +67,7 @@ class Observer {
 
 // Structure of a layer, to interpret the values shown to an observer.
 struct LayerInfo {
+  // A normalizer of the layer.
   struct Norm {
     std::string path;  // of its parameters: blocks.3.norm1
     std::int64_t heads = 1;

@@ -17,6 +17,7 @@ namespace dtn {
 
 struct UpdateState;
 
+// Initial values of a parameter or buffer.
 enum class InitKind {
   kZeros,
   kOnes,
@@ -24,11 +25,13 @@ enum class InitKind {
   kCustom,           // by a function of the module
 };
 
+// Weight decay of a parameter.
 enum class Decay : bool { kNo, kYes };
 
 // Fills the value (float32 or float64) of the parameter with this name.
 using CustomInit = std::function<void(Tensor& value, std::uint64_t seed, const std::string& name)>;
 
+// A trained tensor of a model.
 struct Parameter {
   std::string name;  // as in timm, e.g. blocks.0.attn.qkv.weight
   Shape shape;
@@ -72,8 +75,11 @@ class ParameterStore {
 
   // Throws Error if the name is taken or the store is allocated already.
   Parameter* add(std::string name, const Shape& shape, InitKind init, Decay decay);
+  // The same with initial values from a function.
   Parameter* add_custom(std::string name, const Shape& shape, Decay decay, CustomInit init);
+  // Adds a buffer, state without a gradient.
   Buffer* add_buffer(std::string name, const Shape& shape, InitKind init);
+  // The same with initial values from a function.
   Buffer* add_custom_buffer(std::string name, const Shape& shape, CustomInit init);
 
   // Fixes the layout and allocates values and gradients (float32, or float64 for tests).
@@ -120,6 +126,7 @@ class ParameterStore {
   static Tensor view(const Tensor& flat, const Parameter& p);
   static Tensor view(const Tensor& flat, const Buffer& b);
 
+  // Sets all gradients to 0.
   void zero_gradients();
 
   // Ends a training step for the buffers: the written values become current, unless the step was

@@ -5,6 +5,7 @@
 
 namespace dtn {
 
+// Form of a table of positions.
 enum class PositionKind {
   kTokens,     // [1, prefix + h w, C]: one row per token, in raster order
   kSines,      // the same shape, computed by fill_sinusoids(); never interpolated
@@ -13,6 +14,7 @@ enum class PositionKind {
   kPairs,      // [H, h w, h w]: one entry per query token and key token
 };
 
+// A table of positions and its grid.
 struct PositionLayout {
   PositionKind kind = PositionKind::kTokens;
   std::int64_t height = 0, width = 0;  // h, w

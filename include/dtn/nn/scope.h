@@ -28,12 +28,12 @@ struct Scope {
   // The scope of the i-th of several equal submodules.
   Scope operator/(int i) const { return *this / std::to_string(i); }
 
-  // <path>.<of>
+  // The path with `of` appended: blocks.0.attn + qkv = blocks.0.attn.qkv
   std::string name(std::string_view of) const {
     return path.empty() ? std::string(of) : path + "." + std::string(of);
   }
 
-  // Adds a parameter or buffer. Throws Error if the name is taken or the store is allocated.
+  // Adds a parameter. Throws Error if the name is taken or the store is allocated.
   Parameter* weight(std::string_view of, const Shape& shape, InitKind init,
                     Decay decay = Decay::kNo) const {
     return store.add(name(of), shape, init, decay);
@@ -42,6 +42,7 @@ struct Scope {
                     Decay decay = Decay::kNo) const {
     return store.add_custom(name(of), shape, decay, std::move(init));
   }
+  // Adds a buffer. Throws as weight() does.
   Buffer* buffer(std::string_view of, const Shape& shape, InitKind init) const {
     return store.add_buffer(name(of), shape, init);
   }

@@ -12,6 +12,7 @@
 
 namespace dtn {
 
+// Sizes and pattern of the attention of one layer.
 struct SequenceAttentionOptions {
   std::int64_t channels, heads;  // C, H
   SequenceAttentionConfig how{};

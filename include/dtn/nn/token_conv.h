@@ -36,6 +36,7 @@ class TokenConv {
   }
   // The same with other values instead of the parameters.
   Tokens forward(Context&, const Tokens&, const LinearValues&) const;
+  // The same made of primitive operations.
   Tokens reference(Context&, const Tokens&) const;
 
   LinearValues values() const { return {weight->variable, bias ? bias->variable : Variable()}; }

@@ -33,10 +33,10 @@ Tensor window_bias_index(std::int64_t window, Device device);
 Tensor distance_bias_index(std::int64_t grid_h, std::int64_t grid_w, std::int64_t stride,
                            Device device);
 
-// Biases [H, queries, keys] from a table: bias_from_rows() takes [R, H] with offsets as rows, as in
-// Swin, bias_from_columns() takes [H, R], as in LeViT. index [queries keys] int64, on the device of
-// the table.
+// Biases [H, queries, keys] from a table [R, H] with offsets as rows, as in Swin.
+// index [queries keys] int64, on the device of the table.
 Variable bias_from_rows(Context&, const Variable& table, const Tensor& index, std::int64_t queries);
+// The same from a table [H, R] with offsets as columns, as in LeViT.
 Variable bias_from_columns(Context&, const Variable& table, const Tensor& index,
                            std::int64_t queries);
 

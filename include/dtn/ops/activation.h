@@ -7,7 +7,7 @@ namespace dtn::ops {
 
 Variable relu(Context&, const Variable& x);  // max(x, 0), with slope 0 at 0
 Variable silu(Context&, const Variable& x);  // x / (1 + e^-x)
-Variable tanh(Context&, const Variable& x);
+Variable tanh(Context&, const Variable& x);  // (e^x - e^-x) / (e^x + e^-x)
 // The tanh approximation of GELU:
 //     x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 Variable gelu_tanh(Context&, const Variable& x);

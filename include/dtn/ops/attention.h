@@ -5,6 +5,7 @@
 
 namespace dtn::ops {
 
+// Pads and dropout of attention().
 struct AttentionOptions {
   // [B] int64: number of valid tokens of each sample, at its start; the rest are pads. Undefined:
   // all tokens are valid.

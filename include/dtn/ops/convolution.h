@@ -32,6 +32,8 @@ Variable convolution(Context&, const Variable& x, std::int64_t grid_h, std::int6
 // the maximum.
 Variable max_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                   const primitive::Pool2d& how);
+// The mean of each window, in the shapes of max_pool(). Zeros of the padding count if
+// how.count_padding is set.
 Variable avg_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                   const primitive::Pool2d& how);
 

@@ -39,6 +39,7 @@ struct TokenGroups {
 // Added to scores between different regions of a group: finite, as in Swin.
 inline constexpr double kRegionPenalty = -100;
 
+// Heads, scale and groups of grouped_attention().
 struct GroupedAttention {
   std::int64_t heads;                         // H
   HeadColumns q;                              // in `queries`, D_k wide

@@ -7,6 +7,7 @@
 
 #include "dtn/autograd/context.h"
 
+// Differentiable operations.
 namespace dtn::ops {
 
 // y = x W^T + b  [..., out]
@@ -37,6 +38,7 @@ Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, cons
 // gelu(x), elementwise.
 Variable gelu(Context&, const Variable& x);
 
+// The same operations made of primitive operations, for tests.
 namespace reference {
 Variable linear(Context&, const Variable& x, const Variable& weight, const Variable& bias);
 Variable linear_rows(Context&, const Variable& x, const Variable& weight, const Variable& bias,

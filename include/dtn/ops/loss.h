@@ -17,6 +17,7 @@ struct Targets {
   Tensor partner_labels{}, label_share{};
 };
 
+// Loss of a batch.
 struct LossResult {
   Variable mean;      // [1], accumulator type
   Tensor per_sample;  // [B]

@@ -24,6 +24,7 @@ Variable modulated_layer_norm(Context&, const Variable& x, const Variable& modul
 struct Standardized {
   Variable y, mean, std;
 };
+// Returns y, mean and std of every token, see Standardized.
 Standardized standardize_tokens(Context&, const Variable& x, double eps);
 
 // Mean and standard deviation sqrt(var + eps), with the biased variance, of each channel of
@@ -31,6 +32,7 @@ Standardized standardize_tokens(Context&, const Variable& x, double eps);
 struct MeanAndDeviation {
   Variable mean, std;
 };
+// Returns the moments of every channel, see MeanAndDeviation.
 MeanAndDeviation channel_moments(Context&, const Variable& x, double eps);
 
 // y = gain x + shift, with one gain and one shift per token: x [..., C], gain and shift [...].

@@ -15,6 +15,7 @@ Variable layer_norm(Context&, const Variable& x, const Variable& weight, const V
 struct SumAndNorm {
   Variable sum, y;
 };
+// Returns the sum and its LayerNorm, see SumAndNorm.
 SumAndNorm residual_layer_norm(Context&, const Variable& residual, const Variable& branch,
                                const Tensor& scale, const Variable& weight, const Variable& bias,
                                double eps);

@@ -14,6 +14,7 @@
 
 #include "dtn/autograd/context.h"
 
+// Primitive differentiable operations.
 namespace dtn::primitive {
 
 // One dimension, or several in braces.
@@ -43,12 +44,13 @@ Variable upcast(Context&, const Variable& x);
 
 // --- elementwise --------------------------------------------------------------------------------
 
-Variable add(Context&, const Variable& a, const Variable& b);
-Variable sub(Context&, const Variable& a, const Variable& b);
-Variable mul(Context&, const Variable& a, const Variable& b);
-Variable div(Context&, const Variable& a, const Variable& b);
+Variable add(Context&, const Variable& a, const Variable& b);  // a + b
+Variable sub(Context&, const Variable& a, const Variable& b);  // a - b
+Variable mul(Context&, const Variable& a, const Variable& b);  // a b
+Variable div(Context&, const Variable& a, const Variable& b);  // a / b
 // NaN if either is NaN. If both are equal the gradient goes to a.
 Variable maximum(Context&, const Variable& a, const Variable& b);
+// The same for the smaller value.
 Variable minimum(Context&, const Variable& a, const Variable& b);
 // 1 where a > b, else 0; no gradient.
 Variable greater(const Variable& a, const Variable& b);
@@ -57,25 +59,27 @@ Variable where(Context&, const Variable& condition, const Variable& a, const Var
 
 // scale x + shift
 Variable affine(Context&, const Variable& x, double scale, double shift = 0);
-Variable neg(Context&, const Variable& x);
-Variable exp(Context&, const Variable& x);
-Variable log(Context&, const Variable& x);
-Variable sqrt(Context&, const Variable& x);
-Variable erf(Context&, const Variable& x);
-Variable sigmoid(Context&, const Variable& x);
-Variable tanh(Context&, const Variable& x);
+Variable neg(Context&, const Variable& x);      // -x
+Variable exp(Context&, const Variable& x);      // e^x
+Variable log(Context&, const Variable& x);      // natural logarithm
+Variable sqrt(Context&, const Variable& x);     // square root
+Variable erf(Context&, const Variable& x);      // error function
+Variable sigmoid(Context&, const Variable& x);  // 1 / (1 + e^-x)
+Variable tanh(Context&, const Variable& x);     // hyperbolic tangent
 // max(x, 0), with gradient 0 at and below 0.
 Variable relu(Context&, const Variable& x);
 // |x|, with gradient 0 at 0.
 Variable abs(Context&, const Variable& x);
-Variable cos(Context&, const Variable& x);
-Variable sin(Context&, const Variable& x);
+Variable cos(Context&, const Variable& x);  // x in radians
+Variable sin(Context&, const Variable& x);  // x in radians
 // x^exponent, as the C library's pow.
 Variable power(Context&, const Variable& x, double exponent);
 
 // --- reductions; the dimensions stay with extent 1 ----------------------------------------------
 
+// Sum over the dimensions.
 Variable sum(Context&, const Variable& x, const Dims& dims);
+// Mean over the dimensions.
 Variable mean(Context&, const Variable& x, const Dims& dims);
 // NaN if any value is NaN. Values that share the maximum share its gradient evenly.
 Variable max(Context&, const Variable& x, const Dims& dims);
@@ -84,10 +88,13 @@ Variable softmax(Context&, const Variable& x);
 
 // --- moving elements ----------------------------------------------------------------------------
 
+// The same elements in another shape; one extent may be -1.
 Variable reshape(Context&, const Variable& x, const Shape& shape);
 // Dimension i of the result is dimension order[i] of x.
 Variable permute(Context&, const Variable& x, std::initializer_list<int> order);
+// Repeats x along new dimensions and those of extent 1.
 Variable broadcast_to(Context&, const Variable& x, const Shape& shape);
+// The elements of a, then those of b, along dimension dim.
 Variable concat(Context&, const Variable& a, const Variable& b, int dim);
 // Elements [begin, end) of dimension dim.
 Variable narrow(Context&, const Variable& x, int dim, std::int64_t begin, std::int64_t end);
@@ -103,6 +110,7 @@ Variable gather(Context&, const Variable& x, int dim, const Tensor& index);
 // [.., M, K] times [.., K, N]; the leading dimensions broadcast.
 Variable matmul(Context&, const Variable& a, const Variable& b);
 
+// Form of a convolution.
 struct Conv2d {
   std::array<std::int64_t, 2> stride{1, 1}, padding{0, 0};  // along height, width
   std::int64_t groups = 1;
@@ -113,12 +121,14 @@ struct Conv2d {
 Variable conv2d(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2d& how = {});
 
+// Form of a pooling.
 struct Pool2d {
   std::array<std::int64_t, 2> kernel, stride, padding{0, 0};  // padding smaller than the kernel
   bool count_padding = true;                                  // averages count the padding as zeros
 };
 // x [B, C, H, W]. If inputs share a window's maximum, the first of them gets the gradient.
 Variable max_pool2d(Context&, const Variable& x, const Pool2d& how);
+// The mean of each window. Zeros of the padding count if how.count_padding is set.
 Variable avg_pool2d(Context&, const Variable& x, const Pool2d& how);
 
 }  // namespace dtn::primitive

@@ -53,6 +53,7 @@ struct BlockPattern {
 Variable block_attention(Context&, const Variable& qkv, const BlockPattern& pattern,
                          const Tensor& lengths = {});
 
+// Heads and variant of hashed_attention().
 struct HashedAttention {
   std::int64_t heads;
   SparseVariant variant = SparseVariant::kClean;

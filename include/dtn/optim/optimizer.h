@@ -46,6 +46,7 @@ struct OptimizerUpdate {
   double lr_factor = 1;
 };
 
+// An optimizer of all parameters of a store.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -78,6 +79,7 @@ class Optimizer {
   Optimizer(const OptimConfig& config, ParameterStore& store,
             std::initializer_list<const char*> state);
 
+  // Makes one update of one range.
   virtual void update(const OptimizerUpdate&) = 0;
   const OptimConfig& config() const { return config_; }
   Device device() const { return store_.device(); }
@@ -94,6 +96,7 @@ class Optimizer {
   std::int64_t updates_ = 0;
 };
 
+// An optimizer in the registry.
 struct OptimizerRow {
   OptimizerSchema schema;
   std::function<std::unique_ptr<Optimizer>(const OptimConfig&, ParameterStore&)> make;
@@ -101,6 +104,7 @@ struct OptimizerRow {
   const std::string& name() const { return schema.name; }
 };
 
+// The available optimizers.
 using OptimizerRegistry = Registry<OptimizerRow>;
 
 // The optimizers of the library.

@@ -30,6 +30,7 @@ struct Term {
   Tensor value;  // [1] float32, on the device
 };
 
+// A value with its name.
 template <class T>
 struct Named {
   std::string name;
@@ -39,6 +40,7 @@ struct Named {
 // The purpose of loaded weights: to continue training from them, or to use them unchanged.
 enum class WeightsUse { kTraining, kEvaluation };
 
+// A training task with its models.
 class Task {
  public:
   virtual ~Task() = default;
@@ -56,6 +58,7 @@ class Task {
 
   // Input of the meter for an evaluation batch, on the device.
   virtual Fields outputs(Context&, const Fields& batch) = 0;
+  // Makes the meter of an evaluation.
   virtual std::unique_ptr<Meter> meter() const = 0;
 
   // Called once before the first loss() of a training in type `compute`. Prepares objects that only
@@ -104,6 +107,7 @@ struct TaskSetup {
   const Registries& registries;
 };
 
+// A task in the registry.
 struct TaskRow {
   TaskSchema schema;
   std::function<std::unique_ptr<Task>(const TaskSetup&)> make;
@@ -111,6 +115,7 @@ struct TaskRow {
   const std::string& name() const { return schema.name; }
 };
 
+// The available tasks.
 using TaskRegistry = Registry<TaskRow>;
 
 // The tasks of the library.
