@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks the style, without building: the format of every source by clang-format, the direction of
-# includes, unique names of types, the files that comments and docs name, clang-tidy on the layers
-# and programs that changed since BASE (default: where this branch left origin/main, or the last
-# commit), and all sources by clang, with warnings as errors.
+# includes, unique names of types, the files that comments and docs name, the API reference if
+# doxygen is there, clang-tidy on the layers and programs that changed since BASE (default: where
+# this branch left origin/main, or the last commit), and all sources by clang, with warnings as
+# errors.
 #   tools/lint.sh [BASE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +22,11 @@ python3 tests/check_paths.py
 # with others from its neighbours'.
 cmake --preset release -B build-lint -DCMAKE_CXX_COMPILER=clang++ -DDTN_TESTS=ON -DDTN_ISAS=best \
   -DDTN_UNITY=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > /dev/null
+
+if command -v doxygen > /dev/null; then
+  echo "-- API reference"
+  python3 tests/check_api_reference.py build-lint/Doxyfile.docs
+fi
 
 base=${1:-$(git merge-base HEAD origin/main 2> /dev/null || true)}
 if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi

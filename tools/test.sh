@@ -172,13 +172,14 @@ case ${1:-} in
 esac
 
 bash tools/install-deps.sh
-# One test wants a browser, and is skipped without.
-if ! command -v chromium > /dev/null; then
+# One test wants a browser and one wants doxygen. Each is skipped without.
+for package in chromium doxygen; do
+  if command -v "$package" > /dev/null; then continue; fi
   apt=(apt-get)
   if ((EUID != 0)); then apt=(sudo -n apt-get); fi
-  DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y -qq --no-install-recommends chromium \
-    > /dev/null 2>&1 || echo "no browser: chromium could not be installed"
-fi
+  DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y -qq --no-install-recommends "$package" \
+    > /dev/null 2>&1 || echo "$package could not be installed: a test is skipped"
+done
 
 case ${1:-} in
   "" | deep)
