@@ -20,7 +20,7 @@ std::string fill_of(const Paint& paint, double opacity = 1) {
 std::string stroke_of(const Stroke& stroke) {
   std::string out = cat(" class=\"k-", stroke.paint.name, "\" stroke=\"", hex(stroke.paint.light),
                         "\" stroke-width=\"", coordinate(stroke.width), "\" fill=\"none\"");
-  if (*stroke.dashes) out += cat(" stroke-dasharray=\"", stroke.dashes, "\"");
+  if (!stroke.dashes.empty()) out += cat(" stroke-dasharray=\"", stroke.dashes, "\"");
   return out;
 }
 
@@ -62,11 +62,18 @@ std::vector<Point> corners(Marker kind) {
 }  // namespace
 
 Stroke series_stroke(std::size_t index, double width) {
-  constexpr std::array kDashes = {"", "6 3", "2 2.5", "8 3 2 3"};
-  return {series_paint(index), width, kDashes[index / 7 % kDashes.size()]};
+  constexpr std::array kDashes = {"", "6 3", "2 2.5"};
+  const std::size_t round = index / kSeriesPaints;
+  if (round < kDashes.size()) return {series_paint(index), width, kDashes[round]};
+  std::string dashes = "8 3";  // then one dot more in each round
+  for (std::size_t i = kDashes.size(); i <= round; ++i) dashes += " 2 3";
+  return {series_paint(index), width, dashes};
 }
 
-Marker series_marker(std::size_t index) { return static_cast<Marker>(index % kMarkers); }
+// Shifts the markers by one in each round of paints, so that equal paints have different markers.
+Marker series_marker(std::size_t index) {
+  return static_cast<Marker>((index + index / kSeriesPaints) % kMarkers);
+}
 
 void Canvas::line(Point from, Point to, const Stroke& stroke) {
   body_ += cat("<path d=\"M", pair(from), "L", pair(to), "\"", stroke_of(stroke), "/>\n");

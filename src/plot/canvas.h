@@ -28,7 +28,7 @@ struct Box {
 struct Stroke {
   Paint paint = kInk;
   double width = 1;
-  const char* dashes = "";  // SVG's stroke-dasharray, such as "4 3"; empty: a solid line
+  std::string dashes = {};  // SVG's stroke-dasharray, such as "4 3"; empty: a solid line
 };
 
 enum class Anchor { kStart, kMiddle, kEnd };
@@ -45,7 +45,9 @@ enum class Marker { kCircle, kSquare, kTriangle, kDiamond, kWedge, kCross, kStar
 inline constexpr std::size_t kMarkers = 7;
 
 // Appearance of the series with that index: its paint, and a marker and dashes for readers who
-// cannot see colours. After seven series the paints repeat with other dashes.
+// cannot see colours. It depends on the index alone. The paints repeat after seven series, with
+// other markers and dashes: no two of the first 49 series share paint and marker, and no two series
+// at all share paint and dashes.
 Stroke series_stroke(std::size_t index, double width = 1.8);
 Marker series_marker(std::size_t index);
 

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
 namespace dtn::plot {
 namespace {
 
-constexpr double kSide = 16;  // margin on the right and at the bottom
+constexpr double kSide = 16;          // margin on the right and at the bottom
+constexpr double kBelow = 44;         // height of the ticks and the label of x
+constexpr double kNote = 20;          // height of a line of text below
+constexpr double kLegendHeight = 54;  // part of the height that is meant for the legend: three rows
 
 void take_in_values(Axis& axis, const Series& s) {
   axis.data.take_in(s.y);
@@ -29,25 +33,49 @@ std::vector<LegendEntry> legend_of(const Chart& chart, Sample sample) {
   return entries;
 }
 
-// Draws the title and the legend, and returns the space that is left for the frame.
-Box draw_head(Canvas& canvas, const Chart& chart, const std::vector<LegendEntry>& legend,
-              double below) {
-  const double inside = chart.width - 2 * kSide;
-  double top = 12;
-  if (!chart.title.empty()) {
-    canvas.text({kSide, top + 12}, fitted(chart.title, kTitleText, inside),
-                {kTitleText, Anchor::kStart, kInk, true});
-    top += 22;
+// Title, subtitle and legend, above the frame.
+class Head {
+ public:
+  Head(const Chart& chart, Sample sample)
+      : inside_(chart.width - 2 * kSide),
+        title_(lines_of(chart.title, kTitleText * kBoldWidth)),
+        subtitle_(lines_of(chart.subtitle, kSmallText)),
+        legend_(legend_of(chart, sample)) {}
+
+  // Returns the height that this head needs above that of one line each and kLegendHeight.
+  double extra_height() const {
+    const double lines = kTitleRow * extra(title_) + kSubtitleRow * extra(subtitle_);
+    return lines + std::max(0.0, draw_legend(nullptr, {}, inside_, legend_) - kLegendHeight);
   }
-  if (!chart.subtitle.empty()) {
-    canvas.text({kSide, top + 10}, fitted(chart.subtitle, kSmallText, inside),
-                {kSmallText, Anchor::kStart, kSoft});
-    top += 18;
+
+  // Returns the space that is left for the frame.
+  Box draw(Canvas& canvas, const Chart& chart, double below) const {
+    double top = 12;
+    for (const std::string& line : title_) {
+      canvas.text({kSide, top + 12}, line, {kTitleText, Anchor::kStart, kInk, true});
+      top += kTitleRow;
+    }
+    for (const std::string& line : subtitle_) {
+      canvas.text({kSide, top + 10}, line, {kSmallText, Anchor::kStart, kSoft});
+      top += kSubtitleRow;
+    }
+    top += draw_legend(&canvas, {kSide, top}, inside_, legend_) + 12;
+    const double left = kSide / 2 + left_margin(chart.y, chart.height - top - below);
+    return {left, top, chart.width - kSide - left, chart.height - top - below};
   }
-  top += draw_legend(&canvas, {kSide, top}, inside, legend) + 12;
-  const double left = kSide / 2 + left_margin(chart.y, chart.height - top - below);
-  return {left, top, chart.width - kSide - left, chart.height - top - below};
-}
+
+ private:
+  static constexpr double kTitleRow = 22, kSubtitleRow = 18;
+
+  std::vector<std::string> lines_of(const std::string& text, double size) const {
+    return text.empty() ? std::vector<std::string>() : wrapped(text, size, inside_, 2);
+  }
+  static double extra(const std::vector<std::string>& lines) { return lines.size() > 1 ? 1 : 0; }
+
+  double inside_;
+  std::vector<std::string> title_, subtitle_;
+  std::vector<LegendEntry> legend_;
+};
 
 }  // namespace
 
@@ -56,9 +84,16 @@ std::string draw_chart(Chart chart, std::string_view description) {
     chart.x.data.take_in(s.x);
     take_in_values(chart.y, s);
   }
+  const Head head(chart, chart.dots ? Sample::kMarker : Sample::kLineAndMarker);
+  const bool crowded = chart.series.size() > kMaxDistinctSeries;
+  chart.height += head.extra_height() + (crowded ? kNote : 0);
   Canvas canvas(chart.width, chart.height);
-  const Box area = draw_head(
-      canvas, chart, legend_of(chart, chart.dots ? Sample::kMarker : Sample::kLineAndMarker), 44);
+  if (crowded) {
+    canvas.text({kSide, chart.height - 10},
+                cat(chart.series.size(), " lines are hard to tell apart; see the table."),
+                {kSmallText, Anchor::kStart, kSoft});
+  }
+  const Box area = head.draw(canvas, chart, kBelow + (crowded ? kNote : 0));
   Panel panel(canvas, area, chart.x, chart.y);
   for (const Series& s : chart.series) panel.band(s);
   for (const Series& s : chart.series) {
@@ -83,12 +118,14 @@ std::string draw_bars(Chart chart, std::string_view description) {
               " groups");
     take_in_values(chart.y, s);
   }
+  const Head head(chart, Sample::kBar);
+  chart.height += head.extra_height();
   const double room = (chart.width - 90) / static_cast<double>(std::max<std::size_t>(groups, 1));
   const bool upwards = longest + 6 > room;
-  if (upwards) longest = std::min(longest, chart.height / 3);
+  if (upwards) longest = std::min(longest, chart.height * 0.4);
   Canvas canvas(chart.width, chart.height);
-  const double below = upwards ? longest + 18 : 44;
-  const Box area = draw_head(canvas, chart, legend_of(chart, Sample::kBar), below);
+  const double below = upwards ? longest + 18 : kBelow;
+  const Box area = head.draw(canvas, chart, below);
   PanelLook look;
   if (upwards) {
     look.x_angle = 90;

@@ -1,6 +1,7 @@
 // Complete charts of one panel: a title, two axes, lines, dots or bars, and a legend.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +10,16 @@
 
 namespace dtn::plot {
 
+inline constexpr std::size_t kMaxDistinctSeries = 24;
+
 struct Chart {
   std::string title = {};
   std::string subtitle = {};  // data, number of runs, meaning of bands
   Axis x = {}, y = {};
   // The ranges of the axes are extended to these values and bands. The legend has the same order; a
-  // single series without a label has no legend.
+  // single series without a label has no legend. A long title or legend makes the picture
+  // taller. Below more
+  // than kMaxDistinctSeries series, a line says that they are hard to tell apart.
   std::vector<Series> series = {};
   bool dots = false;  // instead of lines
   double width = 720, height = 430;

@@ -37,8 +37,9 @@ inline constexpr Paint kPaper = {"paper", {0xff, 0xff, 0xff}, {0x17, 0x19, 0x1c}
 inline constexpr Paint kWhite = {"white", {0xff, 0xff, 0xff}, {0xff, 0xff, 0xff}};
 inline constexpr Paint kBlack = {"black", {0x00, 0x00, 0x00}, {0x00, 0x00, 0x00}};
 
-// Returns the paint of a series: one of seven colours that colour-blind readers can distinguish
-// (Okabe and Ito), which then repeat.
+inline constexpr std::size_t kSeriesPaints = 7;
+// Returns the paint of a series: one of seven colours that colour-blind readers can distinguish,
+// which then repeat. The hues are Okabe and Ito's. Each has a contrast of at least 3 to the paper.
 const Paint& series_paint(std::size_t index);
 // Returns all paints above, for the style sheet.
 std::span<const Paint> all_paints();

@@ -80,7 +80,7 @@ class RowPanel {
   void mean(std::size_t row, double value, std::size_t style, double weight) {
     constexpr double kHalf = 9;
     const plot::Point p = at(row, value);
-    canvas_.line({p.x, p.y - kHalf}, {p.x, p.y + kHalf}, plot::series_stroke(style, 2.2 * weight));
+    canvas_.line({p.x, p.y - kHalf}, {p.x, p.y + kHalf}, {plot::series_paint(style), 2.2 * weight});
   }
 
  private:

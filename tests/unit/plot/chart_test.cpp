@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
+#include <set>
+#include <utility>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 #include "xml_check.h"
@@ -90,10 +94,94 @@ TEST(PlotChart, BarsWithWhiskers) {
   EXPECT_EQ(count(svg, "<rect") - 2, 17u + 3u - 1u);  // paper, frame; bars, samples, clip is an svg
 }
 
-TEST(PlotChart, MoreSeriesThanColoursHaveOtherDashes) {
-  EXPECT_STREQ(series_stroke(0).paint.name, series_stroke(7).paint.name);
-  EXPECT_STRNE(series_stroke(0).dashes, series_stroke(7).dashes);
-  EXPECT_NE(series_marker(0), series_marker(1));
+enum class Part { kLegend, kCurves };
+
+// Returns paint and dashes of each line of a series, in the order of drawing. The lines of curves
+// have round ends.
+std::vector<std::string> looks_of(const std::string& svg, Part part) {
+  std::vector<std::string> looks;
+  for (std::size_t at = 0; (at = svg.find("<path", at)) != std::string::npos; ++at) {
+    const std::string element = svg.substr(at, svg.find("/>", at) - at);
+    const std::size_t paint = element.find("k-s"), dashes = element.find("stroke-dasharray");
+    const bool curve = element.find("stroke-linecap") != std::string::npos;
+    if (paint == std::string::npos || !std::isdigit(element[paint + 3])) continue;
+    if (curve != (part == Part::kCurves)) continue;
+    looks.push_back(element.substr(paint, 4) +
+                    (dashes == std::string::npos ? "" : element.substr(dashes)));
+  }
+  return looks;
+}
+
+Chart many_lines(std::size_t n) {
+  Chart chart;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double y = static_cast<double>(i);
+    chart.series.push_back({cat("variant ", i), {1, 2}, {y, y + 1}, {}, {}, i});
+  }
+  return chart;
+}
+
+TEST(PlotChart, SixtyLinesAllLookDifferent) {
+  const std::string svg = draw_chart(many_lines(60), "");
+  EXPECT_EQ(xml_fault(svg), "");
+  const std::vector<std::string> looks = looks_of(svg, Part::kCurves);
+  EXPECT_EQ(looks.size(), 60u);
+  EXPECT_EQ(std::set(looks.begin(), looks.end()).size(), 60u);
+  EXPECT_NE(svg.find("60 lines are hard to tell apart"), std::string::npos);
+  EXPECT_EQ(draw_chart(many_lines(24), "").find("hard to tell apart"), std::string::npos);
+}
+
+TEST(PlotChart, NoTwoSeriesSharePaintAndMarkerOrPaintAndDashes) {
+  std::set<std::pair<std::string, Marker>> markers;
+  std::set<std::pair<std::string, std::string>> dashes;
+  for (std::size_t i = 0; i < 49; ++i) markers.emplace(series_paint(i).name, series_marker(i));
+  for (std::size_t i = 0; i < 500; ++i) {
+    dashes.emplace(series_paint(i).name, series_stroke(i).dashes);
+  }
+  EXPECT_EQ(markers.size(), 49u);
+  EXPECT_EQ(dashes.size(), 500u);
+}
+
+// The first variant of a sweep looks the same in every picture, however many others there are.
+TEST(PlotChart, ALineLooksTheSameBesideAnyNumberOfOthers) {
+  const std::vector<std::string> few = looks_of(draw_chart(many_lines(2), ""), Part::kCurves);
+  const std::vector<std::string> many = looks_of(draw_chart(many_lines(60), ""), Part::kCurves);
+  EXPECT_EQ(few, std::vector(many.begin(), many.begin() + 2));
+  EXPECT_EQ(few[0], "k-s0");
+  EXPECT_EQ(few[1], "k-s1");
+  EXPECT_EQ(series_marker(0), Marker::kCircle);
+  EXPECT_EQ(series_marker(1), Marker::kSquare);
+}
+
+// The frame is the one rectangle with a stroke.
+double height_of_frame(const std::string& svg) {
+  for (std::size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; ++at) {
+    const std::string element = svg.substr(at, svg.find("/>", at) - at);
+    if (element.find("stroke=") == std::string::npos) continue;
+    return std::stod(element.substr(element.find("height=\"") + 8));
+  }
+  return 0;
+}
+
+TEST(PlotChart, ALongLegendLeavesTheFrameItsHeight) {
+  EXPECT_GT(height_of_frame(draw_chart(many_lines(60), "")), 250);
+  Chart bars = many_lines(60);
+  bars.x.categories = {"a", "b"};
+  EXPECT_GT(height_of_frame(draw_bars(bars, "")), 250);
+}
+
+TEST(PlotChart, ALongTitleTakesTwoLines) {
+  Chart chart = many_lines(2);
+  chart.title = "Normalizers on a folder of 32 x 32 images, ten epochs";
+  chart.width = 350;
+  const std::string svg = draw_chart(chart, "");
+  EXPECT_EQ(count(svg, "font-weight=\"bold\""), 2u);
+  EXPECT_NE(svg.find("epochs</text>"), std::string::npos);  // not shortened
+}
+
+TEST(PlotChart, LegendShowsTheLooksOfTheLines) {
+  const std::string svg = draw_chart(many_lines(60), "");
+  EXPECT_EQ(looks_of(svg, Part::kLegend), looks_of(svg, Part::kCurves));
 }
 
 TEST(PlotHeatMap, ManyMapsAreOneImage) {

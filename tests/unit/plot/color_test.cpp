@@ -32,9 +32,9 @@ TEST(Colors, EndsOfTheSignedMapAreEquallyDark) {
   EXPECT_NEAR(lightness(blue_white_red(0)), lightness(blue_white_red(1)), 12);
 }
 
-TEST(Colors, SeriesAreOkabeAndItosAndHaveOneNameEach) {
-  EXPECT_EQ(hex(series_paint(0).light), "#0072b2");
-  EXPECT_EQ(hex(series_paint(1).light), "#e69f00");
+TEST(Colors, SeriesHaveStableColoursAndOneNameEach) {
+  EXPECT_EQ(hex(series_paint(0).light), "#0060a4");
+  EXPECT_EQ(hex(series_paint(1).light), "#c48500");
   EXPECT_EQ(hex(series_paint(6).light), "#000000");
   EXPECT_STREQ(series_paint(7).name, series_paint(0).name);
   std::set<std::string> names;
@@ -60,7 +60,8 @@ TEST(Colors, TextCanBeReadByDayAndByNight) {
     EXPECT_GT(contrast(p.light, kPaper.light), 4.5) << p.name;
     EXPECT_GT(contrast(p.dark, kPaper.dark), 4.5) << p.name;
   }
-  for (std::size_t i = 0; i < 7; ++i) {
+  for (std::size_t i = 0; i < kSeriesPaints; ++i) {
+    EXPECT_GT(contrast(series_paint(i).light, kPaper.light), 3) << i;
     EXPECT_GT(contrast(series_paint(i).dark, kPaper.dark), 4.5) << i;
   }
 }
