@@ -5,6 +5,7 @@
 #include "io/atomic_file.h"
 #include "io/child_process.h"
 #include "io/file.h"
+#include "plot/color.h"
 
 namespace dtn::plot {
 namespace {
@@ -16,6 +17,18 @@ constexpr const char* kRenderer = "rsvg-convert";
 std::string text_of(const fs::path& file) {
   const std::vector<std::byte> bytes = read_file(file.string());
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Adds the dark mode of the browser that shows the file. rsvg-convert ignores it.
+std::string with_dark_mode(const std::string& svg) {
+  std::string rules;
+  for (const Paint& p : all_paints()) {
+    const std::string color = hex(p.dark);
+    rules += cat(".f-", p.name, "{fill:", color, "}.k-", p.name, "{stroke:", color, "}");
+  }
+  const std::size_t inside = svg.find('>') + 1;
+  return cat(svg.substr(0, inside), "\n<style>@media(prefers-color-scheme:dark){", rules,
+             "}</style>", svg.substr(inside));
 }
 
 // Temporary files, removed in all cases at the end of the scope.
@@ -30,7 +43,8 @@ struct Scratch {
 
 }  // namespace
 
-PictureFolder::PictureFolder(fs::path folder) : folder_(std::move(folder)) {
+PictureFolder::PictureFolder(fs::path folder, PictureFormats formats)
+    : folder_(std::move(folder)), formats_(formats) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw Error(cat("cannot create ", folder_.string(), ": ", error.message()));
@@ -38,7 +52,12 @@ PictureFolder::PictureFolder(fs::path folder) : folder_(std::move(folder)) {
 
 void PictureFolder::write(const std::string& name, const std::string& svg) {
   const fs::path path = folder_ / (name + ".svg"), png = folder_ / (name + ".png");
-  write_file_atomic(path, svg);
+  write_file_atomic(path, with_dark_mode(svg));
+  if (formats_ == PictureFormats::kSvg) {
+    std::error_code ignored;
+    fs::remove(png, ignored);  // of an earlier version of dtn
+    return;
+  }
   try {
     draw_png(path, png);
   } catch (const Error& e) {

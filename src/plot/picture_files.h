@@ -1,4 +1,4 @@
-// Pictures as files: <name>.svg, and <name>.png next to it.
+// Pictures as files: <name>.svg, and usually <name>.png next to it.
 #pragma once
 
 #include <filesystem>
@@ -6,12 +6,16 @@
 
 namespace dtn::plot {
 
+enum class PictureFormats { kSvg, kSvgAndPng };
+
 class PictureFolder {
  public:
   // Creates the folder if it does not exist.
-  explicit PictureFolder(std::filesystem::path folder);
+  explicit PictureFolder(std::filesystem::path folder,
+                         PictureFormats formats = PictureFormats::kSvgAndPng);
 
-  // Writes both files of a picture, each atomically. The PNG has two pixels per CSS pixel of the
+  // Writes the files of a picture, each atomically. The SVG follows the dark mode of a browser, the
+  // PNG has the light colours. The PNG has two pixels per CSS pixel of the
   // SVG in each direction. The program rsvg-convert draws it; if that program is missing or fails,
   // only the SVG is written, and the first time a warning is logged. Throws Error if the folder
   // cannot be written. Call it from the main thread.
@@ -21,6 +25,7 @@ class PictureFolder {
   void draw_png(const std::filesystem::path& svg, const std::filesystem::path& png);
 
   std::filesystem::path folder_;
+  PictureFormats formats_;
   bool warned_ = false;
 };
 

@@ -285,25 +285,24 @@ class Sweep {
   SweepReport write_report() {
     SweepReport report{sweep_, collect_results(sweep_, runs_, costs_), options_.output.string(),
                        options_.command};
-    write_tables(report, options_.output);
+    write_tables(report, options_.output, plot::PictureFormats::kSvgAndPng);
     if (!options_.results.empty()) {
       for (const SweepRun& run : runs_) {
         if (run.state == RunState::kFinished) keep_result(run, options_.results);
       }
-      write_tables(report, options_.results);
+      write_tables(report, options_.results, plot::PictureFormats::kSvg);
     }
     return report;
   }
 
-  void write_tables(SweepReport& report, const fs::path& out) {
-    const bool any = std::any_of(report.results.begin(), report.results.end(),
+  void write_tables(SweepReport& report, const fs::path& out, plot::PictureFormats formats) {
+    report.picture = std::any_of(report.results.begin(), report.results.end(),
                                  [](const VariantResult& r) { return !r.runs.empty(); });
-    if (any) {
-      plot::PictureFolder& pictures = pictures_.try_emplace(out, out).first->second;
+    if (report.picture) {
+      plot::PictureFolder& pictures = pictures_.try_emplace(out, out, formats).first->second;
       pictures.write("values", values_svg(report));
       pictures.write("curves", curves_svg(report));
     }
-    report.picture = any && fs::exists(out / "curves.png");
     write_file_atomic(out / "table.md", to_markdown(report));
     write_file_atomic(out / "table.csv", to_csv(report));
     write_file_atomic(out / "table.json", to_json(report));

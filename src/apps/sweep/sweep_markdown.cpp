@@ -307,7 +307,7 @@ std::string to_markdown(const SweepReport& report) {
                         markdown_table(table_text(report)), "\n");
   for (const std::string& note : notes_of(report)) out += "- " + note + "\n";
   if (const std::string table = corruption_markdown(report); !table.empty()) out += "\n" + table;
-  if (report.picture) out += "\n![results](values.png)\n\n![curves](curves.png)\n";
+  if (report.picture) out += "\n![results](values.svg)\n\n![curves](curves.svg)\n";
   return out + cat("\n```sh\n", without_paths(report.command, report.output), "\n```\n");
 }
 

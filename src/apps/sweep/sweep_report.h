@@ -12,7 +12,7 @@ struct SweepReport {
   std::vector<VariantResult> results;
   std::string output;    // the sweep's folder; messages leave it out
   std::string command;   // command that reproduces the sweep
-  bool picture = false;  // curves.png and values.png exist
+  bool picture = false;  // curves.svg and values.svg exist
 };
 
 std::string to_markdown(const SweepReport& report);

@@ -10,6 +10,7 @@
 #include "dtn/io/image.h"
 #include "io/file.h"
 #include "plot/chart.h"
+#include "xml_check.h"
 
 namespace dtn::plot {
 namespace {
@@ -87,6 +88,16 @@ TEST_F(PictureFiles, PngIsTheSameEachTime) {
   const Image image = decode_image(png, "png", {}, ColorMode::kRgb);
   EXPECT_EQ(image.width, 1440);
   EXPECT_EQ(image.pixels[0], 255);  // on white
+}
+
+TEST_F(PictureFiles, SvgFollowsTheDarkModeOfABrowser) {
+  PictureFolder out(folder_ / "out");
+  out.write("one", picture());
+  std::ifstream file(folder_ / "out/one.svg");
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_NE(svg.find("prefers-color-scheme:dark"), std::string::npos);
+  EXPECT_NE(svg.find(".f-paper{fill:" + hex(kPaper.dark)), std::string::npos);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST(Report, ThePictureStandsBelowTheNotes) {
   SweepReport report = example(sweep);
   report.picture = true;
   expect_contains(to_markdown(report),
-                  "Killed\n\n![results](values.png)\n\n![curves](curves.png)\n\n```sh\n");
+                  "Killed\n\n![results](values.svg)\n\n![curves](curves.svg)\n\n```sh\n");
 }
 
 TEST(Report, Csv) {
