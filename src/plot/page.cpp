@@ -25,7 +25,11 @@ figure{margin:1.5rem 0 2.5rem}
 figcaption{font-size:.9rem;color:var(--soft);margin:.5rem 0;max-width:48rem}
 .scroll{overflow-x:auto}
 .scroll>svg{display:block;margin:0 auto}
+.phone{display:none}
 @media(min-width:48rem){.scroll>svg{max-width:100%;height:auto}}
+@media(max-width:40rem){.phone{display:block}.phone>svg{max-width:100%;height:auto}.wide{display:none}
+td:first-child,th:first-child{white-space:normal;min-width:9rem;position:sticky;left:0;
+background:var(--paper)}thead th:first-child{z-index:1}}
 pre{overflow-x:auto;font-size:.85rem}
 details{font-size:.85rem;margin:.5rem 0}
 summary{cursor:pointer;color:var(--s0)}
@@ -76,8 +80,11 @@ void check_name(const std::string& name) {
 
 std::string figure_html(const Figure& f) {
   check_name(f.name);
-  std::string out = cat("<figure id=\"", f.name, "\">\n<div class=\"scroll\" tabindex=\"0\">\n",
-                        f.svg, "</div>\n<figcaption>", escaped(f.caption), "</figcaption>\n");
+  const bool phone = !f.phone_svg.empty();
+  std::string out = cat("<figure id=\"", f.name, "\">\n<div class=\"scroll", phone ? " wide" : "",
+                        "\" tabindex=\"0\">\n", f.svg, "</div>\n");
+  if (phone) out += cat("<div class=\"phone\">\n", f.phone_svg, "</div>\n");
+  out += cat("<figcaption>", escaped(f.caption), "</figcaption>\n");
   if (!f.table.columns.empty()) {
     out += cat("<details><summary>Numbers: ", escaped(f.title), "</summary>\n", table_html(f.table),
                "</details>\n");

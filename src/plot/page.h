@@ -21,7 +21,11 @@ struct Figure {
   std::string description;  // visible content, for screen readers
   std::string svg;          // from Canvas::svg
   Table table;              // the same numbers
+  // The same picture for a phone, kPhoneWidth wide. Empty: the wide picture scrolls.
+  std::string phone_svg = {};
 };
+// Width of a page's text on a phone, in CSS pixels.
+inline constexpr double kPhoneWidth = 350;
 
 struct Section {
   std::string title;

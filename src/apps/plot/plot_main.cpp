@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 struct PlotCommand {
   std::vector<std::string> runs, names;
   std::string title = "Runs beside each other", output = "plot";
+  double width = kChartWidth;
 };
 
 // Returns distinct labels for the folders: their names, with parent folders added to equal names.
@@ -58,7 +59,7 @@ int run_plot(const PlotCommand& options) {
       group.runs.push_back(read_run_record(run));
     }
   }
-  const std::vector<plot::Figure> figures = curve_figures(groups);
+  const std::vector<plot::Figure> figures = curve_figures(groups, options.width);
   const fs::path output = options.output;
   plot::PictureFolder folder(output / "figures");
   for (const plot::Figure& figure : figures) folder.write(figure.name, figure.svg);
@@ -87,6 +88,11 @@ int plot_main(int argc, char** argv, const Registries&) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--title", options.title, "of the page")->capture_default_str();
+  app.add_option("--width", options.width,
+                 "of each picture, in CSS pixels; 480 suits a phone or a column of a paper")
+      ->check(CLI::Range(kMinChartWidth, kMaxChartWidth))
+      ->type_name("PIXELS")
+      ->capture_default_str();
   app.add_option("--output", options.output,
                  "folder: plot.html, and each picture in figures/ as .svg and .png")
       ->capture_default_str();

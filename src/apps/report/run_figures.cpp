@@ -111,8 +111,15 @@ plot::Table last_values(const std::vector<plot::Series>& lines, std::span<const 
   return table;
 }
 
-std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, const Quantity& q) {
+void set_width(plot::Chart& chart, double width) {
+  chart.width = width;
+  chart.height = 190 + width / 3;  // 430 at the usual width
+}
+
+std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, const Quantity& q,
+                                          double width) {
   plot::Chart chart{.title = q.title, .subtitle = subtitle_of(groups, q)};
+  set_width(chart, width);
   chart.x.label = "epoch";
   chart.y.label = q.label;
   chart.y.log = q.log;
@@ -132,6 +139,8 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
   if (groups.size() == 1) chart.series[0].label.clear();
   const std::string description = cat(q.title, " over the epochs");
   plot::Figure figure{q.name, q.title, {}, description, plot::draw_chart(chart, description), {}};
+  set_width(chart, plot::kPhoneWidth);
+  figure.phone_svg = plot::draw_chart(chart, description);
   for (plot::Series& line : chart.series) line.label = groups[line.style].label;
   figure.table = last_values(chart.series, groups);
   return figure;
@@ -240,10 +249,10 @@ void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
 
 }  // namespace
 
-std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups) {
+std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups, double width) {
   std::vector<plot::Figure> figures;
   for (const Quantity& q : quantities_of(groups)) {
-    if (auto figure = draw_quantity(groups, q)) figures.push_back(std::move(*figure));
+    if (auto figure = draw_quantity(groups, q, width)) figures.push_back(std::move(*figure));
   }
   return figures;
 }

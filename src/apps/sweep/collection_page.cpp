@@ -54,6 +54,8 @@ plot::Figure bars_of(const SweepReport& report) {
   figure.caption = "Whiskers: the least and the largest of our seeds.";
   figure.description = description;
   figure.svg = plot::draw_bars(chart, description);
+  chart.width = plot::kPhoneWidth;
+  figure.phone_svg = plot::draw_bars(chart, description);
   const TableText table = table_text(report);
   figure.table = {table.columns, table.rows};
   return figure;

@@ -46,6 +46,17 @@ TEST(PlotPage, RefersToNothingElsewhere) {
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
 }
 
+TEST(PlotPage, APhoneSeesTheNarrowPictureIfThereIsOne) {
+  Page page;
+  page.sections = {{"s", {}, {{"a", "t", "c", "d", "<svg>1</svg>", {}}}}};
+  EXPECT_EQ(html(page).find("<div class=\"phone\">"), std::string::npos);
+  page.sections[0].figures[0].phone_svg = "<svg>2</svg>";
+  const std::string text = html(page);
+  EXPECT_NE(text.find("<div class=\"scroll wide\" tabindex=\"0\">\n<svg>1</svg>"),
+            std::string::npos);
+  EXPECT_NE(text.find("<div class=\"phone\">\n<svg>2</svg>"), std::string::npos);
+}
+
 TEST(PlotPage, KnowsLightAndDark) {
   const std::string page = html(hostile_page());
   EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
