@@ -17,8 +17,8 @@ struct SwitchableNormInputs {
   Tensor running_mean, running_var;  // [C], used in evaluation
   Tensor next_mean, next_var;        // [C], the running statistics after a training step
   double momentum, eps;
-  // Number of valid tokens of each sample, before its pads, on the host and on any device; empty and
-  // undefined: all T tokens are valid.
+  // Number of valid tokens of each sample, before its pads, on the host and on any device; empty
+  // and undefined: all T tokens are valid.
   std::vector<std::int64_t> counts{};
   Tensor lengths{};
 };
