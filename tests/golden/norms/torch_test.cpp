@@ -84,7 +84,7 @@ class Peer {
     expect_golden(name + " dx", x.grad());
     expect_golden(name + " dweight", store_.find("norm.weight")->variable.grad());
     expect_golden(name + " dbias", store_.find("norm.bias")->variable.grad());
-    store_.settle_buffers();
+    store_.commit_buffers();
     if (!training) return;
     for (const Buffer& b : store_.buffers()) {
       expect_golden(name + " " + b.name.substr(b.name.rfind('.') + 1), b.value);
