@@ -7,7 +7,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   libdnnl-dev ocl-icd-opencl-dev libeigen3-dev     # matrix products (oneDNN asks for OpenCL)
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev  # configs, command line, JSON
-  libspdlog-dev
+  libspdlog-dev libprotozero-dev                   # logs, files of TensorBoard and ONNX
   libjpeg-dev libpng-dev libwebp-dev zlib1g-dev    # images and compression
   libopenmpi-dev openmpi-bin                       # training in several processes
   librsvg2-bin fonts-dejavu-core                   # pictures as PNG (without: as SVG alone)

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <protozero/pbf_writer.hpp>
 #include <system_error>
 #include <vector>
 
@@ -19,6 +20,8 @@
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
+
+using protozero::pbf_writer;
 
 constexpr std::size_t kFlushBytes = 1 << 16;
 
@@ -40,78 +43,45 @@ constexpr int kImageHeight = 1, kImageWidth = 2, kImageColorspace = 3, kImageEnc
 constexpr int kHistogramMin = 1, kHistogramMax = 2, kHistogramNum = 3, kHistogramSum = 4;
 constexpr int kHistogramSumSquares = 5, kHistogramLimits = 6, kHistogramBuckets = 7;
 constexpr int kTensorType = 1, kTensorShape = 2, kShapeDim = 2, kDimSize = 1, kTensorFloats = 5;
-constexpr std::uint64_t kTensorFloat = 1;
+constexpr int kTensorFloat = 1;
 constexpr int kMetadataPlugin = 1, kPluginName = 1, kPluginContent = 2;
 // tensorboard/plugins/hparams/plugin_data.proto, and google/protobuf/struct.proto.
 constexpr int kPluginSession = 3, kSessionHyperparameters = 1, kSessionStart = 5;
 constexpr int kMapKey = 1, kMapValue = 2;
 constexpr int kNumberValue = 2, kStringValue = 3, kBoolValue = 4;
 constexpr int kSessionLogStatus = 1;
-constexpr std::uint64_t kSessionLogStart = 1;
-
-// Protobuf wire types.
-constexpr int kVarint = 0;
-constexpr int kFixed64 = 1;
-constexpr int kBytes = 2;
-constexpr int kFixed32 = 5;
-
-void put_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
+constexpr int kSessionLogStart = 1;
 
 template <class T>
 void put_little_endian(std::string& out, T value) {
   for (std::size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-void put_key(std::string& out, int field, int wire_type) {
-  put_varint(out, static_cast<std::uint64_t>(field << 3 | wire_type));
+double seconds_now() {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return now.count();
 }
 
-void put_bytes(std::string& out, int field, std::string_view bytes) {
-  put_key(out, field, kBytes);
-  put_varint(out, bytes.size());
-  out.append(bytes);
-}
-
-void put_integer(std::string& out, int field, std::uint64_t value) {
-  put_key(out, field, kVarint);
-  put_varint(out, value);
-}
-
-void put_double(std::string& out, int field, double value) {
-  put_key(out, field, kFixed64);
-  put_little_endian(out, std::bit_cast<std::uint64_t>(value));
-}
-
-void put_doubles(std::string& out, int field, std::span<const double> values) {
-  std::string packed;
-  for (const double v : values) put_little_endian(packed, std::bit_cast<std::uint64_t>(v));
-  put_bytes(out, field, packed);
-}
-
-// google.protobuf.Value
-std::string protobuf_value(const std::variant<double, bool, std::string>& value) {
-  std::string out;
-  if (const double* number = std::get_if<double>(&value)) put_double(out, kNumberValue, *number);
-  if (const bool* yes = std::get_if<bool>(&value)) put_integer(out, kBoolValue, *yes ? 1 : 0);
+// Adds a google.protobuf.Value.
+void add_setting(pbf_writer& entry, const std::variant<double, bool, std::string>& value) {
+  pbf_writer out(entry, kMapValue);
+  if (const double* number = std::get_if<double>(&value)) out.add_double(kNumberValue, *number);
+  if (const bool* yes = std::get_if<bool>(&value)) out.add_bool(kBoolValue, *yes);
   if (const std::string* text = std::get_if<std::string>(&value)) {
-    put_bytes(out, kStringValue, *text);
+    out.add_string(kStringValue, *text);
   }
-  return out;
 }
 
-// Returns a tensor of one float32 zero. Even a summary that has only metadata needs a tensor.
-std::string empty_tensor() {
-  std::string dim, shape, tensor, zero;
-  put_integer(dim, kDimSize, 1);
-  put_bytes(shape, kShapeDim, dim);
-  put_integer(tensor, kTensorType, kTensorFloat);
-  put_bytes(tensor, kTensorShape, shape);
-  put_little_endian(zero, std::bit_cast<std::uint32_t>(0.0F));
-  put_bytes(tensor, kTensorFloats, zero);
-  return tensor;
+// Adds a tensor of one float32 zero. Even a summary that has only metadata needs a tensor.
+void add_empty_tensor(pbf_writer& value) {
+  constexpr std::array kZero{0.0F};
+  pbf_writer tensor(value, kValueTensor);
+  tensor.add_enum(kTensorType, kTensorFloat);
+  {
+    pbf_writer shape(tensor, kTensorShape);
+    pbf_writer(shape, kShapeDim).add_int64(kDimSize, 1);
+  }
+  tensor.add_packed_float(kTensorFloats, kZero.begin(), kZero.end());
 }
 
 struct Histogram {
@@ -147,15 +117,12 @@ std::optional<Histogram> histogram_of(std::span<const float> values) {
   return h;
 }
 
-// Returns the fields that all events share. A protobuf message is the concatenation of its fields.
-std::string event(std::int64_t step) {
-  std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  std::string out;
-  put_key(out, kEventWallTime, kFixed64);
-  put_little_endian(out, std::bit_cast<std::uint64_t>(now.count()));
-  put_key(out, kEventStep, kVarint);
-  put_varint(out, static_cast<std::uint64_t>(step));
-  return out;
+// Begins an event with the fields that all events share.
+pbf_writer begin_event(std::string& out, std::int64_t step) {
+  pbf_writer event(out);
+  event.add_double(kEventWallTime, seconds_now());
+  event.add_int64(kEventStep, step);
+  return event;
 }
 
 // TensorBoard reads the files of a folder in order of their names, so the name begins with the
@@ -189,15 +156,13 @@ EventWriter::EventWriter(const fs::path& directory, std::optional<std::int64_t> 
   path_ = new_event_file(directory);
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) throw_errno("create", path_);
-  std::string version = event(0);
-  put_bytes(version, kEventFileVersion, "brain.Event:2");
+  std::string version;
+  begin_event(version, 0).add_string(kEventFileVersion, "brain.Event:2");
   append_record(version);
   if (resumed_step) {
-    std::string start;
-    put_key(start, kSessionLogStatus, kVarint);
-    put_varint(start, kSessionLogStart);
-    std::string restarted = event(*resumed_step + 1);
-    put_bytes(restarted, kEventSessionLog, start);
+    std::string restarted;
+    pbf_writer event = begin_event(restarted, *resumed_step + 1);
+    pbf_writer(event, kEventSessionLog).add_enum(kSessionLogStatus, kSessionLogStart);
     append_record(restarted);
   }
   try {
@@ -217,77 +182,66 @@ EventWriter::~EventWriter() {
   ::close(fd_);
 }
 
-void EventWriter::add_value(std::string_view value, std::int64_t step) {
-  std::string summary;
-  put_bytes(summary, kSummaryValue, value);
-  std::string message = event(step);
-  put_bytes(message, kEventSummary, summary);
+template <class Add>
+void EventWriter::add_value(std::string_view tag, std::int64_t step, Add add) {
+  std::string message;
+  {
+    pbf_writer event = begin_event(message, step), summary(event, kEventSummary);
+    pbf_writer value(summary, kSummaryValue);
+    value.add_string(kValueTag, tag.data(), tag.size());
+    add(value);
+  }
   append_record(message);
   if (buffer_.size() >= kFlushBytes) flush();
 }
 
 void EventWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
-  std::string scalar;
-  put_bytes(scalar, kValueTag, tag);
-  put_key(scalar, kValueSimple, kFixed32);
-  put_little_endian(scalar, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
-  add_value(scalar, step);
+  add_value(tag, step, [&](pbf_writer& summary) {
+    summary.add_float(kValueSimple, static_cast<float>(value));
+  });
 }
 
 void EventWriter::add_png(std::string_view tag, std::span<const std::byte> png, std::int64_t width,
                           std::int64_t height, std::int64_t step) {
-  constexpr std::uint64_t kRgb = 3;
-  std::string image;
-  put_integer(image, kImageHeight, static_cast<std::uint64_t>(height));
-  put_integer(image, kImageWidth, static_cast<std::uint64_t>(width));
-  put_integer(image, kImageColorspace, kRgb);
-  put_bytes(image, kImageEncoded, {reinterpret_cast<const char*>(png.data()), png.size()});
-  std::string value;
-  put_bytes(value, kValueTag, tag);
-  put_bytes(value, kValueImage, image);
-  add_value(value, step);
+  constexpr int kRgb = 3;
+  add_value(tag, step, [&](pbf_writer& value) {
+    pbf_writer image(value, kValueImage);
+    image.add_int64(kImageHeight, height);
+    image.add_int64(kImageWidth, width);
+    image.add_int64(kImageColorspace, kRgb);
+    image.add_bytes(kImageEncoded, reinterpret_cast<const char*>(png.data()), png.size());
+  });
 }
 
 void EventWriter::add_histogram(std::string_view tag, std::span<const float> values,
                                 std::int64_t step) {
-  const std::optional<Histogram> histogram = histogram_of(values);
-  if (!histogram) return;
-  std::string message;
-  put_double(message, kHistogramMin, histogram->low);
-  put_double(message, kHistogramMax, histogram->high);
-  put_double(message, kHistogramNum, histogram->count);
-  put_double(message, kHistogramSum, histogram->sum);
-  put_double(message, kHistogramSumSquares, histogram->sum_squares);
-  put_doubles(message, kHistogramLimits, histogram->limits);
-  put_doubles(message, kHistogramBuckets, histogram->buckets);
-  std::string value;
-  put_bytes(value, kValueTag, tag);
-  put_bytes(value, kValueHistogram, message);
-  add_value(value, step);
+  const std::optional<Histogram> h = histogram_of(values);
+  if (!h) return;
+  add_value(tag, step, [&](pbf_writer& value) {
+    pbf_writer histogram(value, kValueHistogram);
+    histogram.add_double(kHistogramMin, h->low);
+    histogram.add_double(kHistogramMax, h->high);
+    histogram.add_double(kHistogramNum, h->count);
+    histogram.add_double(kHistogramSum, h->sum);
+    histogram.add_double(kHistogramSumSquares, h->sum_squares);
+    histogram.add_packed_double(kHistogramLimits, h->limits.begin(), h->limits.end());
+    histogram.add_packed_double(kHistogramBuckets, h->buckets.begin(), h->buckets.end());
+  });
 }
 
 void EventWriter::add_hyperparameters(std::span<const Hyperparameter> all) {
-  std::string session;
-  for (const Hyperparameter& h : all) {
-    std::string entry;
-    put_bytes(entry, kMapKey, h.name);
-    put_bytes(entry, kMapValue, protobuf_value(h.value));
-    put_bytes(session, kSessionHyperparameters, entry);
-  }
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  put_double(session, kSessionStart, now.count());
-  std::string data;
-  put_bytes(data, kPluginSession, session);
-  std::string plugin;
-  put_bytes(plugin, kPluginName, "hparams");
-  put_bytes(plugin, kPluginContent, data);
-  std::string metadata;
-  put_bytes(metadata, kMetadataPlugin, plugin);
-  std::string value;
-  put_bytes(value, kValueTag, "_hparams_/session_start_info");
-  put_bytes(value, kValueTensor, empty_tensor());
-  put_bytes(value, kValueMetadata, metadata);
-  add_value(value, 0);
+  add_value("_hparams_/session_start_info", 0, [&](pbf_writer& value) {
+    add_empty_tensor(value);
+    pbf_writer metadata(value, kValueMetadata), plugin(metadata, kMetadataPlugin);
+    plugin.add_string(kPluginName, "hparams");
+    pbf_writer data(plugin, kPluginContent), session(data, kPluginSession);
+    for (const Hyperparameter& h : all) {
+      pbf_writer entry(session, kSessionHyperparameters);
+      entry.add_string(kMapKey, h.name);
+      add_setting(entry, h.value);
+    }
+    session.add_double(kSessionStart, seconds_now());
+  });
 }
 
 void EventWriter::append_record(std::string_view payload) {

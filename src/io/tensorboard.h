@@ -46,8 +46,9 @@ class EventWriter {
 
  private:
   void append_record(std::string_view payload);
-  // `value` is a Summary.Value message.
-  void add_value(std::string_view value, std::int64_t step);
+  // Adds a Summary.Value message, with the fields that `add(writer)` writes after the tag.
+  template <class Add>
+  void add_value(std::string_view tag, std::int64_t step, Add add);
 
   std::filesystem::path path_;
   std::string buffer_;

@@ -1,5 +1,9 @@
 #include "apps/export/onnx_graph.h"
 
+#include <bit>
+#include <protozero/pbf_writer.hpp>
+#include <span>
+
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/version.h"
@@ -8,7 +12,7 @@
 namespace dtn::onnx {
 namespace {
 
-using protobuf::Message;
+using protozero::pbf_writer;
 
 // Supported since ONNX 1.13, by runtimes from 2022 on.
 constexpr int kIrVersion = 8;
@@ -48,42 +52,40 @@ enum TypeField { kTypeTensor = 1, kTensorElement = 1, kTensorShape = 2, kShapeDi
 enum DimField { kDimValue = 1, kDimName = 2 };
 enum ElementType { kFloat32 = 1, kInt64 = 7 };
 
-Message attribute_message(const Attribute& attribute) {
-  Message m;
-  m.text(kAttributeName, attribute.name);
+void add_attribute(pbf_writer& node, const Attribute& attribute) {
+  pbf_writer m(node, kNodeAttribute);
+  m.add_string(kAttributeName, attribute.name);
   if (const auto* whole = std::get_if<std::int64_t>(&attribute.value)) {
-    m.integer(kAttributeInt, *whole);
-    m.integer(kAttributeType, kIntType);
+    m.add_int64(kAttributeInt, *whole);
+    m.add_enum(kAttributeType, kIntType);
   } else if (const auto* real = std::get_if<float>(&attribute.value)) {
-    m.number(kAttributeFloat, *real);
-    m.integer(kAttributeType, kFloatType);
+    m.add_float(kAttributeFloat, *real);
+    m.add_enum(kAttributeType, kFloatType);
   } else if (const auto* text = std::get_if<std::string>(&attribute.value)) {
-    m.text(kAttributeString, *text);
-    m.integer(kAttributeType, kStringType);
+    m.add_string(kAttributeString, *text);
+    m.add_enum(kAttributeType, kStringType);
   } else {
-    for (std::int64_t value : std::get<Ints>(attribute.value)) m.integer(kAttributeInts, value);
-    m.integer(kAttributeType, kIntsType);
+    for (std::int64_t value : std::get<Ints>(attribute.value)) m.add_int64(kAttributeInts, value);
+    m.add_enum(kAttributeType, kIntsType);
   }
-  return m;
 }
 
-// A float32 tensor with a first dimension of any extent.
-Message value_message(const std::string& name, const Ints& dims) {
-  Message shape, batch;
-  batch.text(kDimName, "N");
-  shape.message(kShapeDim, std::move(batch));
-  for (std::int64_t extent : dims) {
-    Message dim;
-    dim.integer(kDimValue, extent);
-    shape.message(kShapeDim, std::move(dim));
-  }
-  Message tensor, type, value;
-  tensor.integer(kTensorElement, kFloat32);
-  tensor.message(kTensorShape, std::move(shape));
-  type.message(kTypeTensor, std::move(tensor));
-  value.text(kValueName, name);
-  value.message(kValueType, std::move(type));
-  return value;
+// Adds a float32 tensor with a first dimension of any extent to the inputs or outputs of a graph.
+void add_value(std::string& graph, GraphField field, const std::string& name, const Ints& dims) {
+  pbf_writer fields(graph), value(fields, field);
+  value.add_string(kValueName, name);
+  pbf_writer type(value, kValueType), tensor(type, kTypeTensor);
+  tensor.add_enum(kTensorElement, kFloat32);
+  pbf_writer shape(tensor, kTensorShape);
+  pbf_writer(shape, kShapeDim).add_string(kDimName, "N");
+  for (std::int64_t extent : dims) pbf_writer(shape, kShapeDim).add_int64(kDimValue, extent);
+}
+
+// Begins a field of `size` bytes that are written apart from the message.
+void begin_field(std::string& message, std::uint32_t field, std::uint64_t size) {
+  protozero::add_varint_to_buffer(
+      &message, field << 3 | std::uint32_t(protozero::pbf_wire_type::length_delimited));
+  protozero::add_varint_to_buffer(&message, size);
 }
 
 }  // namespace
@@ -91,25 +93,27 @@ Message value_message(const std::string& name, const Ints& dims) {
 Value Graph::node(std::string_view op, const std::vector<Value>& inputs,
                   const std::vector<Attribute>& attributes, std::string name) {
   if (name.empty()) name = cat(part_, "/", op, "_", named_++);
-  Message m;
-  for (const Value& input : inputs) m.text(kNodeInput, input);
-  m.text(kNodeOutput, name);
-  m.text(kNodeName, name);
-  m.text(kNodeOp, op);
-  for (const Attribute& attribute : attributes) {
-    m.message(kNodeAttribute, attribute_message(attribute));
-  }
-  nodes_.push_back(std::move(m));
+  pbf_writer graph(nodes_), m(graph, kGraphNode);
+  for (const Value& input : inputs) m.add_string(kNodeInput, input);
+  m.add_string(kNodeOutput, name);
+  m.add_string(kNodeName, name);
+  m.add_string(kNodeOp, op.data(), op.size());
+  for (const Attribute& attribute : attributes) add_attribute(m, attribute);
   return name;
 }
 
 void Graph::initializer(const std::string& name, const Ints& dims, int type, const Tensor& value) {
-  Message m;
-  for (std::int64_t extent : dims) m.integer(kTensorDims, extent);
-  m.integer(kTensorType, type);
-  m.text(kTensorName, name);
-  m.tensor(kTensorData, value);
-  initializers_.push_back(std::move(m));
+  DTN_CHECK(value.device() == kCpu, "a tensor to be written must lie in host memory");
+  static_assert(std::endian::native == std::endian::little, "files are little-endian");
+  std::string fields;
+  pbf_writer m(fields);
+  for (std::int64_t extent : dims) m.add_int64(kTensorDims, extent);
+  m.add_enum(kTensorType, type);
+  m.add_string(kTensorName, name);
+  begin_field(fields, kTensorData, value.nbytes());
+  std::string head;
+  begin_field(head, kGraphInitializer, fields.size() + value.nbytes());
+  initializers_.push_back({head + fields, value});
 }
 
 Value Graph::tensor(const std::string& name, const Tensor& value) {
@@ -145,39 +149,49 @@ Value Graph::index(std::int64_t value) {
 }
 
 void Graph::input(const std::string& name, const Ints& dims) {
-  inputs_.push_back(value_message(name, dims));
+  add_value(inputs_, kGraphInput, name, dims);
 }
 
 void Graph::output(const std::string& name, const Ints& dims) {
-  outputs_.push_back(value_message(name, dims));
+  add_value(outputs_, kGraphOutput, name, dims);
 }
 
 void Graph::write(const std::filesystem::path& path, const std::string& graph_name) const {
-  Message graph, opset, model;
-  for (const Message& node : nodes_) graph.message(kGraphNode, node);
-  graph.text(kGraphName, graph_name);
-  for (const Message& weight : initializers_) graph.message(kGraphInitializer, weight);
-  for (const Message& value : inputs_) graph.message(kGraphInput, value);
-  for (const Message& value : outputs_) graph.message(kGraphOutput, value);
-  opset.integer(kOpsetVersion, opset_);
-  model.integer(kModelIr, kIrVersion);
-  model.text(kModelProducer, "dtn");
-  model.text(kModelVersion, version());
-  model.message(kModelGraph, std::move(graph));
-  model.message(kModelOpset, std::move(opset));
+  std::string name;
+  pbf_writer(name).add_string(kGraphName, graph_name);
+  std::uint64_t graph_size = nodes_.size() + name.size() + inputs_.size() + outputs_.size();
+  for (const Initializer& i : initializers_) graph_size += i.head.size() + i.data.nbytes();
+
+  std::string before, after;  // the fields of the model around the graph
+  pbf_writer head(before), tail(after);
+  head.add_int64(kModelIr, kIrVersion);
+  head.add_string(kModelProducer, "dtn");
+  head.add_string(kModelVersion, version());
+  begin_field(before, kModelGraph, graph_size);
+  pbf_writer(tail, kModelOpset).add_int64(kOpsetVersion, opset_);
   for (const auto& [key, text] : notes_) {
-    Message note;
-    note.text(kNoteKey, key);
-    note.text(kNoteText, text);
-    model.message(kModelNote, std::move(note));
+    pbf_writer note(tail, kModelNote);
+    note.add_string(kNoteKey, key);
+    note.add_string(kNoteText, text);
   }
-  if (model.size() > kMaxBytes) {
-    throw Error(cat(path.string(), ": the model would take ", model.size(),
+  const std::uint64_t size = before.size() + graph_size + after.size();
+  if (size > kMaxBytes) {
+    throw Error(cat(path.string(), ": the model would take ", size,
                     " bytes, and an ONNX file with its weights inside cannot exceed 2 GiB, the "
                     "limit of a protocol buffer; nothing was written"));
   }
   AtomicFile file(path);
-  model.write([&](std::span<const std::byte> bytes) { file.write(bytes); });
+  const auto write = [&](const std::string& part) { file.write(std::as_bytes(std::span(part))); };
+  write(before);
+  write(nodes_);
+  write(name);
+  for (const Initializer& i : initializers_) {
+    write(i.head);
+    file.write({static_cast<const std::byte*>(i.data.raw()), i.data.nbytes()});
+  }
+  write(inputs_);
+  write(outputs_);
+  write(after);
   file.commit();
 }
 

@@ -11,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include "apps/export/protobuf.h"
 #include "dtn/core/tensor.h"
 
 namespace dtn::onnx {
@@ -57,13 +56,21 @@ class Graph {
   void write(const std::filesystem::path& path, const std::string& graph_name) const;
 
  private:
+  // A constant as a field of the graph. The file has `head`, then the bytes of `data`, which are not
+  // copied until then.
+  struct Initializer {
+    std::string head;
+    Tensor data;
+  };
+
   void initializer(const std::string& name, const Ints& dims, int type, const Tensor& value);
 
   int opset_;
   std::string part_;
   std::int64_t named_ = 0;
   std::set<std::string> constants_;  // names
-  std::vector<protobuf::Message> nodes_, initializers_, inputs_, outputs_;
+  std::vector<Initializer> initializers_;
+  std::string nodes_, inputs_, outputs_;  // encoded fields of the graph
   std::vector<std::pair<std::string, std::string>> notes_;
 };
 
