@@ -4,18 +4,16 @@
 source "$(dirname "$0")/lib/common.sh"
 unset OMP_WAIT_POLICY
 
-# spin_count_in VARIABLE=VALUE...: what libgomp says that it read, with that environment alone.
+# spin_count_in VARIABLE=VALUE...: what libgomp says that it read last, with that environment alone.
 spin_count_in() {
   env -i OMP_DISPLAY_ENV=verbose "$@" "$bin/dtn-info" --version 2>&1 |
-    sed -n "s/.*GOMP_SPINCOUNT = '\([0-9]*\)'.*/\1/p"
+    sed -n "s/.*GOMP_SPINCOUNT = '\([0-9]*\)'.*/\1/p" | tail -n 1
 }
 if [[ -z $(spin_count_in) ]]; then
   echo "SKIPPED: this is not GCC's OpenMP, or it does not say what it reads"
   exit 0
 fi
-for variable in _ PWD HOME PATH; do
-  expect_equal "spin count" "$(spin_count_in A=1 $variable=/tmp B=2)" 3000
-done
+expect_equal "spin count" "$(spin_count_in)" 3000
 expect_equal "a spin count of one's own" "$(spin_count_in HOME=/tmp GOMP_SPINCOUNT=77)" 77
 expect_equal "a waiting policy of one's own" "$(spin_count_in HOME=/ OMP_WAIT_POLICY=passive)" 0
 
@@ -26,7 +24,7 @@ printf '#!/bin/sh\nenv > "%s"\nexit 1\n' "$work/environment" > "$work/bin/dtn-tr
 chmod +x "$work/bin/dtn-train"
 tiny_config "$work/tiny.yaml"
 printf 'name: one\nbase: tiny.yaml\nseeds: [1]\nvariants:\n  - name: a\n' > "$work/sweep.yaml"
-given=(A=1 HOME=/home B=2)  # of these HOME lends its place
+given=(A=1 HOME=/home B=2)
 env -i "${given[@]}" "$work/bin/dtn-sweep" --config "$work/sweep.yaml" --output "$work/sweep" \
   > "$log" 2>&1 || true
 expect_file "$work/environment"

@@ -174,6 +174,7 @@ class Check:
                 say(f"{self.layout.program(name)} is not there; what needs it will fail")
         environment, missing = libraries.find()
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # programs count GPUs as nvidia-smi does
+        environment["GOMP_SPINCOUNT"] = "3000"  # as programs do; they then start once
         for sentence in missing.values():
             say(sentence)
         ledger.load(self.layout.ledger)  # a malformed one is reported before it costs anything

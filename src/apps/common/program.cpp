@@ -1,5 +1,8 @@
 #include "apps/common/program.h"
 
+#include <sys/auxv.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,7 +17,6 @@
 #include "apps/common/commands.h"
 #include "apps/common/complete.h"
 #include "apps/common/man_page.h"
-#include "apps/common/short_spin.h"
 #include "config/codec.h"
 #include "config/document.h"
 #include "config/key_docs.h"
@@ -32,6 +34,18 @@
 
 namespace dtn {
 namespace {
+
+// By default, idle libgomp threads spin for a millisecond or more before they sleep. On a busy
+// machine, this takes time from the threads that have work, such as loader threads. libgomp reads
+// the spin count from its environment when it is loaded, so the program sets it and starts anew.
+// This happens before main, as a user's main must not run twice. glibc passes the arguments.
+[[gnu::constructor]] void limit_spin(int, char** argv) {
+  constexpr const char* kVariable = "GOMP_SPINCOUNT";
+  if (std::getenv(kVariable) || std::getenv("OMP_WAIT_POLICY")) return;
+  ::setenv(kVariable, "3000", 0);
+  ::execv(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), argv);
+  // If the system refuses, the program goes on with the default.
+}
 
 constexpr const char* kExitCodesHelp =
     "Exit codes: 0 done, 1 the system refused or a bug, 2 bad usage or config, 3 data, "
@@ -258,7 +272,6 @@ int explain(const CLI::App& app, const CLI::ParseError& e) {
 
 int run_program(CLI::App& app, int argc, char** argv, Processes processes,
                 const std::function<int()>& body) {
-  spin_briefly();
   app.set_version_flag("--version", version_line());
   const app::Command& command = app::command_of_program(app.get_name());
   app.footer(app::examples_help(command) + kExitCodesHelp);
