@@ -44,12 +44,6 @@ Variable Attention::queries_keys_values(Context& ctx, const Variable& x) const {
                            with_normalized_keys(ctx, primitive::narrow(ctx, qkv, 2, c, 3 * c)), 2);
 }
 
-Variable Attention::weights(Context& ctx, const Variable& x, const TokenGrid& grid) const {
-  return ops::attention_weights(ctx, queries_keys_values(ctx, x), heads_,
-                                position_ ? &position_->variable : nullptr, grid.height,
-                                grid.width);
-}
-
 Variable Attention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
   const Variable qkv = queries_keys_values(ctx, x);
   if (ctx.observer) ctx.observer->attention(view_of(qkv, grid));

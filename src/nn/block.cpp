@@ -36,10 +36,6 @@ Variable BlockAttention::mix_first(Context&, const Variable&, std::int64_t) cons
   throw Error("an attention that has no way to do the first tokens alone");
 }
 
-Variable BlockAttention::weights(Context&, const Variable&, const TokenGrid&) const {
-  throw Error("an attention that is not one of all tokens to all has no such weights");
-}
-
 Block::Block(const Scope& scope, const BlockOptions& o)
     : path_(scope.path),
       heads_(o.attention.heads),
@@ -89,7 +85,6 @@ Variable Block::normalized(Context& ctx, ResidualStream& stream, Normalizer& nor
 
 void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = normalized(ctx, stream, *norm1_, grid);
-  if (observer_) observer_(attention_->weights(ctx, normed, grid).value());
   project(ctx, stream, attention_->mix(ctx, normed, grid), grid);
 }
 

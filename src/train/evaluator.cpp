@@ -42,7 +42,8 @@ std::optional<Evaluation> evaluate(Task& task, BatchFeeder& feeder, const EvalOp
     if (!feeder.next(batch)) continue;
     Context ctx;
     ctx.mode.compute = options.compute;
-    ctx.mode.skip_unread = options.skip_unread;
+    ctx.mode.skip_unread = !options.observer;
+    ctx.observer = options.observer;
     const Fields outputs = on_host(task.outputs(ctx, batch.fields));
     meter->add(with_indices(batch), outputs);
     done += batch.n;

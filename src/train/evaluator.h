@@ -20,8 +20,9 @@ struct Evaluation {
 
 struct EvalOptions {
   DType compute = DType::kFloat32;  // of activations
-  bool skip_unread = true;          // see Mode
-  Meter* meter = nullptr;           // null: a new one from the task
+  // Sees all that the model computes, so Mode::skip_unread is off; null: none.
+  Observer* observer = nullptr;
+  Meter* meter = nullptr;  // null: a new one from the task
   // Called after each batch with the outputs of the task, on the host, and the number of samples
   // done.
   std::function<void(const DeviceBatch&, const Fields& outputs, std::int64_t done)> on_batch;

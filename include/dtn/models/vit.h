@@ -31,13 +31,6 @@ class VisionTransformer : public Backbone {
   std::vector<LayerInfo> layers() const override;
   std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 
-  // Shows the attention weights of a block, [B, H, T, T], whenever it runs for all tokens. The last
-  // block does so if ctx.mode.skip_unread is off. The tokens are the prefix, if it has joined, and
-  // the patches in raster order.
-  void observe_attention(int block, Block::AttentionObserver observer) {
-    blocks_.at(static_cast<std::size_t>(block)).observe_attention(std::move(observer));
-  }
-
   // True if the pooled tokens join before the last block and that block can process them alone,
   // leaving out all other tokens; pooled() does so.
   bool ends_in_class_token() const;

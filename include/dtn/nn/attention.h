@@ -29,7 +29,6 @@ class Attention final : public BlockAttention {
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
   // False with a positional bias.
   bool has_first_path() const override { return position_ == nullptr; }
-  Variable weights(Context&, const Variable& x, const TokenGrid& grid) const override;
   const Linear* projection() const override { return &proj_; }
   const Dropout* dropout() const override { return &dropout_; }
 

@@ -42,9 +42,6 @@ class Block {
   // nothing of it.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
-  // Receives the attention weights, [B, H, T, T], in each forward(); null: no observer.
-  using AttentionObserver = std::function<void(const Tensor& weights)>;
-  void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
   // The block as a layer, for observers.
   LayerInfo info() const;
   // True if forward_first() works: all parts can compute the prefix tokens alone.
@@ -70,7 +67,6 @@ class Block {
   std::unique_ptr<BlockMlp> mlp_;
   std::optional<LayerScale> layer_scale2_;
   DropPath drop_path2_;
-  AttentionObserver observer_;
 };
 
 }  // namespace dtn

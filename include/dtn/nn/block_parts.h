@@ -20,9 +20,6 @@ class BlockAttention {
   virtual Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
   // True if mix_first() works.
   virtual bool has_first_path() const { return false; }
-  // Attention weights of every query token over all tokens, [B, H, T, T] in float32 or wider.
-  // Throws Error if tokens do not attend to all tokens.
-  virtual Variable weights(Context&, const Variable& x, const TokenGrid& grid) const;
 
   // Null if the result of mix() is added to the residual unchanged.
   virtual const Linear* projection() const = 0;

@@ -34,6 +34,9 @@ struct AttentionView {
   TokenGrid query_grid, key_grid;  // with their prefix tokens
   // Row u of the key grid lies at row key_start + key_step u of the query grid; columns likewise.
   double key_start = 0, key_step = 1;
+
+  // See ops::grouped_attention_weights: [B, H, Q, S] without groups.
+  Tensor weights() const;
 };
 
 // The context of computations that serve only an observer: no tape and no observer.

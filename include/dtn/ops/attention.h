@@ -37,11 +37,6 @@ Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
 // keys of all heads, then the values. Returns [B, Q, H D].
 Variable query_attention(Context&, const Variable& q, const Variable& kv, std::int64_t heads);
 
-// The attention weights softmax(q k^T / sqrt(D)), [B, H, T, T] in float32 or wider, for inspection.
-// pos_weight as above, or null; the grid is ignored if it is null.
-Variable attention_weights(Context&, const Variable& qkv, std::int64_t heads,
-                           const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w);
-
 namespace reference {
 Variable attention(Context&, const Variable& qkv, std::int64_t heads,
                    const AttentionOptions& options = {});

@@ -57,6 +57,11 @@ struct GroupedAttention {
 Variable grouped_attention(Context&, const Variable& queries, const Variable& keys,
                            const Variable& bias, const GroupedAttention& how);
 
+// The attention weights of grouped_attention(), for inspection: [B, H, Q, S], or with G groups
+// [B G, H, Q / G, S / G]. float32 or wider.
+Variable grouped_attention_weights(Context&, const Variable& queries, const Variable& keys,
+                                   const Variable& bias, const GroupedAttention& how);
+
 namespace reference {
 Variable grouped_attention(Context&, const Variable& queries, const Variable& keys,
                            const Variable& bias, const GroupedAttention& how);

@@ -85,7 +85,8 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
     const std::int64_t last = std::min(count, first + batch);
     Context ctx;
     ctx.mode.compute = compute;
-    ctx.mode.skip_unread = results.skip_unread();
+    ctx.observer = results.observer();
+    ctx.mode.skip_unread = !ctx.observer;
     const Fields host = inputs.rows(first, last);
     Fields there = host;
     for (auto& [name, tensor] : there) tensor = tensor.to(device);
@@ -142,7 +143,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   EvalOptions eval;
   eval.compute = precision_of(options.precision);
   eval.ranks = &ranks;
-  eval.skip_unread = !results || results->skip_unread();
+  if (results) eval.observer = results->observer();
   eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
     if (bar) bar->update(done, "");
     if (results) results->add(batch.indices, outputs);

@@ -71,8 +71,9 @@ void RowFile::finish() {
 AttentionFile::AttentionFile(const std::string& path, const std::vector<int>& layers,
                              std::int64_t count, Classifier& model)
     : path_(path), count_(count) {
-  auto* vit = dynamic_cast<VisionTransformer*>(&model.backbone());
-  if (!vit) throw ConfigError("--save-attention: only vision transformers have such blocks");
+  if (!dynamic_cast<VisionTransformer*>(&model.backbone())) {
+    throw ConfigError("--save-attention: only vision transformers have such blocks");
+  }
   if (layers.empty()) throw ConfigError("--save-attention needs --layers, such as --layers 0,11");
   if (count > kMaxImages) {
     throw ConfigError(cat("--save-attention: the data set has ", count, " images, and a table of ",
@@ -84,24 +85,30 @@ AttentionFile::AttentionFile(const std::string& path, const std::vector<int>& la
       throw ConfigError(
           cat("--layers ", block, ": the model has blocks 0 to ", model.config().blocks() - 1));
     }
-    const bool known = std::ranges::any_of(layers_, [&](auto& l) { return l->block == block; });
-    if (known) continue;
-    Layer& layer = *layers_.emplace_back(std::make_unique<Layer>(Layer{block, {}, {}}));
-    vit->observe_attention(block,
-                           [&layer](const Tensor& weights) { layer.seen = weights.to(kCpu); });
+    const bool known = std::ranges::any_of(layers_, [&](auto& l) { return l.block == block; });
+    if (!known) layers_.push_back({block, {}, {}});
+  }
+}
+
+void AttentionFile::begin_layer(const Tensor&, const TokenGrid&) { ++blocks_begun_; }
+
+void AttentionFile::attention(const AttentionView& view) {
+  for (Layer& layer : layers_) {
+    if (layer.block == blocks_begun_ - 1) layer.seen = view.weights().to(kCpu);
   }
 }
 
 void AttentionFile::add(std::span<const std::int64_t> indices) {
-  for (const auto& layer : layers_) {
-    const Tensor& seen = layer->seen;
-    if (!layer->all.defined()) {
-      layer->all = Tensor::full({count_, seen.dim(1), seen.dim(2), seen.dim(3)}, seen.dtype(),
-                                std::numeric_limits<double>::quiet_NaN());
+  blocks_begun_ = 0;
+  for (Layer& layer : layers_) {
+    const Tensor& seen = layer.seen;
+    if (!layer.all.defined()) {
+      layer.all = Tensor::full({count_, seen.dim(1), seen.dim(2), seen.dim(3)}, seen.dtype(),
+                               std::numeric_limits<double>::quiet_NaN());
     }
     for (std::size_t i = 0; i < indices.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      Tensor target = layer->all.slice(indices[i], indices[i] + 1);
+      Tensor target = layer.all.slice(indices[i], indices[i] + 1);
       target.copy_from(seen.slice(row, row + 1));
     }
   }
@@ -109,8 +116,8 @@ void AttentionFile::add(std::span<const std::int64_t> indices) {
 
 void AttentionFile::finish() {
   NamedTensors tensors;
-  for (const auto& layer : layers_) {
-    if (layer->all.defined()) tensors.emplace_back(cat("attention.", layer->block), layer->all);
+  for (const Layer& layer : layers_) {
+    if (layer.all.defined()) tensors.emplace_back(cat("attention.", layer.block), layer.all);
   }
   write_safetensors(path_, tensors);
 }

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "dtn/nn/observer.h"
 #include "dtn/tasks/classify.h"
 #include "io/safetensors_stream.h"
 
@@ -43,17 +43,20 @@ class RowFile {
   SafetensorsStream file_;
 };
 
-// Attention weights of some blocks, attention.<block> [count, H, T, T]. They are held in memory, so
-// only few images are allowed.
-class AttentionFile {
+// Attention weights of some blocks of a vision transformer, attention.<block> [count, H, T, T]. The
+// tokens are the prefix, if it has joined, and the patches in raster order. The weights are held in
+// memory, so only few images are allowed.
+class AttentionFile : public Observer {
  public:
   static constexpr std::int64_t kMaxImages = 64;
 
-  // Observes the model, which must outlive this object. Throws ConfigError for too many images, for
-  // layers that do not exist and for models without these blocks.
+  // Throws ConfigError for too many images, for layers that do not exist and for models without
+  // these blocks.
   AttentionFile(const std::string& path, const std::vector<int>& layers, std::int64_t count,
                 Classifier& model);
 
+  void begin_layer(const Tensor& x, const TokenGrid& grid) override;
+  void attention(const AttentionView& view) override;
   // Stores the attention of the last forward pass, which ran on the images with these indices.
   void add(std::span<const std::int64_t> indices);
   void finish();
@@ -67,7 +70,8 @@ class AttentionFile {
 
   std::string path_;
   std::int64_t count_;
-  std::vector<std::unique_ptr<Layer>> layers_;
+  int blocks_begun_ = 0;  // in the current forward pass
+  std::vector<Layer> layers_;
 };
 
 class ResultFiles {
@@ -75,8 +79,8 @@ class ResultFiles {
   // `labels` [count] int64, or undefined. The task must outlive this object.
   ResultFiles(const ResultPaths& paths, Classify& task, std::int64_t count, const Tensor& labels);
 
-  // True if the model may skip computations that the head does not need.
-  bool skip_unread() const { return !attention_; }
+  // Must see the model's passes for add(); null: none is needed.
+  Observer* observer() { return attention_ ? &*attention_ : nullptr; }
   // Adds the result of the task's outputs() for the images with these indices, in ascending order.
   void add(std::span<const std::int64_t> indices, const Fields& outputs);
   // Moves the files to their final names. Without this call there are no files.

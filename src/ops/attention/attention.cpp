@@ -126,20 +126,13 @@ Variable weights_of(Context& ctx, const Variable& q, const Variable& k, const Va
   return softmax(ctx, scores);
 }
 
-// a_d (dx^2 + dy^2) + a_x dx + a_y dy, [1, H, T, T]; undefined without weights.
-Variable bias_of(Context& ctx, const Variable* pos_weight, std::int64_t heads, std::int64_t grid_h,
+// a_d (dx^2 + dy^2) + a_x dx + a_y dy, [1, H, T, T]
+Variable bias_of(Context& ctx, const Variable& pos_weight, std::int64_t heads, std::int64_t grid_h,
                  std::int64_t grid_w) {
-  if (!pos_weight) return {};
   const std::int64_t tokens = grid_h * grid_w;
-  Variable offsets(relative_offsets(grid_h, grid_w, pos_weight->dtype(), pos_weight->device()));
-  Variable bias = matmul(ctx, offsets, permute(ctx, *pos_weight, {1, 0}));  // [T T, H]
+  Variable offsets(relative_offsets(grid_h, grid_w, pos_weight.dtype(), pos_weight.device()));
+  Variable bias = matmul(ctx, offsets, permute(ctx, pos_weight, {1, 0}));  // [T T, H]
   return reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
-}
-
-Variable attend_to_itself(Context& ctx, const Variable& qkv, std::int64_t heads,
-                          const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
-  const Variable weights = attention_weights(ctx, qkv, heads, pos_weight, grid_h, grid_w);
-  return cast(ctx, weighted(ctx, weights, heads_of(ctx, qkv, heads, 3, 2)), qkv.dtype());
 }
 
 }  // namespace
@@ -162,7 +155,9 @@ Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads,
 
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
-  return attend_to_itself(ctx, qkv, heads, &pos_weight, grid_h, grid_w);
+  const Variable q = heads_of(ctx, qkv, heads, 3, 0), k = heads_of(ctx, qkv, heads, 3, 1);
+  const Variable weights = weights_of(ctx, q, k, bias_of(ctx, pos_weight, heads, grid_h, grid_w));
+  return cast(ctx, weighted(ctx, weights, heads_of(ctx, qkv, heads, 3, 2)), qkv.dtype());
 }
 
 Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, std::int64_t heads) {
@@ -172,12 +167,4 @@ Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, st
 }
 
 }  // namespace reference
-
-Variable attention_weights(Context& ctx, const Variable& qkv, std::int64_t heads,
-                           const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
-  using namespace reference;
-  const Variable q = heads_of(ctx, qkv, heads, 3, 0), k = heads_of(ctx, qkv, heads, 3, 1);
-  return weights_of(ctx, q, k, bias_of(ctx, pos_weight, heads, grid_h, grid_w));
-}
-
 }  // namespace dtn::ops

@@ -209,15 +209,12 @@ Variable penalty_of(Context& ctx, const TokenGroups& groups, DType dtype) {
                 kRegionPenalty);
 }
 
-}  // namespace
-
-Variable grouped_attention(Context& ctx, const Variable& queries, const Variable& keys,
-                           const Variable& bias, const GroupedAttention& how) {
-  const GroupSizes sizes = check(queries, keys, bias, how);
+// [B G, H, n, n]
+Variable weights_of(Context& ctx, const Variable& queries, const Variable& keys,
+                    const Variable& bias, const GroupedAttention& how, const GroupSizes& sizes) {
   const std::int64_t batch = queries.dim(0);
   const Variable q = heads_of(ctx, queries, how.q, how, sizes.groups);
   const Variable k = heads_of(ctx, keys, how.k, how, sizes.groups);
-  const Variable v = heads_of(ctx, keys, how.v, how, sizes.groups);
   Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})), how.scale);
   if (bias.defined()) {
     scores = add(ctx, scores, reshape(ctx, bias, {1, how.heads, sizes.queries, sizes.keys}));
@@ -227,11 +224,27 @@ Variable grouped_attention(Context& ctx, const Variable& queries, const Variable
     scores = reshape(ctx, scores, {batch, sizes.groups, how.heads, sizes.queries, sizes.keys});
     scores = reshape(ctx, add(ctx, scores, penalty_of(ctx, *how.groups, scores.dtype())), flat);
   }
-  Variable out = permute(ctx, matmul(ctx, softmax(ctx, scores), v), {0, 2, 1, 3});
-  out = reshape(ctx, out, {batch, queries.dim(1), how.heads * how.v.width});
+  return softmax(ctx, scores);
+}
+
+}  // namespace
+
+Variable grouped_attention(Context& ctx, const Variable& queries, const Variable& keys,
+                           const Variable& bias, const GroupedAttention& how) {
+  const GroupSizes sizes = check(queries, keys, bias, how);
+  const Variable weights = weights_of(ctx, queries, keys, bias, how, sizes);
+  const Variable v = heads_of(ctx, keys, how.v, how, sizes.groups);
+  Variable out = permute(ctx, matmul(ctx, weights, v), {0, 2, 1, 3});
+  out = reshape(ctx, out, {queries.dim(0), queries.dim(1), how.heads * how.v.width});
   if (how.groups) out = gather(ctx, out, 1, how.groups->places);
   return cast(ctx, out, queries.dtype());
 }
 
 }  // namespace reference
+
+Variable grouped_attention_weights(Context& ctx, const Variable& queries, const Variable& keys,
+                                   const Variable& bias, const GroupedAttention& how) {
+  return reference::weights_of(ctx, queries, keys, bias, how, check(queries, keys, bias, how));
+}
+
 }  // namespace dtn::ops

@@ -7,21 +7,16 @@ namespace {
 
 using namespace dtn::test;
 
-struct Seen {
-  std::vector<Tensor> weights;  // one per block
-  Doubles logits;
+struct AttentionWeights : Observer {
+  std::vector<Tensor> all;  // one per block
+  void attention(const AttentionView& view) override { all.push_back(view.weights()); }
 };
 
-Seen run(Classifier& model, const Tensor& images, bool observe) {
-  Seen seen;
-  auto& vit = dynamic_cast<VisionTransformer&>(model.backbone());
-  for (int i = 0; observe && i < model.config().depth; ++i) {
-    vit.observe_attention(i, [&](const Tensor& w) { seen.weights.push_back(w); });
-  }
+Doubles logits_of(Classifier& model, const Tensor& images, Observer* observer) {
   Context ctx = computing_in(DType::kFloat64);
   ctx.mode.skip_unread = false;
-  seen.logits = doubles(model.forward(ctx, images).value());
-  return seen;
+  ctx.observer = observer;
+  return doubles(model.forward(ctx, images).value());
 }
 
 TEST(AttentionWeights, AreSharesOfAllTokensAndChangeNothing) {
@@ -31,14 +26,13 @@ TEST(AttentionWeights, AreSharesOfAllTokensAndChangeNothing) {
     Classifier model(config, 1, DType::kFloat64);
     perturb(model.parameters());
     const Tensor images = some_images(config, 2, DType::kFloat64);
-    const Doubles unobserved = run(model, images, false).logits;
-    const Seen seen = run(model, images, true);
-    EXPECT_EQ(seen.logits, unobserved) << config.preset;
-    ASSERT_EQ(seen.weights.size(), static_cast<std::size_t>(config.depth)) << config.preset;
+    AttentionWeights seen;
+    EXPECT_EQ(logits_of(model, images, &seen), logits_of(model, images, nullptr)) << config.preset;
+    ASSERT_EQ(seen.all.size(), static_cast<std::size_t>(config.depth)) << config.preset;
     for (int i = 0; i < config.depth; ++i) {
       const bool joined = i >= config.grid_blocks();
       const std::int64_t tokens = config.num_patches() + (joined ? config.prefix_tokens() : 0);
-      const Tensor& weights = seen.weights[static_cast<std::size_t>(i)];
+      const Tensor& weights = seen.all[static_cast<std::size_t>(i)];
       ASSERT_EQ(weights.shape(), Shape({2, config.num_heads, tokens, tokens})) << config.preset;
       const Doubles values = doubles(weights);
       const auto width = static_cast<std::size_t>(tokens);
@@ -68,8 +62,10 @@ TEST(AttentionWeights, AreThoseOfTheFusedAttention) {
     const TokenGrid grid{3, 3};
     const Variable x(as(representable(random_tensor({2, 9, c}, 77)), DType::kFloat64));
     Context ctx = computing_in(DType::kFloat64);
+    AttentionWeights seen;
+    ctx.observer = &seen;
     const Doubles mixed = doubles(attention.mix(ctx, x, grid).value());
-    const Doubles weights = doubles(attention.weights(ctx, x, grid).value());
+    const Doubles weights = doubles(seen.all.at(0));
     // v = the last third of x W^T + b
     const Doubles w = doubles(store.find("attn.qkv.weight")->variable.value());
     const Doubles b = doubles(store.find("attn.qkv.bias")->variable.value());
