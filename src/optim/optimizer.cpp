@@ -13,15 +13,6 @@ Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store,
   }
 }
 
-void Optimizer::step(double lr, double grad_scale) {
-  ++updates_;
-  OptimizerUpdate update;
-  update.lr = lr;
-  update.grad_scale = grad_scale;
-  update.updates = updates_;
-  update_all(update);
-}
-
 void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
   OptimizerUpdate update;
   if (device() == kCpu) {
@@ -33,10 +24,6 @@ void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
     update.inputs = inputs;
     update.decision = decision;
   }
-  update_all(update);
-}
-
-void Optimizer::update_all(const OptimizerUpdate& update) {
   for (std::size_t range = 0; range < ranges_.size(); ++range) update_range(range, update);
 }
 
@@ -74,7 +61,6 @@ MovingAverage::MovingAverage(ParameterStore& store, double decay, bool warmup)
     : store_(store), decay_(decay), warmup_(warmup), average_(store.values().clone()) {}
 
 void MovingAverage::update(const UpdateState* state) {
-  DTN_CHECK(state || !warmup_, "a moving average that warms up needs the count of updates");
   // Skips frozen values: their average is the value itself, which rounding would change.
   for (const auto& [begin, end] : store_.live_ranges()) {
     run_on(store_.device(), EmaStep{end - begin, static_cast<float*>(average_.raw()) + begin,

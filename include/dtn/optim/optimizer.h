@@ -53,13 +53,10 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Makes one update with the gradients times grad_scale, and updates the bfloat16 copies.
-  void step(double lr, double grad_scale);
-  // The same, with the rate and the scale read on the device of the parameters. Changes nothing if
-  // the update is to be skipped.
+  // Makes one update, and updates the bfloat16 copies. The rate, the factor of the gradients and the
+  // number of updates are read on the device of the parameters. Changes nothing if the update is to
+  // be skipped.
   void step(const StepInputs* inputs, const UpdateState* decision);
-  std::int64_t updates() const { return updates_; }
-  void set_updates(std::int64_t n) { updates_ = n; }
 
   // The flat state buffers by name, laid out like the store's values. A checkpoint saves them and
   // restores them in place.
@@ -86,14 +83,12 @@ class Optimizer {
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
 
  private:
-  void update_all(const OptimizerUpdate& update);
   void update_range(std::size_t range, OptimizerUpdate update);
 
   OptimConfig config_;
   ParameterStore& store_;
   std::vector<ParameterRange> ranges_;
   std::vector<std::pair<std::string, Tensor>> state_;  // [flat] each
-  std::int64_t updates_ = 0;
 };
 
 // An optimizer in the registry.
@@ -122,9 +117,8 @@ class MovingAverage {
   // Recent weights then dominate while the average is young.
   MovingAverage(ParameterStore& store, double decay, bool warmup = false);
 
-  // With `state`, changes nothing if that update was skipped. A warmup requires `state`, which
-  // counts the updates.
-  void update(const UpdateState* state = nullptr);
+  // Changes nothing if that update was skipped.
+  void update(const UpdateState* state);
   Tensor& values() { return average_; }
   // Exchanges the model's weights with the average. Call it twice to evaluate the average.
   void swap();
