@@ -11,12 +11,7 @@ class AdamW : public Optimizer {
  private:
   void update(const OptimizerUpdate& u) override {
     AdamWStep args{};
-    set_common(args, u);
-    args.m = state_of(u, 0);
-    args.v = state_of(u, 1);
-    args.beta1 = config().beta1;
-    args.beta2 = config().beta2;
-    args.eps = config().eps.value();
+    set_adam(args, u, config());
     run_on(device(), args);
   }
 };

@@ -49,12 +49,7 @@ class Lamb : public Optimizer {
  private:
   void update(const OptimizerUpdate& u) override {
     LambStep args{};
-    set_common(args, u);
-    args.m = state_of(u, 0);
-    args.v = state_of(u, 1);
-    args.beta1 = config().beta1;
-    args.beta2 = config().beta2;
-    args.eps = config().eps.value();
+    set_adam(args, u, config());
     if (u.weight_decay != 0) args.tensors = tables_[u.range].tensors();
     run_on(device(), args);
   }

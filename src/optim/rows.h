@@ -46,4 +46,15 @@ inline float* state_of(const OptimizerUpdate& u, std::size_t i) {
   return static_cast<float*>(buffer.raw());
 }
 
+// Sets the arguments of Adam's moments, which are the first two buffers of the state.
+template <class Arguments>
+void set_adam(Arguments& args, const OptimizerUpdate& u, const OptimConfig& config) {
+  set_common(args, u);
+  args.m = state_of(u, 0);
+  args.v = state_of(u, 1);
+  args.beta1 = config.beta1;
+  args.beta2 = config.beta2;
+  args.eps = config.eps.value();
+}
+
 }  // namespace dtn
