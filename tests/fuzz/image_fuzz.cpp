@@ -46,7 +46,9 @@ void transform(std::span<const std::byte> bytes, std::uint32_t choice) {
                                         make_transform(3, false), make_transform(3, true)};
   static dtn::TransformWorkspace workspace;
   static std::array<float, 3 * 12 * 12> out;
-  transforms[choice % 4].decode_and_apply(bytes, name, {1, 2, choice}, workspace, out.data());
+  const dtn::Transform& chosen = transforms[choice % 4];
+  const dtn::SampleKey key{1, 2, choice};
+  chosen.normalize(chosen.decode_and_prepare(bytes, name, key, workspace), key, out.data());
 }
 
 // Corrects the checksums of a PNG, because otherwise no damaged file would pass them.

@@ -6,7 +6,6 @@
 
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
-#include "dtn/data/datasets.h"
 #include "io/crc32c.h"
 
 namespace dtn {
@@ -64,13 +63,6 @@ void TokenSamples::make(std::int64_t index, const SampleKey&, FieldRow& row,
       row.ragged<std::int64_t>("tokens", std::min(length, options_.max_length));
   std::copy_n(sample.tokens.begin(), tokens.size(), tokens.begin());
   row.at<std::int64_t>("label")[0] = dataset_->label(index);
-}
-
-std::shared_ptr<const TokenSamples> open_token_samples(const ExperimentConfig& config, Split split,
-                                                       const TokenSamplesOptions& options,
-                                                       const DataRegistries& registries) {
-  return std::make_shared<TokenSamples>(
-      open_dataset(config.data, config.model, split, config.seed, registries.datasets), options);
 }
 
 }  // namespace dtn

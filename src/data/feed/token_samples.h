@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dtn/config/train_config.h"
 #include "dtn/data/dataset.h"
-#include "dtn/data/registries.h"
 #include "dtn/data/sample_source.h"
 
 namespace dtn {
@@ -47,10 +45,5 @@ class TokenSamples final : public SampleSource {
   std::shared_ptr<const Dataset> dataset_;
   TokenSamplesOptions options_;
 };
-
-// Opens the sequences of config.data.
-std::shared_ptr<const TokenSamples> open_token_samples(
-    const ExperimentConfig& config, Split split, const TokenSamplesOptions& options,
-    const DataRegistries& registries = data_registries());
 
 }  // namespace dtn

@@ -214,15 +214,6 @@ Normalization resolve_normalization(const DataConfig& data, int channels,
   return n;
 }
 
-void normalize_to_chw(const Image& image, const Normalization& normalization, bool flip,
-                      float* out) {
-  DTN_CHECK((image.channels == 1 || image.channels == 3) &&
-                normalization.mean.size() == static_cast<std::size_t>(image.channels) &&
-                normalization.std.size() == normalization.mean.size(),
-            "an image of ", image.channels, " channels needs as many means and deviations");
-  normalize_image(image, normalization_table(normalization).data(), flip, out);
-}
-
 Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
                      const ImageSize& image_size, int channels, bool training,
                      const DecodeLimits& limits, const DataRegistries& registries)

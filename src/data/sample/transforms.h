@@ -54,11 +54,6 @@ struct Normalization {
 Normalization resolve_normalization(const DataConfig& data, int channels,
                                     const DatasetRegistry& datasets = dataset_registry());
 
-// Writes float32 [channels, height, width], mirrored left to right if `flip`:
-//     out[c, y, x] = (pixel / 255 - mean[c]) / std[c]
-void normalize_to_chw(const Image& image, const Normalization& normalization, bool flip,
-                      float* out);
-
 // Total time of each stage of preparing images; seconds.
 struct StageSeconds {
   double decode = 0, resize = 0, augment = 0;
@@ -105,22 +100,13 @@ class Transform {
   PreparedImage decode_and_prepare(std::span<const std::byte> bytes, const std::string& name,
                                    const SampleKey& key, TransformWorkspace& workspace) const;
 
-  // Writes [channels, height, width], mirrored if required, with noise in erasure(key).
+  // Writes float32 [channels, height, width], mirrored if required, with noise in erasure(key):
+  //     out[c, y, x] = (pixel / 255 - mean[c]) / std[c]
   void normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const;
 
   // Returns the box that is erased after all other steps, in training with augment.erase.
   std::optional<EraseBox> erasure(const SampleKey& key) const;
   bool erases() const { return erase_ > 0; }
-
-  // prepare() and normalize() in one call.
-  void apply(const Image& image, const SampleKey& key, TransformWorkspace& workspace,
-             float* out) const {
-    normalize(prepare(image, key, workspace), key, out);
-  }
-  void decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
-                        const SampleKey& key, TransformWorkspace& workspace, float* out) const {
-    normalize(decode_and_prepare(bytes, name, key, workspace), key, out);
-  }
 
   // [channels, 256]: the value that normalize() writes for each pixel value. A look-up in this
   // table gives the same bits on any device.

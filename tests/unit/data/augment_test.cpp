@@ -13,6 +13,7 @@
 #include "dtn/data/datasets.h"
 #include "golden/data/fixtures.h"
 #include "samples.h"
+#include "transform_runs.h"
 
 namespace dtn {
 namespace {
@@ -40,7 +41,7 @@ DataConfig data_config() {
 std::vector<float> run(const Transform& transform, const Image& image, const SampleKey& key,
                        TransformWorkspace& workspace) {
   std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
-  transform.apply(image, key, workspace, out.data());
+  test::apply(transform, image, key, workspace, out.data());
   return out;
 }
 
@@ -54,7 +55,8 @@ std::vector<float> by_hand(Image crop, bool flip, const AugmentConfig& augment, 
   const double j = augment.color_jitter;
   if (jittered) ColorJitter(j, j, j).apply(crop, key, ops);
   std::vector<float> out(crop.pixels.size());
-  normalize_to_chw(crop, resolve_normalization(data_config(), crop.channels), false, out.data());
+  test::normalize_to_chw(crop, resolve_normalization(data_config(), crop.channels), false,
+                         out.data());
   return out;
 }
 
@@ -105,7 +107,7 @@ TEST(Augment, FromTheFileEqualsFromTheImage) {
         for (std::uint64_t sample = 0; sample < 12; ++sample) {
           const SampleKey key{1, 2, sample};
           std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
-          transform.decode_and_apply(bytes, name, key, workspace, out.data());
+          test::decode_and_apply(transform, bytes, name, key, workspace, out.data());
           EXPECT_EQ(out, run(transform, decode_image(bytes, name), key, workspace)) << name;
         }
       }

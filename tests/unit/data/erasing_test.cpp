@@ -10,6 +10,7 @@
 #include "data/sample/transforms.h"
 #include "golden/data/fixtures.h"
 #include "statistics.h"
+#include "transform_runs.h"
 
 namespace dtn {
 namespace {
@@ -136,7 +137,7 @@ TEST(SampleErase, TransformsPutNoiseInTheBox) {
       const SampleKey key{2, 1, sample};
       const auto prepare = [&](const Transform& transform) {
         std::vector<float> out(3 * kSide * kSide);
-        transform.decode_and_apply(bytes, "420.jpg", key, workspace, out.data());
+        test::decode_and_apply(transform, bytes, "420.jpg", key, workspace, out.data());
         return out;
       };
       std::vector<float> expected = prepare(without);

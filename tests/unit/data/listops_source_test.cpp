@@ -139,6 +139,9 @@ class Listops : public testing::Test {
   std::unique_ptr<Dataset> open(Split split) {
     return open_dataset(config.data, config.model, split, 0);
   }
+  std::shared_ptr<const TokenSamples> samples(Split split, const TokenSamplesOptions& options) {
+    return std::make_shared<TokenSamples>(open(split), options);
+  }
 
   TempDir dir;
   ExperimentConfig config;
@@ -208,7 +211,7 @@ TEST_F(Listops, HasTenClasses) {
 }
 
 TEST_F(Listops, GivesBatchesOfTokens) {
-  const auto source = open_token_samples(config, Split::kTrain, {.max_length = 60});
+  const auto source = samples(Split::kTrain, {.max_length = 60});
   const auto set = open(Split::kTrain);
   std::int64_t cut = 0;
   for (std::int64_t i = 0; i < 90; ++i) cut += set->length(i) > 60;
@@ -218,8 +221,7 @@ TEST_F(Listops, GivesBatchesOfTokens) {
   EXPECT_EQ(source->host_fields(), (std::vector<FieldSpec>{{"tokens", {60}, DType::kInt64, true},
                                                            {"label", {}, DType::kInt64}}));
   EXPECT_NE(source->identity(0), source->identity(1));
-  EXPECT_EQ(source->identity(5),
-            open_token_samples(config, Split::kTrain, {.max_length = 80})->identity(5));
+  EXPECT_EQ(source->identity(5), samples(Split::kTrain, {.max_length = 80})->identity(5));
   for (int workers : {0, 3}) {
     const auto split = open_split(source, config, Split::kVal, {.batch_size = 8});
     LoaderOptions options;
@@ -255,15 +257,14 @@ TEST_F(Listops, AndImagesDoNotMixUp) {
   expect_error<ConfigError>([&] { open_image_samples(config, Split::kVal, kCpu); },
                             {"takes images", "sequences", "basic_val.tsv"});
   config.data.dataset = "synthetic";
-  expect_error<ConfigError>([&] { open_token_samples(config, Split::kVal, {.max_length = 60}); },
+  expect_error<ConfigError>([&] { samples(Split::kVal, {.max_length = 60}); },
                             {"takes sequences", "synthetic val images", "data.dataset"});
 }
 
 // The loader asks the source for lengths only if it shuffles.
 TEST_F(Listops, GivesBatchesOfAboutEqualLength) {
   const auto mean_spread = [&](bool by_length, bool shuffle) {
-    const auto source = open_token_samples(config, Split::kTrain,
-                                           {.max_length = 60, .batches_by_length = by_length});
+    const auto source = samples(Split::kTrain, {.max_length = 60, .batches_by_length = by_length});
     LoaderOptions options;
     options.batch_size = 6;
     options.shuffle = shuffle;

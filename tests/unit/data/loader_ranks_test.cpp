@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "loader_fixtures.h"
+#include "transform_runs.h"
 
 namespace dtn {
 namespace {
@@ -33,7 +34,7 @@ std::vector<float> prepared(const Dataset& set, std::int64_t index, const Sample
   TransformWorkspace workspace;
   const Transform transform = make_transform();
   std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
-  transform.apply(*set.load(index, sample).image, key, workspace, out.data());
+  test::apply(transform, *set.load(index, sample).image, key, workspace, out.data());
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "loader_fixtures.h"
+#include "transform_runs.h"
 
 namespace dtn {
 namespace {
@@ -147,7 +148,7 @@ TEST(Loader, EvaluationGoesThroughAllInOrder) {
     SampleWorkspace sample;
     TransformWorkspace workspace;
     std::vector<float> expected(3 * kSide * kSide);
-    make_transform(false).apply(*set->load(9, sample).image, {}, workspace, expected.data());
+    test::apply(make_transform(false), *set->load(9, sample).image, {}, workspace, expected.data());
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
                            batches[2].pixels.begin() + 3 * kSide * kSide));
   }

@@ -9,6 +9,7 @@
 
 #include "data/sample/transforms.h"
 #include "golden/data/fixtures.h"
+#include "transform_runs.h"
 
 namespace {
 std::atomic<std::int64_t> allocations = 0;
@@ -53,8 +54,8 @@ TEST(SteadyMemory, PreparingImagesAllocatesNothingOnceWarm) {
     const auto epoch = [&](std::uint32_t number) {
       for (std::size_t i = 0; i < files.size(); ++i) {
         const File& f = files[i];
-        training.decode_and_apply(f.bytes, f.name, {1, number, i}, workspace, out.data());
-        evaluation.decode_and_apply(f.bytes, f.name, {}, workspace, out.data());
+        test::decode_and_apply(training, f.bytes, f.name, {1, number, i}, workspace, out.data());
+        test::decode_and_apply(evaluation, f.bytes, f.name, {}, workspace, out.data());
       }
     };
     // Repeats the same ten epochs until each of the workspace's sixteen sets of weights has held

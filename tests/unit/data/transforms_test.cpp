@@ -7,6 +7,7 @@
 
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
+#include "transform_runs.h"
 
 namespace dtn {
 namespace {
@@ -16,7 +17,7 @@ using golden::procedural_image;
 std::vector<float> run(const Transform& transform, const Image& image, const SampleKey& key = {}) {
   TransformWorkspace workspace;
   std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
-  transform.apply(image, key, workspace, out.data());
+  test::apply(transform, image, key, workspace, out.data());
   return out;
 }
 
@@ -96,7 +97,7 @@ void expect_resized_crop(Resample order, const std::string& file) {
     resize(crop_view(view(image), box.left, box.top, box.width, box.height), image_size, image_size,
            {golden::filter_named(filter), order}, workspace, crop);
     std::vector<float> out(static_cast<std::size_t>(3 * image_size * image_size));
-    normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, out.data());
+    test::normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, out.data());
     EXPECT_EQ(golden::crc(out), expected) << "case " << seed;
     ++cases;
   }
@@ -136,7 +137,7 @@ TEST(Transforms, LightAppliesTheCropItSamples) {
     resize(crop_view(view(image), box.left, box.top, box.width, box.height), 24, 24,
            Interpolation::kBicubic, workspace, crop);
     std::vector<float> expected(3 * 24 * 24);
-    normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, expected.data());
+    test::normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, expected.data());
     EXPECT_EQ(run(transform, image, key), expected);
     flips += box.flip;
   }
@@ -175,7 +176,7 @@ TEST(Transforms, TrainingMayResizeByAFilterOfItsOwn) {
   for (std::uint64_t sample = 0; sample < 12; ++sample) {
     const SampleKey key{1, 2, sample};
     std::vector<float> out(static_cast<std::size_t>(random.output_size()));
-    random.decode_and_apply(bytes, "rgb8.png", key, workspace, out.data());
+    test::decode_and_apply(random, bytes, "rgb8.png", key, workspace, out.data());
     EXPECT_EQ(out, run(random, decode_image(bytes, "rgb8.png"), key));
   }
 }
@@ -194,7 +195,7 @@ TEST(Transforms, FromTheFileEqualsFromTheImage) {
           for (std::uint64_t sample = 0; sample < 12; ++sample) {
             const SampleKey key{1, 2, sample};
             std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
-            transform.decode_and_apply(bytes, name, key, workspace, out.data());
+            test::decode_and_apply(transform, bytes, name, key, workspace, out.data());
             EXPECT_EQ(out, run(transform, decode_image(bytes, name), key)) << name;
           }
         }
@@ -278,11 +279,14 @@ TEST(Normalization, ComesFromTheConfigOrTheDataSet) {
 
 TEST(Normalization, WritesPlanesAndMirrors) {
   const Image image{2, 1, 3, {0, 51, 102, 153, 204, 255}};
-  const Normalization n{{0, 0, 0.5f}, {1, 0.5f, 1}};
+  DataConfig data;
+  data.mean = {0, 0, 0.5};
+  data.std = {1, 0.5, 1};
+  const Transform transform(data, {}, {1, 2}, 3, false);
   std::vector<float> out(6);
-  normalize_to_chw(image, n, false, out.data());
+  transform.normalize({&image, false}, {}, out.data());
   EXPECT_EQ(out, (std::vector<float>{0, 153 / 255.0f, 0.4f, 1.6f, 102 / 255.0f - 0.5f, 0.5f}));
-  normalize_to_chw(image, n, true, out.data());
+  transform.normalize({&image, true}, {}, out.data());
   EXPECT_EQ(out, (std::vector<float>{153 / 255.0f, 0, 1.6f, 0.4f, 0.5f, 102 / 255.0f - 0.5f}));
 }
 
