@@ -49,6 +49,7 @@
 #include "dtn/io/image.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/backbone.h"
+#include "dtn/models/bottleneck_stages.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
 #include "dtn/models/levit.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dtn/ops/activation.h"
-#include "dtn/ops/tokens.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -86,46 +84,10 @@ std::vector<std::vector<Bottleneck>> make_regnet_stages(const Scope& scope, cons
 }  // namespace
 
 RegNet::RegNet(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config, check_regnet, scope)),
-      stem_(make_regnet_stem(scope / "stem", config)),
-      stages_(make_regnet_stages(scope, config)) {}
-
-Features RegNet::forward(Context& ctx, const Fields& fields) {
-  Tokens x = stem_.forward(ctx, image_as_tokens(ctx, image_of(config_, fields)));
-  x.x = ops::relu(ctx, x.x);
-  Features features;
-  for (const std::vector<Bottleneck>& stage : stages_) {
-    for (const Bottleneck& block : stage) x = block.run(ctx, x);
-    features.push_back(x);
-  }
-  return features;
-}
-
-Variable RegNet::pooled(Context& ctx, const Fields& fields) {
-  return ops::mean_token(ctx, forward(ctx, fields).back().x);
-}
-
-std::vector<FieldSpec> RegNet::inputs() const { return image_inputs(config_); }
-
-std::vector<StageShape> RegNet::stages() const {
-  std::vector<StageShape> shapes;
-  for (int s = 0; s < config_.stages(); ++s) shapes.push_back({config_.embed_dim.at(s), 4 << s});
-  return shapes;
-}
-
-std::vector<LayerInfo> RegNet::layers() const {
-  std::vector<LayerInfo> layers;
-  for (const std::vector<Bottleneck>& stage : stages_) {
-    for (const Bottleneck& block : stage) layers.push_back(block.info());
-  }
-  return layers;
-}
-
-std::vector<std::unique_ptr<ClassHead>> RegNet::make_heads(const Scope& scope, int classes) const {
-  std::vector<std::unique_ptr<ClassHead>> heads;
-  heads.push_back(make_linear_head(scope / "head" / "fc", stages().back().channels, classes));
-  return heads;
-}
+    // In this order: the check first.
+    : BottleneckStages{checked(config, check_regnet, scope),
+                       {make_regnet_stem(scope / "stem", config), false,
+                        make_regnet_stages(scope, config), "head.fc"}} {}
 
 ModelRow regnet_row() {
   return {regnet_schema(),

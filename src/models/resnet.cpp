@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "dtn/ops/activation.h"
-#include "dtn/ops/convolution.h"
-#include "dtn/ops/tokens.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -103,50 +100,10 @@ std::vector<std::vector<Bottleneck>> make_resnet_stages(const Scope& scope, cons
 }  // namespace
 
 ResNet::ResNet(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config, check_resnet, scope)),
-      stem_(make_resnet_stem(scope, config)),
-      stages_(make_resnet_stages(scope, config)) {}
-
-Features ResNet::forward(Context& ctx, const Fields& fields) {
-  Tokens x = stem_.forward(ctx, image_as_tokens(ctx, image_of(config_, fields)));
-  x.x = ops::relu(ctx, x.x);
-  const primitive::Pool2d pool{{3, 3}, {2, 2}, {1, 1}};
-  const auto [height, width] =
-      ops::convolved_grid({x.grid.height, x.grid.width}, pool.kernel, pool.stride, pool.padding);
-  x = {ops::max_pool(ctx, x.x, x.grid.height, x.grid.width, pool), {height, width}};
-  Features features;
-  for (const std::vector<Bottleneck>& stage : stages_) {
-    for (const Bottleneck& block : stage) x = block.run(ctx, x);
-    features.push_back(x);
-  }
-  return features;
-}
-
-Variable ResNet::pooled(Context& ctx, const Fields& fields) {
-  return ops::mean_token(ctx, forward(ctx, fields).back().x);
-}
-
-std::vector<FieldSpec> ResNet::inputs() const { return image_inputs(config_); }
-
-std::vector<StageShape> ResNet::stages() const {
-  std::vector<StageShape> shapes;
-  for (int s = 0; s < config_.stages(); ++s) shapes.push_back({config_.embed_dim.at(s), 4 << s});
-  return shapes;
-}
-
-std::vector<LayerInfo> ResNet::layers() const {
-  std::vector<LayerInfo> layers;
-  for (const std::vector<Bottleneck>& stage : stages_) {
-    for (const Bottleneck& block : stage) layers.push_back(block.info());
-  }
-  return layers;
-}
-
-std::vector<std::unique_ptr<ClassHead>> ResNet::make_heads(const Scope& scope, int classes) const {
-  std::vector<std::unique_ptr<ClassHead>> heads;
-  heads.push_back(make_linear_head(scope / "fc", stages().back().channels, classes));
-  return heads;
-}
+    // In this order: the check first.
+    : BottleneckStages{
+          checked(config, check_resnet, scope),
+          {make_resnet_stem(scope, config), true, make_resnet_stages(scope, config), "fc"}} {}
 
 ModelRow resnet_row() {
   return {resnet_schema(),

@@ -7,30 +7,14 @@
 // the groups of their convolutions.
 #pragma once
 
-#include <vector>
-
-#include "dtn/models/backbone.h"
-#include "dtn/nn/bottleneck.h"
+#include "dtn/models/bottleneck_stages.h"
 
 namespace dtn {
 
-class RegNet : public Backbone {
+class RegNet : public BottleneckStages {
  public:
   // Throws ConfigError if the configuration is invalid.
   RegNet(const Scope&, const ModelConfig&);
-
-  // Reads "image" [B, channels, height, width] of model.image_size.
-  Features forward(Context&, const Fields&) override;
-  Variable pooled(Context&, const Fields&) override;
-  std::vector<FieldSpec> inputs() const override;
-  std::vector<StageShape> stages() const override;
-  std::vector<LayerInfo> layers() const override;
-  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
-
- private:
-  ModelConfig config_;
-  ConvNorm stem_;
-  std::vector<std::vector<Bottleneck>> stages_;
 };
 
 // The family's row of the registry.

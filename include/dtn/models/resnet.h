@@ -6,30 +6,14 @@
 // blocks. The stem has as many channels as the blocks of the first stage have inside.
 #pragma once
 
-#include <vector>
-
-#include "dtn/models/backbone.h"
-#include "dtn/nn/bottleneck.h"
+#include "dtn/models/bottleneck_stages.h"
 
 namespace dtn {
 
-class ResNet : public Backbone {
+class ResNet : public BottleneckStages {
  public:
   // Throws ConfigError if the configuration is invalid.
   ResNet(const Scope&, const ModelConfig&);
-
-  // Reads "image" [B, channels, height, width] of model.image_size.
-  Features forward(Context&, const Fields&) override;
-  Variable pooled(Context&, const Fields&) override;
-  std::vector<FieldSpec> inputs() const override;
-  std::vector<StageShape> stages() const override;
-  std::vector<LayerInfo> layers() const override;
-  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
-
- private:
-  ModelConfig config_;
-  ConvNorm stem_;
-  std::vector<std::vector<Bottleneck>> stages_;
 };
 
 // The family's row of the registry.

@@ -53,8 +53,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Makes one update, and updates the bfloat16 copies. The rate, the factor of the gradients and the
-  // number of updates are read on the device of the parameters. Changes nothing if the update is to
+  // Makes one update, and updates the bfloat16 copies. Reads the rate, the factor of the gradients
+  // and the number of updates on the device of the parameters. Changes nothing if the update is to
   // be skipped.
   void step(const StepInputs* inputs, const UpdateState* decision);
 

@@ -56,8 +56,8 @@ class Graph {
   void write(const std::filesystem::path& path, const std::string& graph_name) const;
 
  private:
-  // A constant as a field of the graph. The file has `head`, then the bytes of `data`, which are not
-  // copied until then.
+  // A constant as a field of the graph: `head`, then the bytes of `data`, which are not copied on
+  // their way to the file.
   struct Initializer {
     std::string head;
     Tensor data;

@@ -1,0 +1,64 @@
+#include "dtn/models/bottleneck_stages.h"
+
+#include <utility>
+
+#include "dtn/ops/activation.h"
+#include "dtn/ops/convolution.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+
+namespace dtn {
+namespace {
+
+Tokens max_pooled(Context& ctx, const Tokens& x) {
+  const primitive::Pool2d pool{{3, 3}, {2, 2}, {1, 1}};
+  const auto [height, width] =
+      ops::convolved_grid({x.grid.height, x.grid.width}, pool.kernel, pool.stride, pool.padding);
+  return {ops::max_pool(ctx, x.x, x.grid.height, x.grid.width, pool), {height, width}};
+}
+
+}  // namespace
+
+BottleneckStages::BottleneckStages(const ModelConfig& config, Parts parts)
+    : config_(config), parts_(std::move(parts)) {}
+
+Features BottleneckStages::forward(Context& ctx, const Fields& fields) {
+  Tokens x = parts_.stem.forward(ctx, image_as_tokens(ctx, image_of(config_, fields)));
+  x.x = ops::relu(ctx, x.x);
+  if (parts_.max_pool) x = max_pooled(ctx, x);
+  Features features;
+  for (const std::vector<Bottleneck>& stage : parts_.stages) {
+    for (const Bottleneck& block : stage) x = block.run(ctx, x);
+    features.push_back(x);
+  }
+  return features;
+}
+
+Variable BottleneckStages::pooled(Context& ctx, const Fields& fields) {
+  return ops::mean_token(ctx, forward(ctx, fields).back().x);
+}
+
+std::vector<FieldSpec> BottleneckStages::inputs() const { return image_inputs(config_); }
+
+std::vector<StageShape> BottleneckStages::stages() const {
+  std::vector<StageShape> shapes;
+  for (int s = 0; s < config_.stages(); ++s) shapes.push_back({config_.embed_dim.at(s), 4 << s});
+  return shapes;
+}
+
+std::vector<LayerInfo> BottleneckStages::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const std::vector<Bottleneck>& stage : parts_.stages) {
+    for (const Bottleneck& block : stage) layers.push_back(block.info());
+  }
+  return layers;
+}
+
+std::vector<std::unique_ptr<ClassHead>> BottleneckStages::make_heads(const Scope& scope,
+                                                                     int classes) const {
+  std::vector<std::unique_ptr<ClassHead>> heads;
+  heads.push_back(make_linear_head(scope / parts_.head, stages().back().channels, classes));
+  return heads;
+}
+
+}  // namespace dtn
