@@ -10,6 +10,7 @@
 #include "dtn/ops/padding.h"
 #include "dtn/ops/tokens.h"
 #include "kernels/pointwise/padded_ids.h"
+#include "models/block_chain.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -229,11 +230,7 @@ std::string SequenceTransformer::note() const {
              pattern.block, " for BigBird");
 }
 
-std::vector<LayerInfo> SequenceTransformer::layers() const {
-  std::vector<LayerInfo> layers;
-  for (const Block& block : blocks_) layers.push_back(block.info());
-  return layers;
-}
+std::vector<LayerInfo> SequenceTransformer::layers() const { return layers_of(blocks_); }
 
 std::vector<std::unique_ptr<ClassHead>> SequenceTransformer::make_heads(const Scope& scope,
                                                                         int classes) const {
@@ -278,26 +275,13 @@ Tokens SequenceTransformer::run_blocks(Context& given, const Fields& fields) con
   ctx.rng.per_sample = (std::int64_t{config_.max_length} + 1) *
                        std::max<std::int64_t>(config_.embed_dim, config_.mlp_dim());
   Tokens tokens = embed(ctx, fields);
-  bool joined = config_.class_token_at == 0;
+  const bool joined = config_.class_token_at == 0;
   if (joined) join_class_token(ctx, tokens);
   tokens.x = dropout_.forward(ctx, tokens.x);
-  ResidualStream stream(tokens.x);
-  const auto join = [&] {
-    tokens.x = stream.sum(ctx);
-    join_class_token(ctx, tokens);
-    stream = ResidualStream(tokens.x);
-    joined = true;
-  };
-  for (int i = 0; i < config_.depth; ++i) {
-    if (!joined && i == config_.class_token_at) join();
-    const Block& block = blocks_[static_cast<std::size_t>(i)];
-    stream.run(ctx, [&block, line = tokens.arrangement()](Context& inner, ResidualStream& part) {
-      block.forward(inner, part, line);
-    });
-  }
-  if (!joined) join();
-  tokens.x = stream.sum(ctx);
-  return tokens;
+  BlockChain chain;
+  if (!joined) chain.join_after = config_.class_token_at;
+  chain.join = [&](Tokens& all) { join_class_token(ctx, all); };
+  return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
 }
 
 Features SequenceTransformer::forward(Context& ctx, const Fields& fields) {

@@ -2,6 +2,7 @@
 
 #include "dtn/nn/token_conv.h"
 #include "dtn/ops/tokens.h"
+#include "models/block_chain.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -30,17 +31,8 @@ Tokens StagedTransformer::image(Context& ctx, const Fields& fields) const {
 
 Tokens StagedTransformer::run_blocks(Context& ctx, int stage, Tokens tokens,
                                      bool pooled_alone) const {
-  const std::vector<Block>& blocks = stages_[static_cast<std::size_t>(stage)].blocks;
-  const TokenGrid grid = tokens.arrangement();
-  ResidualStream stream(tokens.x);
-  for (const Block& block : blocks) {
-    const bool alone = pooled_alone && &block == &blocks.back() && block.has_first_path();
-    stream.run(ctx, [&block, alone, grid](Context& inner, ResidualStream& part) {
-      alone ? block.forward_first(inner, part, grid, 1) : block.forward(inner, part, grid);
-    });
-  }
-  tokens.x = stream.sum(ctx);
-  return tokens;
+  return dtn::run_blocks(ctx, stages_[static_cast<std::size_t>(stage)].blocks, std::move(tokens),
+                         {.first_tokens = pooled_alone ? 1 : 0});
 }
 
 void StagedTransformer::close(Context& ctx, int stage, Tokens& tokens) const {

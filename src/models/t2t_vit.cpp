@@ -3,6 +3,7 @@
 #include "dtn/nn/sinusoids.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
+#include "models/block_chain.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -127,11 +128,7 @@ std::vector<FieldSpec> T2tVit::inputs() const { return image_inputs(config_); }
 
 std::vector<StageShape> T2tVit::stages() const { return {{config_.embed_dim, kT2tStride}}; }
 
-std::vector<LayerInfo> T2tVit::layers() const {
-  std::vector<LayerInfo> layers;
-  for (const Block& block : blocks_) layers.push_back(block.info());
-  return layers;
-}
+std::vector<LayerInfo> T2tVit::layers() const { return layers_of(blocks_); }
 
 Tokens T2tVit::embed(Context& ctx, const Fields& fields) const {
   Tokens tokens = tokens_to_token_.forward(ctx, image_of(config_, fields));
@@ -149,27 +146,10 @@ void T2tVit::join_class_token(Context& ctx, Tokens& tokens) const {
 }
 
 Tokens T2tVit::run_blocks(Context& ctx, const Fields& fields, bool class_token_alone) const {
-  Tokens tokens = embed(ctx, fields);
-  ResidualStream stream(tokens.x);
-  const auto join = [&] {
-    tokens.x = stream.sum(ctx);
-    join_class_token(ctx, tokens);
-    stream = ResidualStream(tokens.x);
-  };
-  for (int i = 0; i < config_.depth; ++i) {
-    if (i == config_.class_token_at) join();
-    const Block& block = blocks_[static_cast<std::size_t>(i)];
-    const bool alone =
-        class_token_alone && i + 1 == config_.depth && tokens.extra > 0 && block.has_first_path();
-    const auto run = [&block, alone, grid = tokens.arrangement()](Context& inner,
-                                                                  ResidualStream& part) {
-      alone ? block.forward_first(inner, part, grid, 1) : block.forward(inner, part, grid);
-    };
-    stream.run(ctx, run);
-  }
-  if (tokens.extra == 0) join();
-  tokens.x = stream.sum(ctx);
-  return tokens;
+  return dtn::run_blocks(ctx, blocks_, embed(ctx, fields),
+                         {.join_after = config_.class_token_at,
+                          .join = [&](Tokens& tokens) { join_class_token(ctx, tokens); },
+                          .first_tokens = class_token_alone ? 1 : 0});
 }
 
 Features T2tVit::forward(Context& ctx, const Fields& fields) {

@@ -1,6 +1,7 @@
 #include "dtn/models/vit.h"
 
 #include "dtn/ops/tokens.h"
+#include "models/block_chain.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -113,11 +114,7 @@ std::vector<StageShape> VisionTransformer::stages() const {
   return {{config_.embed_dim, config_.patch_size}};
 }
 
-std::vector<LayerInfo> VisionTransformer::layers() const {
-  std::vector<LayerInfo> layers;
-  for (const Block& block : blocks_) layers.push_back(block.info());
-  return layers;
-}
+std::vector<LayerInfo> VisionTransformer::layers() const { return layers_of(blocks_); }
 
 std::vector<std::unique_ptr<ClassHead>> VisionTransformer::make_heads(const Scope& scope,
                                                                       int classes) const {
@@ -189,26 +186,10 @@ void VisionTransformer::join_prefix(Context& ctx, Tokens& tokens) const {
 
 Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields, bool pooled_alone) const {
   Tokens tokens = embed(ctx, fields);
-  ResidualStream stream(tokens.x);
-  const auto join = [&] {
-    tokens.x = stream.sum(ctx);
-    join_prefix(ctx, tokens);
-    stream = ResidualStream(tokens.x);
-  };
-  for (int i = 0; i < config_.depth; ++i) {
-    if (tokens.extra < config_.prefix_tokens() && i == config_.class_token_at) join();
-    const Block& block = blocks_[static_cast<std::size_t>(i)];
-    const std::int64_t count = pooled_tokens();
-    const bool alone = pooled_alone && i + 1 == config_.depth;
-    const auto run = [&block, alone, count, grid = tokens.arrangement()](Context& inner,
-                                                                         ResidualStream& part) {
-      alone ? block.forward_first(inner, part, grid, count) : block.forward(inner, part, grid);
-    };
-    stream.run(ctx, run);
-  }
-  if (tokens.extra < config_.prefix_tokens()) join();
-  tokens.x = stream.sum(ctx);
-  return tokens;
+  BlockChain chain{.first_tokens = pooled_alone ? pooled_tokens() : 0};
+  if (tokens.extra < config_.prefix_tokens()) chain.join_after = config_.grid_blocks();
+  chain.join = [&](Tokens& all) { join_prefix(ctx, all); };
+  return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
 }
 
 }  // namespace dtn
