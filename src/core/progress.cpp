@@ -7,16 +7,13 @@
 #include <cstdio>
 
 #include "core/format.h"
+#include "core/seconds_since.h"
 #include "core/terminal.h"
 
 namespace dtn {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 int terminal_width() { return static_cast<int>(error_columns()); }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/seconds_since.h"
 #include "io/atomic_file.h"
 
 namespace dtn {
@@ -61,9 +62,7 @@ Attempts::Attempts(const std::filesystem::path& run_folder, bool resumed, Attemp
   attempts_.push_back(std::move(begun));
 }
 
-double Attempts::own_seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
+double Attempts::own_seconds() const { return seconds_since(start_); }
 
 void Attempts::save(std::int64_t step, TrainingTime training) {
   attempts_.back().to_step = step;

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "core/seconds_since.h"
+
 namespace dtn {
 namespace {
 
@@ -53,8 +55,8 @@ std::optional<Evaluation> evaluate(Task& task, BatchFeeder& feeder, const EvalOp
     meter->merge(*options.ranks);
     done = options.ranks->sum(done);
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return Evaluation{meter->result(), done, seconds.count(), options.compute};
+  const double seconds = seconds_since(start);
+  return Evaluation{meter->result(), done, seconds, options.compute};
 }
 
 }  // namespace dtn

@@ -7,6 +7,7 @@
 #include "apps/estimate/loading_rate.h"
 #include "apps/estimate/step_profile.h"
 #include "apps/estimate/timing.h"
+#include "core/seconds_since.h"
 #include "data/feed/open_split.h"
 #include "dtn/tasks/classify.h"
 #include "train/learner.h"
@@ -18,10 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 DType dtype_of(Precision precision) {
   return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // Times the stages of images for about `seconds`. The stride kStep reaches all classes of a sorted

@@ -8,6 +8,7 @@
 #include "apps/common/program.h"
 #include "apps/data/data_command.h"
 #include "core/format.h"
+#include "core/seconds_since.h"
 #include "data/corrupt/corrupt_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -159,7 +160,7 @@ int CorruptCommand::run(const Registries& registries) const {
                                              log_warn("left out: " + bad.reason);
                                            });
   watch.clear();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = seconds_since(start);
   if (data_.json) {
     print_json({{"output", output_},
                 {"images", report.images},
@@ -167,12 +168,12 @@ int CorruptCommand::run(const Registries& registries) const {
                 {"there", report.there},
                 {"made", report.made},
                 {"bytes", report.bytes},
-                {"seconds", seconds.count()},
+                {"seconds", seconds},
                 {"frost", frost},
                 {"unreadable", bad_json(report.unreadable)},
                 {"stopped", report.stopped}});
   } else {
-    print_report(report, output_, seconds.count());
+    print_report(report, output_, seconds);
   }
   if (report.stopped) return kExitStopped;
   return report.unreadable.empty() ? kExitDone : kExitData;

@@ -7,6 +7,7 @@
 #include "apps/common/program.h"
 #include "config/codec.h"
 #include "core/format.h"
+#include "core/seconds_since.h"
 #include "core/stop_signal.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -89,9 +90,8 @@ Watch::Watch(const char* title, std::int64_t total, std::int64_t done, const cha
     : bar_(title, total, done), first_(done), noun_(noun) {}
 
 bool Watch::update(std::int64_t done, const std::string& more) {
-  const std::chrono::duration<double> passed = Clock::now() - start_;
-  const std::string rate = format(
-      "%.0f %s/s", static_cast<double>(done - first_) / std::max(passed.count(), 1e-3), noun_);
+  const double passed = std::max(seconds_since(start_), 1e-3);
+  const std::string rate = format("%.0f %s/s", static_cast<double>(done - first_) / passed, noun_);
   bar_.update(done, more.empty() ? rate : rate + ("  " + more));
   return !stop_requested();
 }

@@ -50,11 +50,10 @@ class Watch {
   void clear() { bar_.clear(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   ProgressBar bar_;
   std::int64_t first_;
   const char* noun_;
-  Clock::time_point start_ = Clock::now();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 // `dtn-data corrupt`.

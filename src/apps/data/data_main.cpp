@@ -12,6 +12,7 @@
 #include "apps/common/program.h"
 #include "apps/data/data_command.h"
 #include "core/format.h"
+#include "core/seconds_since.h"
 #include "core/stop_signal.h"
 #include "data/source/inspect.h"
 #include "data/source/pack.h"
@@ -91,8 +92,7 @@ int verify(const DataCommand& options, bool decode, const Registries& registries
     Watch watch("verifying", dataset->size(), 0, noun);
     bad = verify_dataset(*dataset, depth, options.jobs, watching(watch, progress, dataset->size()));
   }
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  const double rate = static_cast<double>(progress.done) / std::max(passed.count(), 1e-9);
+  const double rate = static_cast<double>(progress.done) / std::max(seconds_since(start), 1e-9);
   if (options.json) {
     print_json({{"images", dataset->size()},
                 {"verified", progress.done},

@@ -5,6 +5,7 @@
 
 #include "apps/common/program.h"
 #include "apps/data/data_command.h"
+#include "core/seconds_since.h"
 #include "dtn/core/parallel.h"
 
 namespace dtn::app {
@@ -67,8 +68,7 @@ int ListopsCommand::run() const {
       return watch.update(trees, megabytes(bytes));
     });
   }
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  const double seconds = std::max(passed.count(), 1e-9);
+  const double seconds = std::max(seconds_since(start), 1e-9);
   if (json_) {
     print_json({{"output", output_},
                 {"trees", report.trees},

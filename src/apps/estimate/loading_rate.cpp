@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/seconds_since.h"
 #include "data/feed/open_split.h"
 
 namespace dtn {
@@ -18,13 +19,12 @@ LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
       100 * options.batch_size / std::max<std::int64_t>(size, 1), 1, 1000));
   options.drop_last = true;
   Loader loader(std::move(source), options);
-  using Clock = std::chrono::steady_clock;
   LoadingRate result;
   Batch batch;
   std::int64_t epoch = 0;
   loader.start(epoch);
   loader.next(batch);  // starts the threads and fills the buffers
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   double elapsed = 0;
   while (elapsed < seconds) {
     if (loader.next(batch)) {
@@ -32,7 +32,7 @@ LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
     } else {
       loader.start(++epoch);
     }
-    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    elapsed = seconds_since(start);
   }
   result.samples_per_second = static_cast<double>(result.samples) / elapsed;
   result.bad_samples = loader.report().bad_images;

@@ -2,23 +2,22 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "core/cuda_stream.h"
+#include "core/seconds_since.h"
 #include "dtn/core/device.h"
 
 namespace dtn {
 
 // Returns the seconds that `work` takes, by the clock of the device where it runs.
 double seconds_of(Device device, const auto& work) {
-  using Clock = std::chrono::steady_clock;
   if (device == kCpu) {
-    auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     work();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
   }
   cuda::Event begin, end;
   begin.record();

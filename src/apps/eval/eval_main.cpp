@@ -16,6 +16,7 @@
 #include "apps/eval/result_files.h"
 #include "apps/robustness/robustness.h"
 #include "core/progress.h"
+#include "core/seconds_since.h"
 #include "data/feed/image_samples.h"
 #include "data/feed/open_split.h"
 #include "data/feed/token_samples.h"
@@ -97,7 +98,7 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
     results.add(indices, outputs);
     if (measures) meter.add(host, outputs);
   }
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  outcome.seconds = seconds_since(start);
   results.finish();
   if (measures) outcome.metrics = meter.result();
   return outcome;

@@ -11,6 +11,7 @@
 #include "apps/predict/pictures.h"
 #include "apps/predict/predictions.h"
 #include "core/format.h"
+#include "core/seconds_since.h"
 #include "data/feed/open_split.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -109,9 +110,8 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   const auto start = std::chrono::steady_clock::now();
   const Count count = predict_all(options, config, *classify, source, device, writer);
   writer.finish();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   log_info(cat(count.done, count.done == 1 ? " picture in " : " pictures in ",
-               format("%.1f s", seconds.count())));
+               format("%.1f s", seconds_since(start))));
   if (count.damaged == 0) return kExitDone;
   log_error(cat(count.damaged, " of ", pictures->size(), " pictures could not be read"));
   return kExitData;

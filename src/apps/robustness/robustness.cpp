@@ -8,6 +8,7 @@
 #include "apps/robustness/robustness_results.h"
 #include "core/format.h"
 #include "core/progress.h"
+#include "core/seconds_since.h"
 #include "core/stop_signal.h"
 #include "data/feed/open_split.h"
 #include "dtn/config/load.h"
@@ -181,8 +182,7 @@ class Runner {
     eval.meter = &meter;
     eval.stop = stop_requested;
     eval.on_batch = [&](const DeviceBatch&, const Fields&, std::int64_t done) {
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      const double rate = static_cast<double>(done) / seconds.count();
+      const double rate = static_cast<double>(done) / seconds_since(start);
       bar.update(done_ + done, cat(cell.name, "  ", static_cast<std::int64_t>(rate), " images/s"));
     };
     const std::optional<Evaluation> result = evaluate(task_, split->feeder(), eval);

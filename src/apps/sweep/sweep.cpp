@@ -22,6 +22,7 @@
 #include "core/exit_code.h"
 #include "core/format.h"
 #include "core/progress.h"
+#include "core/seconds_since.h"
 #include "core/stop_signal.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -37,10 +38,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 // Lock of a sweep's folder. This process and its children hold it until all of them exit: the
 // children of a killed sweep may still run for a moment, and use their folders until then.

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "apps/sweep/corruption_table.h"
+#include "config/document.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 
@@ -33,16 +34,10 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : separator) + word;
-  return out;
-}
-
 std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
   std::vector<std::string> words;
   for (std::uint64_t seed : seeds) words.push_back(std::to_string(seed));
-  return (seeds.size() == 1 ? "seed " : "seeds ") + joined(words, ", ");
+  return (seeds.size() == 1 ? "seed " : "seeds ") + config::join(words);
 }
 
 // Width on a terminal: one column per UTF-8 character.
@@ -209,13 +204,13 @@ std::string batch_text(const SweepVariant& v) {
 }
 
 std::string description_of(const SweepConfig& sweep) {
-  return joined(
-      {common(sweep, data_text, "several data sets"), common(sweep, model_text, "several models"),
-       common(sweep, schedule_text, "several schedules"),
-       common(sweep, batch_text, "several batch sizes"),
-       common(
-           sweep, [](const SweepVariant& v) { return seeds_text(v.seeds); }, "several seeds")},
-      "; ");
+  const std::vector<std::string> parts = {
+      common(sweep, data_text, "several data sets"), common(sweep, model_text, "several models"),
+      common(sweep, schedule_text, "several schedules"),
+      common(sweep, batch_text, "several batch sizes"),
+      common(
+          sweep, [](const SweepVariant& v) { return seeds_text(v.seeds); }, "several seeds")};
+  return config::join(parts, "; ");
 }
 
 std::vector<std::string> notes_of(const SweepReport& report) {
@@ -298,7 +293,7 @@ std::string markdown_table(const TableText& table) {
     }
   }
   std::string out;
-  for (const auto& line : lines) out += "| " + joined(line, " | ") + " |\n";
+  for (const auto& line : lines) out += "| " + config::join(line, " | ") + " |\n";
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/seconds_since.h"
 #include "data/corrupt/corrupt_record.h"
 #include "data/source/parallel_ordered.h"
 #include "dtn/core/check.h"
@@ -101,7 +102,7 @@ CorruptPlan CorruptFolders::plan(int samples) const {
       continue;  // run() reports it
     }
     if (sample < 0) continue;
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds += seconds_since(start);
     bytes += image_bytes;
     ++made;
   }

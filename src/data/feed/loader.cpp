@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/seconds_since.h"
 #include "data/feed/batch_ring.h"
 #include "data/feed/sample_maker.h"
 #include "dtn/core/check.h"
@@ -142,7 +143,7 @@ void Loader::State::wait_for_next(std::unique_lock<std::mutex>& lock) {
   } else {
     batch_ready.wait(lock, [&] { return ring.is_next_whole(); });
   }
-  wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  wait_seconds += seconds_since(begin);
 }
 
 bool Loader::State::next(Batch& batch) {

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "core/seconds_since.h"
 #include "data/source/packed_format.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
@@ -150,8 +151,7 @@ void PackWriter::sync() {
 }
 
 void PackWriter::sync_when_due(std::int64_t after_bytes, double after_seconds) {
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - synced_at_;
-  if (end_ - synced_end_ >= after_bytes || passed.count() >= after_seconds) sync();
+  if (end_ - synced_end_ >= after_bytes || seconds_since(synced_at_) >= after_seconds) sync();
 }
 
 // Returns the journal, which has the size and the checksum of each record.

@@ -1,0 +1,12 @@
+// Elapsed time.
+#pragma once
+
+#include <chrono>
+
+namespace dtn {
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace dtn
