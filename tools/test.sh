@@ -82,8 +82,8 @@ cuda() {  # ARCHITECTURE
 # Left out under sanitizers: tests that run the same code once more, as they compare bits or digits of
 # whole steps and programs, and tests that run no code of ours.
 again='emulator.(train|small_device|bench_kernels|bench_products)|CudaLearner|CudaSecondTask|CudaSequence|Schedules?$|Numerics[.]'
-again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|BitsOfSumAndNormApart|BitsOfKernelsOfTheirOwn'
-again+='|NearLambdaOneNothingIsLost'
+again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|SameBitsAsSeparateSumAndNorm|SameBitsAsSeparateKernels'
+again+='|KeepsAccuracyNearLambdaOne'
 
 sanitizers() {  # NAME TEST-PROGRAM...
   begin "sanitizers-$1"

@@ -12,7 +12,7 @@ namespace dtn::test {
 namespace {
 
 // Host memory that is not page-locked may be overwritten as soon as the copy returns.
-TEST(CudaMemory, PageableMemoryIsDoneWithWhenACopyReturns) {
+TEST(CudaMemory, PageableCopyCompletesBeforeReturning) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kCount = std::int64_t{4} << 20;
   Tensor host = Tensor::full({kCount}, DType::kFloat32, 5);
@@ -23,7 +23,7 @@ TEST(CudaMemory, PageableMemoryIsDoneWithWhenACopyReturns) {
   for (std::int64_t i = 0; i < kCount; ++i) ASSERT_EQ(arrived.data<float>()[i], 5) << i;
 }
 
-TEST(CudaMemory, AGraphDoesNotCopyPageableMemory) {
+TEST(CudaMemory, CaptureRejectsPageableMemory) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   Tensor host = Tensor::full({16}, DType::kFloat32, 5);
@@ -52,7 +52,7 @@ TEST(CudaMemory, AGraphDoesNotCopyPageableMemory) {
 }
 
 // A graph reserves the idle memory of its pool. Without a graph, that memory is free for all users.
-TEST(CudaMemory, AGraphHoldsItsPoolAndNothingElseDoes) {
+TEST(CudaMemory, GraphReservesIdleMemoryOfItsPool) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   cuda::release_cached_memory();
@@ -76,7 +76,7 @@ TEST(CudaMemory, AGraphHoldsItsPoolAndNothingElseDoes) {
   EXPECT_EQ(again.get(), block) << "a graph that is gone still holds its memory";
 }
 
-TEST(CudaMemory, IdleMemoryOfAPoolWithoutAGraphIsGivenBack) {
+TEST(CudaMemory, ReleasesIdleMemoryOfPoolWithoutGraph) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   cuda::release_cached_memory();
@@ -92,7 +92,7 @@ TEST(CudaMemory, IdleMemoryOfAPoolWithoutAGraphIsGivenBack) {
 }
 
 // A pool without a block of the requested size takes an idle block instead of new memory.
-TEST(CudaMemory, APoolTakesIdleMemoryFirst) {
+TEST(CudaMemory, PoolReusesIdleMemoryBeforeAllocating) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   const std::byte* idle = cuda::allocate(5 << 20).get();
@@ -107,7 +107,7 @@ TEST(CudaMemory, APoolTakesIdleMemoryFirst) {
   EXPECT_EQ(cuda::allocator_stats().misses, misses);
 }
 
-TEST(CudaMemory, AGridHasAtMost31BitsOfBlocks) {
+TEST(CudaMemory, GridHasAtMost31BitsOfBlocks) {
   EXPECT_EQ(blocks_for(1000, 256).x, 4u);
   EXPECT_EQ(blocks_for(std::int64_t{1} << 32, 4).x, 1u << 30);
   EXPECT_EQ(blocks_for((std::int64_t{1} << 31) - 1, 1).x, 0x7fffffffu);

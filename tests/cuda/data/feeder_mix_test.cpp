@@ -103,7 +103,7 @@ void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, 
 }
 
 // The CPU part needs no device.
-TEST(BatchFeeder, MixesWholeBatches) {
+TEST(BatchFeeder, MixesBatchesOnCpuAndDevice) {
   std::vector<Device> devices{kCpu};
   if (cuda::unavailable_reason().empty()) devices.push_back(kCuda);
   int kinds[3] = {};  // unmixed, mixup, CutMix

@@ -31,7 +31,7 @@ void for_every_way(const std::function<void(bool training, int workers, bool fix
   }
 }
 
-TEST(BatchFeeder, GivesWhatTheLoaderGives) {
+TEST(BatchFeeder, DeliversSameBatchesAsLoader) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (int channels : {1, 3}) {
     auto set = std::make_shared<NoisyImages>(47, channels);
@@ -49,7 +49,7 @@ TEST(BatchFeeder, GivesWhatTheLoaderGives) {
   }
 }
 
-TEST(BatchFeeder, GivesTensorsAsTheyAre) {
+TEST(BatchFeeder, DeliversTensorDatasetsUnchanged) {
   DTN_SKIP_WITHOUT_DEVICE();
   TempDir dir;
   DataConfig data;
@@ -75,7 +75,7 @@ TEST(BatchFeeder, GivesTensorsAsTheyAre) {
 }
 
 // A loader that does not know the device: float images in ordinary memory.
-TEST(BatchFeeder, TakesOrdinaryBatches) {
+TEST(BatchFeeder, AcceptsFloatImagesInPageableMemory) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(26);
   for_every_way([&](bool training, int workers, bool fixed) {
@@ -88,7 +88,7 @@ TEST(BatchFeeder, TakesOrdinaryBatches) {
   });
 }
 
-TEST(BatchFeeder, ManyBatchesMayBeAhead) {
+TEST(BatchFeeder, PrefetchesManyBatches) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(47);
   for_every_way([&](bool training, int workers, bool fixed) {
@@ -107,7 +107,7 @@ TEST(BatchFeeder, ManyBatchesMayBeAhead) {
   });
 }
 
-TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
+TEST(BatchFeeder, StartsAtAnyBatchAtAnyTime) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(40);
   for_every_way([&](bool training, int workers, bool fixed) {
@@ -134,7 +134,7 @@ TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
   });
 }
 
-TEST(BatchFeeder, DamagedImagesAreLeftOut) {
+TEST(BatchFeeder, SkipsDamagedImages) {
   DTN_SKIP_WITHOUT_DEVICE();
   // The batches 0 .. 3, 8 .. 11 and 32 .. 35 have one, two and four damaged images.
   const std::set<std::int64_t> bad = {2, 9, 10, 32, 33, 34, 35};
@@ -156,7 +156,7 @@ TEST(BatchFeeder, DamagedImagesAreLeftOut) {
   });
 }
 
-TEST(BatchFeeder, ErrorsArriveInTheirBatch) {
+TEST(BatchFeeder, ReportsErrorInFailingBatch) {
   DTN_SKIP_WITHOUT_DEVICE();
   std::atomic<bool> broken = true;
   auto set = std::make_shared<NoisyImages>(40, 3, [&](std::int64_t i) {
@@ -182,7 +182,7 @@ TEST(BatchFeeder, ErrorsArriveInTheirBatch) {
   }
 }
 
-TEST(BatchFeeder, BatchesComeToFixedAddresses) {
+TEST(BatchFeeder, DeliversBatchesAtFixedAddresses) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(43);
   for (bool fixed : {true, false}) {
@@ -206,7 +206,7 @@ TEST(BatchFeeder, BatchesComeToFixedAddresses) {
 }
 
 // A captured step is replayed for every batch without new addresses.
-TEST(BatchFeeder, FeedsACapturedStep) {
+TEST(BatchFeeder, FeedsCapturedStep) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(40);
   const Transform transform = make_transform(true);
@@ -233,7 +233,7 @@ TEST(BatchFeeder, FeedsACapturedStep) {
   expect_same(got, expected_of(set, transform, options, 0));
 }
 
-TEST(BatchFeeder, AllocatesNothingOnceWarm) {
+TEST(BatchFeeder, AllocatesNothingAfterWarmup) {
   DTN_SKIP_WITHOUT_DEVICE();
   // Incomplete batches also occur in the middle of an epoch.
   auto set = std::make_shared<NoisyImages>(83, 3, [&](std::int64_t i) {
@@ -262,7 +262,7 @@ TEST(BatchFeeder, AllocatesNothingOnceWarm) {
   }
 }
 
-TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
+TEST(BatchFeeder, MayEndWithPendingCopies) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(64);
   for (int taken = 0; taken < 5; ++taken) {
@@ -283,7 +283,7 @@ TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
   }
 }
 
-TEST(BatchFeeder, CountsTheWaitingTime) {
+TEST(BatchFeeder, MeasuresWaitTime) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(
       16, 3, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
@@ -298,7 +298,7 @@ TEST(BatchFeeder, CountsTheWaitingTime) {
 }
 
 // Work enqueued before memory returned to the cache may still read that memory.
-TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
+TEST(BatchFeeder, WaitsForPreviousUsersOfReusedMemory) {
   ::setenv("DTN_CUDA_CACHE", "1", 1);  // effective if this test runs in a separate process
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(43);
@@ -322,7 +322,7 @@ TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
 }
 
 // Needs no device.
-TEST(BatchFeeder, PassesThroughOnTheCpu) {
+TEST(BatchFeeder, PassesBatchesThroughOnCpu) {
   auto set = std::make_shared<NoisyImages>(63);
   for (bool training : {true, false}) {
     for (bool raw : {false, true}) {

@@ -7,12 +7,12 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(AnyFieldsOnTheDevice, Train) {
+TEST(CustomFieldsOnDevice, Train) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (bool fixed : {true, false}) expect_views_in_training(kCuda, fixed);
 }
 
-TEST(AnyFieldsOnTheDevice, Evaluate) {
+TEST(CustomFieldsOnDevice, Evaluate) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (bool fixed : {true, false}) expect_views_in_evaluation(kCuda, fixed);
 }

@@ -8,7 +8,7 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(OpenSplitOnTheDevice, GivesTheBitsOfTheCpu) {
+TEST(OpenSplitOnDevice, MatchesCpuBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   ExperimentConfig config;
   config.seed = 4;

@@ -86,7 +86,7 @@ void expect_sums(const Rank& r) {
   }
 }
 
-TEST(Nccl, AddsEveryType) {
+TEST(Nccl, SumsEveryType) {
   on_ranks([](const Rank& r) {
     expect_sums<float>(r);
     expect_sums<double>(r);
@@ -100,7 +100,7 @@ TEST(Nccl, AddsEveryType) {
 
 // Each value and each partial sum is rounded to bfloat16. Each rounding errs by at most the unit
 // roundoff times the sum of all magnitudes.
-TEST(Nccl, CarriesFloat32AsBFloat16) {
+TEST(Nccl, SendsFloat32AsBFloat16) {
   on_ranks([](const Rank& r) {
     constexpr std::int64_t kCount = 40001;
     auto values = [](int rank) {
@@ -130,7 +130,7 @@ TEST(Nccl, CarriesFloat32AsBFloat16) {
   });
 }
 
-TEST(Nccl, GivesAwayAndGathersBytesOfAnyType) {
+TEST(Nccl, BroadcastsAndGathersAnyType) {
   on_ranks([](const Rank& r) {
     for (int root = 0; root < r.size; ++root) {
       Tensor x = numbers<std::int64_t>(1001, r.rank).to(kCuda);
@@ -155,7 +155,7 @@ TEST(Nccl, GivesAwayAndGathersBytesOfAnyType) {
 // Enqueues x = 2 x.
 void twice(Tensor x) { run(cuda_queue(), Add{x.dtype(), x.numel(), x.raw(), x.raw(), x.raw()}); }
 
-TEST(Nccl, BeginsAfterWhatWasEnqueuedAndEndsBeforeWhatComesNext) {
+TEST(Nccl, OrdersAllReduceWithComputeStream) {
   on_ranks([](const Rank& r) {
     for (DType wire : {DType::kFloat32, DType::kBFloat16}) {
       constexpr std::int64_t kCount = 1 << 16;
@@ -175,7 +175,7 @@ TEST(Nccl, BeginsAfterWhatWasEnqueuedAndEndsBeforeWhatComesNext) {
 
 // The compute stream may reuse memory that a tensor frees, but only after the other streams have
 // finished with it.
-TEST(Nccl, HoldsWhatIsUnderWay) {
+TEST(Nccl, KeepsBuffersAliveUntilTransferEnds) {
   on_ranks([](const Rank& r) {
     cuda::set_caching(true);
     constexpr std::int64_t kCount = 1 << 18;
@@ -200,7 +200,7 @@ TEST(Nccl, HoldsWhatIsUnderWay) {
 }
 
 // The device of a rank continues its part while the rank's host program waits for another rank.
-TEST(Nccl, GoesOnWhileNobodyWaits) {
+TEST(Nccl, ProgressesWhileHostWaitsElsewhere) {
   on_ranks([](const Rank& r) {
     Tensor x = Tensor::full({10}, DType::kFloat32, 1).to(kCuda);
     r.transport.all_reduce(x, DType::kFloat32);
@@ -212,7 +212,7 @@ TEST(Nccl, GoesOnWhileNobodyWaits) {
   });
 }
 
-TEST(Nccl, IsRepeatedByAGraph) {
+TEST(Nccl, ReplaysAllReduceInGraph) {
   on_ranks([](const Rank& r) {
     cuda::set_caching(true);
     constexpr std::int64_t kCount = 5000;
@@ -257,7 +257,7 @@ TEST(Nccl, IsRepeatedByAGraph) {
   });
 }
 
-TEST(Nccl, EveryThreadUsesTheDeviceOfItsRank) {
+TEST(Nccl, NewThreadsUseDeviceOfRank) {
   on_ranks([](const Rank& r) {
     Tensor x;
     auto pinned = std::shared_ptr<std::byte>();
@@ -274,7 +274,7 @@ TEST(Nccl, EveryThreadUsesTheDeviceOfItsRank) {
 }
 
 // Two ranks on one GPU are an error, even if this machine has more GPUs.
-TEST(Nccl, WantsAGpuForEachRank) {
+TEST(Nccl, RejectsTwoRanksOnOneGpu) {
   if (devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   with_forked_ranks(2, [](int rank, const ShareBytes& share) {
     DTN_SKIP_WITHOUT_DEVICE();
@@ -289,7 +289,7 @@ TEST(Nccl, WantsAGpuForEachRank) {
 
 #ifdef DTN_CUDA_EMULATED
 
-TEST(Nccl, SaysWhereToGetTheLibrary) {
+TEST(Nccl, MissingLibraryErrorSaysWhatToInstall) {
   try {
     cuda::NcclLibrary("libnccl-that-is-not-there.so.2");
     ADD_FAILURE() << "it is there";
@@ -299,7 +299,7 @@ TEST(Nccl, SaysWhereToGetTheLibrary) {
 }
 
 // An old library is recognized by its version, not by the first function that it lacks.
-TEST(Nccl, SaysWhichVersionIsTooOld) {
+TEST(Nccl, OldLibraryErrorNamesVersion) {
   try {
     cuda::NcclLibrary(DTN_OLD_NCCL);
     ADD_FAILURE() << "version 2.12 was taken";
@@ -311,7 +311,7 @@ TEST(Nccl, SaysWhichVersionIsTooOld) {
 }
 
 // NVLS, whose summation order changes from run to run, is disabled unless the user enables it.
-TEST(Nccl, LeavesSumsOfSwitchesOut) {
+TEST(Nccl, DisablesNvlsByDefault) {
   unsetenv("NCCL_ALGO");
   cuda::nccl();
   const char* said = std::getenv("NCCL_NVLS_ENABLE");
@@ -321,7 +321,7 @@ TEST(Nccl, LeavesSumsOfSwitchesOut) {
       << "newer versions refuse words that they do not know";
 }
 
-TEST(Nccl, ReportsARankThatIsLost) {
+TEST(Nccl, ReportsLostRank) {
   on_ranks([](const Rank& r) {
     Tensor x = Tensor::zeros({1000}, DType::kFloat32, kCuda);
     EXPECT_EQ(r.transport.failure(), "");
@@ -340,7 +340,7 @@ TEST(Nccl, ReportsARankThatIsLost) {
 }
 
 // Faults that the emulated library must detect.
-TEST(Nccl, EmulatorEndsProgramsThatWouldHang) {
+TEST(Nccl, EmulatorAbortsProgramsThatWouldHang) {
   auto expect_crash = [](const std::function<void(const Rank&)>& body) {
     for (int end : fork_ranks(2, [&](int rank, const ShareBytes&share) {
            cuda::select_device(rank);

@@ -90,7 +90,7 @@ TEST(CudaActivation, InfinityAndNaN) {
   }
 }
 
-TEST(CudaActivation, InPlaceAndNothing) {
+TEST(CudaActivation, RunsInPlaceAcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     const Problem p(dtype, 1003, 3);

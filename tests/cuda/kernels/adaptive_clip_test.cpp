@@ -42,7 +42,7 @@ struct Problem {
   }
 };
 
-TEST(CudaAdaptiveClip, IsTheHosts) {
+TEST(CudaAdaptiveClip, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Doubles before = doubles(Problem().grad.host());
   under_every_schedule([&] {
@@ -56,7 +56,7 @@ TEST(CudaAdaptiveClip, IsTheHosts) {
   });
 }
 
-TEST(CudaAdaptiveClip, WhatIsNotFiniteStaysSo) {
+TEST(CudaAdaptiveClip, PropagatesNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   Problem p;
   Tensor g = p.grad.host().clone();

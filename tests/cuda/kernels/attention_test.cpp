@@ -34,7 +34,7 @@ TEST(CudaAttention, WideHeadsInBfloat16) {
   }
 }
 
-TEST(CudaAttention, OnAGridMatchesFloat64) {
+TEST(CudaAttention, GridBiasMatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const AttentionProblem& p :
        {AttentionProblem::on_grid(1, 14, 14, 1, 48), AttentionProblem::on_grid(2, 13, 5, 3, 24),
@@ -56,7 +56,7 @@ TEST(CudaAttention, OnAGridMatchesFloat64) {
 
 // Fixed bias weights give the same results as learned ones. Weights of 0 change nothing in float32.
 // In bfloat16 they change only the rounding of the scores.
-TEST(CudaAttention, BiasOfFixedOrZeroWeights) {
+TEST(CudaAttention, FixedAndZeroBiasWeights) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     AttentionProblem p = AttentionProblem::on_grid(2, 13, 5, 2, 32);
@@ -125,7 +125,7 @@ TEST(CudaAttention, AnyScale) {
 }
 
 // Equal keys: every probability is 1 / T.
-TEST(CudaAttention, EqualScoresAverageTheValues) {
+TEST(CudaAttention, EqualScoresAverageValues) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     AttentionProblem p({1, 197, 1, 16});
@@ -145,7 +145,7 @@ TEST(CudaAttention, EqualScoresAverageTheValues) {
   }
 }
 
-TEST(CudaAttention, NanReachesWhatItReachesOnTheCpu) {
+TEST(CudaAttention, NanPropagatesAsOnCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (int part = 0; part < 4; ++part) {
@@ -156,7 +156,7 @@ TEST(CudaAttention, NanReachesWhatItReachesOnTheCpu) {
   }
 }
 
-TEST(CudaAttention, NanAmongTheWeightsReachesItsHead) {
+TEST(CudaAttention, NanInBiasWeightStaysInItsHead) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (int64_t k = 0; k < 3; ++k) {
@@ -171,7 +171,7 @@ TEST(CudaAttention, NanAmongTheWeightsReachesItsHead) {
   }
 }
 
-TEST(CudaAttention, InfinityIsNotHidden) {
+TEST(CudaAttention, InfinityPropagatesAsOnCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (int part : {2, 3}) expect_same_spread({1, 70, 1, 24}, 69, part, INFINITY, dtype);
@@ -216,7 +216,7 @@ TEST(CudaAttention, UnalignedTensors) {
   }
 }
 
-TEST(CudaAttention, MoreImagesThanAGridHas) {
+TEST(CudaAttention, MoreImagesThanGridLimit) {
   DTN_SKIP_WITHOUT_DEVICE();
   const AttentionProblem p = AttentionProblem::on_grid(5, 3, 3, 2, 8);
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -230,7 +230,7 @@ TEST(CudaAttention, MoreImagesThanAGridHas) {
   }
 }
 
-TEST(CudaAttention, NothingToDo) {
+TEST(CudaAttention, EmptyInputIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (const AttentionSize& s : {AttentionSize{0, 5, 2, 8}, AttentionSize{2, 0, 2, 8},
@@ -242,7 +242,7 @@ TEST(CudaAttention, NothingToDo) {
   }
 }
 
-TEST(CudaAttention, RefusesWhatItDoesNotCompute) {
+TEST(CudaAttention, RejectsFloat64AndTooWideHeads) {
   DTN_SKIP_WITHOUT_DEVICE();
   AttentionForward forward{DType::kFloat64, 1, 1, 1, 8, 1, nullptr, nullptr, nullptr};
   EXPECT_THROW(run(cuda_queue(), forward), Error);

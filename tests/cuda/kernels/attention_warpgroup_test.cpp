@@ -51,7 +51,7 @@ TEST(CudaAttentionWarpgroup, MatchesFloat64) {
 }
 
 // With D = 64, only the forward pass uses warpgroups.
-TEST(CudaAttentionWarpgroup, WideHeadsGoBackwardOtherwise) {
+TEST(CudaAttentionWarpgroup, WideHeadsUsePlainBackward) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
   for (const AttentionSize& s : {AttentionSize{1, 208, 1, 64}, AttentionSize{1, 256, 1, 64}}) {
@@ -60,7 +60,7 @@ TEST(CudaAttentionWarpgroup, WideHeadsGoBackwardOtherwise) {
 }
 
 // Checks that the warpgroup kernels run: they sum in another order, so their bits differ.
-TEST(CudaAttentionWarpgroup, AreUsedWhereTheyCanBe) {
+TEST(CudaAttentionWarpgroup, UsedForSupportedShapesOnly) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const auto differs = [](const AttentionProblem& p) {
     const auto bits = [&](bool used) {
@@ -90,7 +90,7 @@ TEST(CudaAttentionWarpgroup, LargeScoresAndAnyScale) {
   }
 }
 
-TEST(CudaAttentionWarpgroup, NanAndInfinityReachWhatTheyReachOnTheCpu) {
+TEST(CudaAttentionWarpgroup, NanAndInfinityPropagateAsOnCpu) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
   for (int part = 0; part < 4; ++part) {
@@ -100,7 +100,7 @@ TEST(CudaAttentionWarpgroup, NanAndInfinityReachWhatTheyReachOnTheCpu) {
   }
 }
 
-TEST(CudaAttentionWarpgroup, MoreImagesThanAGridHas) {
+TEST(CudaAttentionWarpgroup, MoreImagesThanGridLimit) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
   const AttentionProblem p({3, 130, 2, 48});

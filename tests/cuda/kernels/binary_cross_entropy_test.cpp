@@ -117,7 +117,7 @@ TEST(CudaBinaryCrossEntropy, MatchesFloat64) {
 }
 
 // Answers that are almost certain have a tiny loss and gradient, which keep their precision.
-TEST(CudaBinaryCrossEntropy, CertaintyCostsNoDigits) {
+TEST(CudaBinaryCrossEntropy, AccurateForSaturatedLogits) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Problem p(dtype, 5, 37, Kind::kTargets, 0, -20, 1);
@@ -138,7 +138,7 @@ TEST(CudaBinaryCrossEntropy, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaBinaryCrossEntropy, MayOverwriteTheLogits) {
+TEST(CudaBinaryCrossEntropy, RunsInPlaceOverLogits) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t classes : {1000, 1003}) {
@@ -173,7 +173,7 @@ TEST(CudaBinaryCrossEntropy, NaNAndInfinity) {
   }
 }
 
-TEST(CudaBinaryCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
+TEST(CudaBinaryCrossEntropy, InvalidLabelGivesNaNInItsRowOnly) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t label : {std::int64_t{-1}, std::int64_t{10}, kFar, -kFar - 1}) {
@@ -192,7 +192,7 @@ TEST(CudaBinaryCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   }
 }
 
-TEST(CudaBinaryCrossEntropy, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaBinaryCrossEntropy, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   BinaryCrossEntropyForward empty{};
   empty.dtype = DType::kFloat32;

@@ -13,7 +13,7 @@ void run_at(Where w, const Arguments& args) {
   w == kOnDevice ? run(cuda_queue(), args) : run(cpu_queue(), args);
 }
 
-TEST(CudaChannelMoments, MatchTheHost) {
+TEST(CudaChannelMoments, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kSets = 3, kChannels = 301, kCount = kSets * kChannels;
   Twin mean = random_twin({kCount}, kFloat, 1), rest = random_twin({kCount}, kFloat, 2, 1e-6);
@@ -51,7 +51,7 @@ TEST(CudaChannelMoments, MatchTheHost) {
 
 // Conditional BatchNorm: the samples share their statistics, and each sample has separate gains.
 // The parameters of consecutive samples are 2 C elements apart.
-TEST(CudaChannelMoments, SetsThatShareTheirStatistics) {
+TEST(CudaChannelMoments, SamplesSharingStatisticsMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   struct Sizes {
     std::int64_t sets, rows, channels;

@@ -207,7 +207,7 @@ TEST(CudaChannelNorm, MatchesFloat64) {
   }
 }
 
-TEST(CudaChannelNorm, InPartsThatMeetBetween) {
+TEST(CudaChannelNorm, SplitPassesMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (const Sizes& n : {kFused[1], kCut[0], kCut[1]}) {
@@ -219,7 +219,7 @@ TEST(CudaChannelNorm, InPartsThatMeetBetween) {
 }
 
 // A quarter of a batch; the sums are gathered over four processes.
-TEST(CudaChannelNorm, OfMoreRowsThanItsOwn) {
+TEST(CudaChannelNorm, ShareOfDistributedBatchMatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Sizes& n : {Sizes{1, 50, 40, 40}, Sizes{2, 9, 24, 3}}) {
     Problem p(DType::kFloat32, n);
@@ -228,7 +228,7 @@ TEST(CudaChannelNorm, OfMoreRowsThanItsOwn) {
   }
 }
 
-TEST(CudaChannelNorm, WithoutParametersOrWithFrozenStatistics) {
+TEST(CudaChannelNorm, NoParametersOrFrozenStatisticsMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (const Sizes& n : {kFused[0], kFused[1], kCut[1], kCut[7]}) {
@@ -264,7 +264,7 @@ TEST(CudaChannelNorm, ZeroWeightAndConstantRows) {
 }
 
 // A single row has no spread: y is the bias, and the gradient is 0.
-TEST(CudaChannelNorm, ASingleRowLeavesNothing) {
+TEST(CudaChannelNorm, SingleRowGivesBiasAndZeroGradient) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Sizes& n : {Sizes{1, 1, 24, 24}, Sizes{96, 1, 8, 8}}) {
     Problem p(DType::kFloat32, n);
@@ -290,7 +290,7 @@ TEST(CudaChannelNorm, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaChannelNorm, MayWorkInPlace) {
+TEST(CudaChannelNorm, RunsInPlace) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (const Sizes& n : {kFused[1], kCut[1], kCut[7]}) {
@@ -320,7 +320,7 @@ TEST(CudaChannelNorm, MayWorkInPlace) {
   }
 }
 
-TEST(CudaChannelNorm, WhatIsNotAskedForStaysUntouched) {
+TEST(CudaChannelNorm, NullOutputsAreSkipped) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Sizes& n : {kFused[1], kCut[1]}) {
     Problem all(DType::kFloat32, n), some(DType::kFloat32, n);
@@ -364,7 +364,7 @@ TEST(CudaChannelNorm, NaNAndInfinityStayInTheirGroup) {
   }
 }
 
-TEST(CudaChannelNorm, MovesRunningStatistics) {
+TEST(CudaChannelNorm, UpdatesRunningStatistics) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t rows : {1, 300}) {
     const std::int64_t channels = 300;
@@ -398,7 +398,7 @@ TEST(CudaChannelNorm, MovesRunningStatistics) {
   }
 }
 
-TEST(CudaChannelNorm, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaChannelNorm, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   ChannelNormForward empty{};
   empty.dtype = DType::kFloat32;

@@ -13,7 +13,7 @@ void run_at(Where w, const Arguments& args) {
 }
 
 // Packs and combines the moments of three ranks. A mean is two numbers, or one in float64.
-TEST(CudaCombineMoments, MatchTheHost) {
+TEST(CudaCombineMoments, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kRows[] = {1, 300, (std::int64_t{1} << 33) + 1};
   for (std::int64_t channels : {1, 128, 301}) {
@@ -61,7 +61,7 @@ TEST(CudaCombineMoments, MatchTheHost) {
   }
 }
 
-TEST(CudaCombineMoments, NothingIsDoneForNothingAndFloat64IsRefused) {
+TEST(CudaCombineMoments, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto check = [](auto args) {
     args.dtype = kFloat;

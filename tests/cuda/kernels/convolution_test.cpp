@@ -80,7 +80,7 @@ void check(const ConvolutionCase& c, const char* kernel) {
   }
 }
 
-TEST(CudaConvolution, IsTheSumOfItsFormula) {
+TEST(CudaConvolution, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const ConvolutionCase& c : dense_cases()) {
     SCOPED_TRACE(c.name);
@@ -89,7 +89,7 @@ TEST(CudaConvolution, IsTheSumOfItsFormula) {
 }
 
 // Enough positions to be split among several blocks.
-TEST(CudaConvolution, AddsTheSharesOfItsKernelsGradient) {
+TEST(CudaConvolution, SumsWeightGradientOverBlocks) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t channels : {5, 8}) {
     check({"many positions",
@@ -98,7 +98,7 @@ TEST(CudaConvolution, AddsTheSharesOfItsKernelsGradient) {
   }
 }
 
-TEST(CudaConvolution, LeavesOutWhatIsNotWanted) {
+TEST(CudaConvolution, SkipsNullOutputsAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const std::vector<ConvolutionCase>& cases : {dense_cases(), depthwise_cases()}) {
     const ConvolutionShape s = cases[0].shape;
@@ -134,7 +134,7 @@ TEST(CudaConvolution, LeavesOutWhatIsNotWanted) {
   }
 }
 
-TEST(CudaDepthwiseTokens, AreTheSumOfTheirFormula) {
+TEST(CudaDepthwiseTokens, MatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const ConvolutionCase& c : depthwise_cases()) {
     SCOPED_TRACE(c.name);

@@ -140,7 +140,7 @@ TEST(CudaCrossEntropy, MatchesFloat64) {
   }
 }
 
-TEST(CudaCrossEntropy, ACommonOffsetOrALargeSpreadCostsNothing) {
+TEST(CudaCrossEntropy, AccurateForLargeOffsetsAndSpreads) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (Kind kind : {Kind::kLabels, Kind::kSmoothed, Kind::kTargets}) {
@@ -162,7 +162,7 @@ TEST(CudaCrossEntropy, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaCrossEntropy, MayOverwriteTheLogits) {
+TEST(CudaCrossEntropy, RunsInPlaceOverLogits) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t classes : {1000, 1003}) {
@@ -178,7 +178,7 @@ TEST(CudaCrossEntropy, MayOverwriteTheLogits) {
   }
 }
 
-TEST(CudaCrossEntropy, WithoutUpstreamItIsOne) {
+TEST(CudaCrossEntropy, NullUpstreamGradientMeansOne) {
   DTN_SKIP_WITHOUT_DEVICE();
   Problem p(DType::kFloat32, 3, 100, Kind::kSmoothed);
   run(cuda_queue(), p.forward(kOnDevice));
@@ -209,7 +209,7 @@ TEST(CudaCrossEntropy, NaNStaysInItsRow) {
   }
 }
 
-TEST(CudaCrossEntropy, MinusInfinityIsAnImpossibleClass) {
+TEST(CudaCrossEntropy, MinusInfinityLogitHasZeroProbability) {
   DTN_SKIP_WITHOUT_DEVICE();
   Problem labels(DType::kFloat32, 2, 19, Kind::kLabels);  // labels: 18 and 17
   Doubles z = doubles(labels.logits.host());
@@ -234,7 +234,7 @@ TEST(CudaCrossEntropy, MinusInfinityIsAnImpossibleClass) {
 
 // A row whose share is 1, or that is mixed with a row of the same class, has the bits of an unmixed
 // row. An impossible class of weight 0 does not change the loss.
-TEST(CudaCrossEntropy, AWholeShareHasTheBitsOfALabel) {
+TEST(CudaCrossEntropy, MixWeightOneHasBitsOfPlainLabel) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (auto [shared, plain] : {std::pair{Kind::kShared, Kind::kLabels},
                                std::pair{Kind::kSharedSmoothed, Kind::kSmoothed}}) {
@@ -269,7 +269,7 @@ TEST(CudaCrossEntropy, AWholeShareHasTheBitsOfALabel) {
   }
 }
 
-TEST(CudaCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
+TEST(CudaCrossEntropy, InvalidLabelGivesNaNInItsRowOnly) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t label : {std::int64_t{-1}, std::int64_t{10}, kFar, -kFar - 1}) {
@@ -290,7 +290,7 @@ TEST(CudaCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   }
 }
 
-TEST(CudaCrossEntropy, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaCrossEntropy, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   CrossEntropyForward empty{};
   empty.dtype = DType::kFloat32;

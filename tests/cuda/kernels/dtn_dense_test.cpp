@@ -144,7 +144,7 @@ struct PooledShape {
   int pool;
 };
 
-TEST(CudaDtnDense, MatchesTheOracleAndTheCpu) {
+TEST(CudaDtnDense, MatchesReferenceAndCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   const PooledShape shapes[] = {
       {{2, 7, 5, 32, 4}, 1}, {{2, 6, 9, 21, 3}, 3}, {{1, 1, 13, 70, 1}, 1},
@@ -207,7 +207,7 @@ TEST(CudaDtnDense, LargeScores) {
   check_dense(p);
 }
 
-TEST(CudaDtnDense, AddsToParameterGradientsAndTakesTheResidualGradient) {
+TEST(CudaDtnDense, AccumulatesParameterGradientsAndAddsResidualGradient) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
@@ -237,7 +237,7 @@ TEST(CudaDtnDense, AddsToParameterGradientsAndTakesTheResidualGradient) {
   }
 }
 
-TEST(CudaDtnDense, AnyGradientMayBeLeftOut) {
+TEST(CudaDtnDense, AnyGradientIsOptional) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
@@ -309,7 +309,7 @@ TEST(CudaDtnDense, UnalignedImages) {
 }
 
 // A single NaN stays in its image and affects every token of its channel.
-TEST(CudaDtnDense, NanSpreadsAsOnTheCpu) {
+TEST(CudaDtnDense, NanPropagatesAsOnCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     DenseProblem p({2, 4, 6, 16, 2}, {DtnPositionKind::kTable, 2}, variant);
@@ -325,7 +325,7 @@ TEST(CudaDtnDense, NanSpreadsAsOnTheCpu) {
   }
 }
 
-TEST(CudaDtnDense, NoImagesAreNoWork) {
+TEST(CudaDtnDense, EmptyBatchIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   const DenseProblem p({1, 2, 2, 4, 2}, {});
   DenseOutputs o(p);
@@ -340,7 +340,7 @@ TEST(CudaDtnDense, NoImagesAreNoWork) {
   EXPECT_EQ(max_abs(doubles(o.dp.device())), 0) << "a sum of nothing";
 }
 
-TEST(CudaDtnDense, OtherTypesAreRefused) {
+TEST(CudaDtnDense, RejectsUnsupportedTypes) {
   DTN_SKIP_WITHOUT_DEVICE();
   const DenseProblem p({1, 2, 2, 4, 2}, {});
   const DenseOutputs o(p);

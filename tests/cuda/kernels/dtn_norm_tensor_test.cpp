@@ -254,7 +254,7 @@ TEST(CudaDtnTensor, Shapes) {
   }
 }
 
-TEST(CudaDtnTensor, SizesOfTheModels) {
+TEST(CudaDtnTensor, SizesOfModels) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (Case c : {Case{14, 14, 192, 4}, Case{14, 14, 432, 9}, Case{14, 14, 768, 12},
                  Case{16, 16, 1024, 16}}) {
@@ -270,7 +270,7 @@ bool have_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) 
 #ifdef DTN_CUDA_EMULATED
 // Compute capability 8.6, 8.9 and 12.0: slices are staged in one buffer instead of two, with the
 // same bits.
-TEST(CudaDtnTensor, OnADeviceWithLittleSharedMemory) {
+TEST(CudaDtnTensor, LittleSharedMemoryGivesSameBits) {
   for (DType dtype : kTypes) {
     for (Case c : {Case{14, 14, 432, 9}, Case{16, 16, 1024, 16}, Case{14, 1, 8, 1}}) {
       c.dtype = dtype;
@@ -326,7 +326,7 @@ TEST(CudaDtnTensor, TwelveWarpsOnSmallGrids) {
 }
 
 // float32 has eight warps whatever is asked for: twelve would not have the registers.
-TEST(CudaDtnTensor, TwelveWarpsAreForBfloat16) {
+TEST(CudaDtnTensor, TwelveWarpsRequireBfloat16) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Case c{14, 14, 432, 9};
   const std::vector<Tensor> want = check_both(c);
@@ -346,7 +346,7 @@ TEST(CudaDtnTensor, TwelveWarpsUnderEverySchedule) {
   }
 }
 
-TEST(CudaDtnTensor, WarpsOfTheEnvironment) {
+TEST(CudaDtnTensor, EnvironmentSetsWarps) {
   EXPECT_EQ(parse_dtn_warps(nullptr), 8);
   EXPECT_EQ(parse_dtn_warps(""), 8);
   EXPECT_EQ(parse_dtn_warps("8"), 8);
@@ -388,7 +388,7 @@ TEST(CudaDtnTensor, LargeMean) {
   check_both(c);
 }
 
-TEST(CudaDtnTensor, Lambdas) {
+TEST(CudaDtnTensor, LambdaZeroAndOne) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (double of_mean : {0.0, 1.0}) {
@@ -416,7 +416,7 @@ TEST(CudaDtnTensor, ConstantTokensAndChannels) {
   }
 }
 
-TEST(CudaDtnTensor, WeightsOfZero) {
+TEST(CudaDtnTensor, ZeroWeights) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Case c{5, 5, 24, 1};
@@ -473,7 +473,7 @@ TEST(CudaDtnTensor, NullOutputs) {
 }
 
 // The statistics of each path are valid for the other path.
-TEST(CudaDtnTensor, StatisticsOfThePlainPath) {
+TEST(CudaDtnTensor, AcceptsStatisticsOfPlainPath) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Case c{14, 14, 48, 2, 2};
@@ -498,7 +498,7 @@ TEST(CudaDtnTensor, StatisticsOfThePlainPath) {
 }
 
 // A NaN affects its channel and its token in its image, as on the host, and nothing else.
-TEST(CudaDtnTensor, NotANumber) {
+TEST(CudaDtnTensor, NanPropagation) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Case c{5, 4, 32, 2, 2};
@@ -518,7 +518,7 @@ TEST(CudaDtnTensor, NotANumber) {
   }
 }
 
-TEST(CudaDtnTensor, LeavesTheRest) {
+TEST(CudaDtnTensor, RejectsUnsupportedArguments) {
   alignas(16) static char aligned[32];
   DtnNormForward args{.dtype = DType::kBFloat16,
                       .batch = 1,

@@ -6,7 +6,7 @@
 namespace dtn::test {
 namespace {
 
-TEST(CudaDtnNorm, MatchesTheOracleAndTheCpu) {
+TEST(CudaDtnNorm, MatchesReferenceAndCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   const ShapeCase shapes[] = {
       {1, 14, 14, 96, 4}, {1, 14, 14, 48, 1}, {1, 1, 197, 16, 2},
@@ -22,7 +22,7 @@ TEST(CudaDtnNorm, MatchesTheOracleAndTheCpu) {
   check(DtnNormProblem({2, 7, 5, 24, 2}, DtnVariant::kPaper, DType::kBFloat16));
 }
 
-TEST(CudaDtnNorm, TwelveWarpsMatchTheOracleAndTheCpu) {
+TEST(CudaDtnNorm, TwelveWarpsMatchReferenceAndCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   const ScopedBackwardWarps twelve(12);
   check(DtnNormProblem({2, 5, 7, 24, 3}, DtnVariant::kPaper, DType::kBFloat16));
@@ -160,7 +160,7 @@ TEST(CudaDtnNorm, RoundingDoesNotMakeVariancesNegative) {
 }
 
 // A single NaN stays in its image and affects every token of its channel.
-TEST(CudaDtnNorm, NanSpreadsAsOnTheCpu) {
+TEST(CudaDtnNorm, NanPropagatesAsOnCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     DtnNormProblem p({2, 4, 5, 16, 2}, variant, DType::kFloat32);
@@ -178,7 +178,7 @@ TEST(CudaDtnNorm, NanSpreadsAsOnTheCpu) {
 }
 
 // The statistics of one path's forward pass are valid for the other path's backward pass.
-TEST(CudaDtnNorm, StatisticsServeEitherPath) {
+TEST(CudaDtnNorm, PathsShareStatistics) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     const DtnNormProblem p({2, 14, 14, 32, 2}, DtnVariant::kPaper, dtype, {.mean = 30});
@@ -196,7 +196,7 @@ TEST(CudaDtnNorm, StatisticsServeEitherPath) {
   }
 }
 
-TEST(CudaDtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
+TEST(CudaDtnNorm, AccumulatesParameterGradientsAndAddsResidualGradient) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
@@ -224,7 +224,7 @@ TEST(CudaDtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
   }
 }
 
-TEST(CudaDtnNorm, AnyGradientMayBeLeftOut) {
+TEST(CudaDtnNorm, AnyGradientIsOptional) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
@@ -306,7 +306,7 @@ TEST(CudaDtnNorm, UnalignedImages) {
   }
 }
 
-TEST(CudaDtnNorm, NoImagesAreNoWork) {
+TEST(CudaDtnNorm, EmptyBatchIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   const DtnNormProblem p({1, 2, 2, 4, 2}, DtnVariant::kPaper, DType::kFloat32);
   Outputs o(p);
@@ -319,7 +319,7 @@ TEST(CudaDtnNorm, NoImagesAreNoWork) {
   EXPECT_TRUE(same_bits(o.dweight.device(), o.dweight.host()));
 }
 
-TEST(CudaDtnNorm, OtherTypesAreRefused) {
+TEST(CudaDtnNorm, RejectsUnsupportedTypes) {
   DTN_SKIP_WITHOUT_DEVICE();
   const DtnNormProblem p({1, 2, 2, 4, 2}, DtnVariant::kPaper, DType::kFloat32);
   const Outputs o(p);

@@ -187,16 +187,16 @@ void check(const LineProblem& p, double nothing = 0.1, bool every_schedule = fal
 }
 
 template <class T>
-class CudaDtnLine : public ::testing::Test {
+class CudaDtnSequence : public ::testing::Test {
  protected:
   void SetUp() override { DTN_SKIP_WITHOUT_DEVICE(); }
 };
 using Types = ::testing::Types<float, bfloat16>;
-TYPED_TEST_SUITE(CudaDtnLine, Types);
+TYPED_TEST_SUITE(CudaDtnSequence, Types);
 
 // Windows of all kinds. Their centres are slightly ahead of the token, beyond an end for some rows,
 // or beyond an end for all rows.
-TYPED_TEST(CudaDtnLine, MatchesTheOracleAndTheCpu) {
+TYPED_TEST(CudaDtnSequence, MatchesReferenceAndCpu) {
   for (double a_d : kSquareWeights) {
     for (DtnVariant variant : kVariants) {
       for (double delta : {0.3, -40.0, 240.0}) {
@@ -211,7 +211,7 @@ TYPED_TEST(CudaDtnLine, MatchesTheOracleAndTheCpu) {
 }
 
 // One sample per kind of end: one token, less than a warp, less than a block, and whole ones.
-TYPED_TEST(CudaDtnLine, AnyLength) {
+TYPED_TEST(CudaDtnSequence, AnyLength) {
   const Lengths lengths = {1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129};
   for (double a_d : {-1.0, -0.02, 0.0, 0.02}) {
     check<TypeParam>(make_line<TypeParam>(lengths, 131, 6, 2, a_d, 1.2, DtnVariant::kPaper));
@@ -219,19 +219,19 @@ TYPED_TEST(CudaDtnLine, AnyLength) {
 }
 
 // Heads with more channels than a warp has lanes, with a remainder; each head has other windows.
-TYPED_TEST(CudaDtnLine, ManyChannels) {
+TYPED_TEST(CudaDtnSequence, ManyChannels) {
   LineProblem p = make_line<TypeParam>({70, 33}, 70, 160, 4, -1, 0, DtnVariant::kPaper);
   p.all.pos_weight = {1, 0, -1, 0.5, 0, 0, -0.3, 0, -0.02, 0, 0, 0.02};
   check<TypeParam>(p);
 }
 
-TYPED_TEST(CudaDtnLine, Schedules) {
+TYPED_TEST(CudaDtnSequence, Schedules) {
   for (DtnVariant variant : kVariants) {
     check<TypeParam>(padded_problem<TypeParam>(140, variant), 0.1, true);
   }
 }
 
-TYPED_TEST(CudaDtnLine, PadsAreZeroAndReachNothing) {
+TYPED_TEST(CudaDtnSequence, PaddingIsZeroAndHasNoEffect) {
   const double inf = std::numeric_limits<double>::infinity();
   for (DtnVariant variant : kVariants) {
     const LineProblem p = padded_problem<TypeParam>(140, variant);
@@ -259,7 +259,7 @@ TYPED_TEST(CudaDtnLine, PadsAreZeroAndReachNothing) {
   }
 }
 
-TYPED_TEST(CudaDtnLine, MorePadsChangeNoBitOfATokens) {
+TYPED_TEST(CudaDtnSequence, ExtraPaddingKeepsBits) {
   const LineProblem few = padded_problem<TypeParam>(133, DtnVariant::kPaper);
   LineProblem many = padded_problem<TypeParam>(260, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(few.all);
@@ -280,7 +280,7 @@ TYPED_TEST(CudaDtnLine, MorePadsChangeNoBitOfATokens) {
   }
 }
 
-TYPED_TEST(CudaDtnLine, AddsToParameterGradientsAndTakesTheResidualGradient) {
+TYPED_TEST(CudaDtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient) {
   for (DtnVariant variant : kVariants) {
     const LineProblem p = padded_problem<TypeParam>(140, variant);
     const Doubles dy = cotangent_of<TypeParam>(p.all);
@@ -310,7 +310,7 @@ TYPED_TEST(CudaDtnLine, AddsToParameterGradientsAndTakesTheResidualGradient) {
   }
 }
 
-TYPED_TEST(CudaDtnLine, AnyGradientMayBeLeftOut) {
+TYPED_TEST(CudaDtnSequence, AnyGradientIsOptional) {
   const LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   const DeviceLine<TypeParam> all(p, dy);
@@ -327,7 +327,7 @@ TYPED_TEST(CudaDtnLine, AnyGradientMayBeLeftOut) {
   for (std::size_t i = 2; i < whole.size(); ++i) EXPECT_TRUE(same_bits(parameters[i], whole[i]));
 }
 
-TYPED_TEST(CudaDtnLine, SamplesWithoutTokensGiveNothing) {
+TYPED_TEST(CudaDtnSequence, SamplesWithoutTokensContributeNothing) {
   LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   p.lengths = {0, 0, 133, 0};
@@ -340,7 +340,7 @@ TYPED_TEST(CudaDtnLine, SamplesWithoutTokensGiveNothing) {
   EXPECT_TRUE(std::isfinite(max_abs(doubles(some.dpos_weight.device()))));
 }
 
-TEST(CudaDtnLineNumerics, LargeMean) {
+TEST(CudaDtnSequenceNumerics, LargeMean) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (double a_d : {-1.0, 0.0, 0.02}) {
@@ -352,7 +352,7 @@ TEST(CudaDtnLineNumerics, LargeMean) {
 }
 
 // Thousands of tokens, with windows that cover a part of them and windows that cover all.
-TEST(CudaDtnLineNumerics, LongSequences) {
+TEST(CudaDtnSequenceNumerics, LongSequences) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (double a_d : {-0.02, -1e-4, 0.0, 0.02}) {
     check<float>(make_line<float>({2001}, 2001, 6, 2, a_d, 40, DtnVariant::kPaper),
@@ -361,7 +361,7 @@ TEST(CudaDtnLineNumerics, LongSequences) {
 }
 
 // Weights that diverged in training do not end the program.
-TEST(CudaDtnLineNumerics, WeightsThatAreNotFinite) {
+TEST(CudaDtnSequenceNumerics, NonFinitePositionWeights) {
   DTN_SKIP_WITHOUT_DEVICE();
   const double inf = std::numeric_limits<double>::infinity();
   for (auto [a_x, a_d] : {std::pair{kNaN, -1.0},
@@ -383,7 +383,7 @@ TEST(CudaDtnLineNumerics, WeightsThatAreNotFinite) {
   }
 }
 
-TEST(CudaDtnLineErrors, OtherGridsAreRefused) {
+TEST(CudaDtnSequenceErrors, RejectsTwoDimensionalGridsAndFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const LineProblem p = make_line<float>({2}, 2, 4, 2, -1, 0, DtnVariant::kPaper);
   DeviceLine<float> device(p, p.all.x);

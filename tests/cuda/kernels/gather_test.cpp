@@ -7,7 +7,7 @@ namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-TEST(CudaNeighbours, MatchTheHost) {
+TEST(CudaNeighbours, MatchHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t sizes[][4] = {{2, 5, 7, 16}, {1, 1, 9, 3}, {3, 4, 1, 8}, {1, 14, 14, 24}};
   for (DType dtype : kTypes) {
@@ -38,7 +38,7 @@ TEST(CudaNeighbours, MatchTheHost) {
   }
 }
 
-TEST(CudaTakeRows, MatchTheHostAndAnswerABadIndexWithNaN) {
+TEST(CudaTakeRows, MatchHostAndGiveNaNForInvalidIndex) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::vector<std::int64_t> places = {3, 0, 3, -1, 5, 6, 3};  // -1 and 6 are bad
   for (std::int64_t columns : {1, 77, 300}) {

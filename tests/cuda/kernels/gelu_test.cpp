@@ -44,7 +44,7 @@ void expect_accurate(const char* what, const Tensor& x, const Tensor& got, Value
   record_error(what, "of what is allowed", x.dtype(), worst, 1);
 }
 
-TEST(CudaGelu, IsAccurateRelativeToItself) {
+TEST(CudaGelu, RelativelyAccurate) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Twin x(scan(dtype)), dy(Tensor::full(x.host().shape(), dtype, 1));
@@ -63,7 +63,7 @@ TEST(CudaGelu, IsAccurateRelativeToItself) {
   }
 }
 
-TEST(CudaGelu, NumbersBeyondTheTails) {
+TEST(CudaGelu, ValuesBeyondTails) {
   DTN_SKIP_WITHOUT_DEVICE();
   const double infinity = INFINITY;
   const Doubles values = {0, -0.0, infinity, -infinity, NAN, 1e30, -1e30, 14, -14};
@@ -170,7 +170,7 @@ struct MlpGelu {
   }
 };
 
-TEST(CudaGelu, OfAnMlpHasTheBitsOfForwardAndBackward) {
+TEST(CudaGelu, MlpBackwardMatchesSeparatePasses) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t shapes[][2] = {{197, 40}, {130, 264}, {33, 100}, {5, 1728}, {1, 7}, {67, 129}};
   for (DType dtype : kTypes) {
@@ -229,7 +229,7 @@ TEST(CudaGelu, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaGelu, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaGelu, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   run(cuda_queue(), GeluForward{DType::kFloat32, 0, nullptr, nullptr});
   run(cuda_queue(), GeluBackward{DType::kFloat32, 0, nullptr, nullptr, nullptr});

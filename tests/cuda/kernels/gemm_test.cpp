@@ -193,7 +193,7 @@ TEST(CudaGemm, LongAccumulatedSums) {
 
 #ifdef DTN_CUDA_EMULATED
 // The product then runs on copies. No other test uses these shapes, because plans are cached.
-TEST(CudaGemm, RowsThatTheLibraryHasNoAlgorithmFor) {
+TEST(CudaGemm, CopiesRowsWithoutLibraryAlgorithm) {
   emu::DeviceModel model = emu::device_model();
   model.wants_aligned_rows = true;
   const emu::ScopedDeviceModel picky(model);
@@ -211,7 +211,7 @@ TEST(CudaGemm, RowsThatTheLibraryHasNoAlgorithmFor) {
 }
 #endif
 
-TEST(CudaGemm, ColumnSumsOfTheTransposedFactor) {
+TEST(CudaGemm, ColumnSumsOfTransposedFactor) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (std::int64_t pad : {0, 5}) {
@@ -319,7 +319,7 @@ TEST(CudaGemm, Tf32OnlyWhenAllowed) {
   }
 }
 
-TEST(CudaGemm, APlanIsMadeOnce) {
+TEST(CudaGemm, CachesPlans) {
   DTN_SKIP_WITHOUT_DEVICE();
   Product p{kTypes[1], {52, 44, 36}, false, true};
   Operands first(p, 1), second(p, 11);
@@ -348,7 +348,7 @@ TEST(CudaGemm, APlanIsMadeOnce) {
 // Products that differ in one property share no plan, even if only the alignment of one matrix
 // differs. No plan assumes more alignment than the product has; the emulator refuses that. If a
 // library has no algorithm for a product, the product over padded copies creates another plan.
-TEST(CudaGemm, EveryDifferenceMakesAPlan) {
+TEST(CudaGemm, EveryDifferenceNeedsNewPlan) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr DType f32 = DType::kFloat32, bf16 = DType::kBFloat16;
   Twin a = random_twin({8192}, f32, 1), b = random_twin({8192}, f32, 2);
@@ -431,7 +431,7 @@ std::string message_of(const Gemm& g) {
   return "";
 }
 
-TEST(CudaGemm, ImpossibleProductsAreNamed) {
+TEST(CudaGemm, ErrorsNameInvalidArgument) {
   DTN_SKIP_WITHOUT_DEVICE();
   Operands operands({kTypes[0], {4, 6, 8}});
   Gemm good = operands.on(kOnDevice);

@@ -94,7 +94,7 @@ TEST(CudaGroupedAttention, FewKeys) {
   expect_matches({2, 1, 1, 3, 1, 5, 7, GroupedSize::kTwoArrays, false, 0});
 }
 
-TEST(CudaGroupedAttention, NarrowKeysAndABias) {
+TEST(CudaGroupedAttention, NarrowKeysWithBias) {
   DTN_SKIP_WITHOUT_DEVICE();
   expect_matches({2, 2, 1, 16, 16, 16, 32, GroupedSize::kHeadByHead, true, 0});
   expect_matches({3, 2, 1, 16, 49, 16, 64, GroupedSize::kTwoArrays, true, 0});
@@ -118,12 +118,12 @@ TEST(CudaGroupedAttention, Tiles) {
 }
 
 // A block that sums the bias gradient processes several groups in sequence.
-TEST(CudaGroupedAttention, MoreGroupsThanBlocksForABias) {
+TEST(CudaGroupedAttention, MoreGroupsThanBlocksForBias) {
   DTN_SKIP_WITHOUT_DEVICE();
   expect_matches({1, 1, 520, 2, 2, 4, 4, GroupedSize::kPartByPart, true, 0}, DType::kFloat32);
 }
 
-TEST(CudaGroupedAttention, RefusesWideHeads) {
+TEST(CudaGroupedAttention, RejectsWideHeads) {
   DTN_SKIP_WITHOUT_DEVICE();
   const GroupedInputs wide({1, 1, 1, 2, 2, 65, 8}), wide_values({1, 1, 1, 2, 2, 8, 65});
   EXPECT_THROW(run_on_queue(cuda_queue(), kOnDevice, wide, DType::kFloat32), Error);

@@ -5,7 +5,7 @@
 namespace dtn::test {
 namespace {
 
-TEST(CudaHardTargets, AreTheHosts) {
+TEST(CudaHardTargets, MatchHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t classes : {1, 2, 31, 128, 129, 1000}) {
     under_every_schedule([&] {

@@ -21,7 +21,7 @@ struct Case {
   int shift;
 };
 
-TEST(CudaImages, NormalizeHasTheBitsOfTheHost) {
+TEST(CudaImages, NormalizeMatchesHostBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   // Whole and partial words of pixels, unaligned addresses, and more channels than shared memory
   // has tables for.
@@ -56,7 +56,7 @@ TEST(CudaImages, NormalizeHasTheBitsOfTheHost) {
   }
 }
 
-TEST(CudaImages, EraseHasTheBitsOfTheHost) {
+TEST(CudaImages, EraseMatchesHostBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Twin table(Tensor::from(std::span(normal_table(), kNormalTableSize), {kNormalTableSize}));
   // Boxes of a batch: none, inside a group of random words, across many groups, the whole image.
@@ -87,7 +87,7 @@ TEST(CudaImages, EraseHasTheBitsOfTheHost) {
   }
 }
 
-TEST(CudaImages, NoImages) {
+TEST(CudaImages, EmptyBatchIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   run(cuda_queue(), EraseImages{0, 3, 8, 8, nullptr, nullptr, nullptr});
   run(cuda_queue(), NormalizeImages{0, 3, 8, 8, nullptr, nullptr, nullptr, nullptr});

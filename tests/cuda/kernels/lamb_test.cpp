@@ -77,7 +77,7 @@ struct Problem {
   }
 };
 
-TEST(CudaLamb, IsTheHosts) {
+TEST(CudaLamb, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (bool with_ratios : {true, false}) {
     under_every_schedule([&] {
@@ -101,7 +101,7 @@ TEST(CudaLamb, IsTheHosts) {
   }
 }
 
-TEST(CudaLamb, StepsReadTheirInputsOnTheDevice) {
+TEST(CudaLamb, StepReadsInputsOnDevice) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (bool with_ratios : {true, false}) {
     for (std::int64_t finite : {1, 0}) {
@@ -125,7 +125,7 @@ TEST(CudaLamb, StepsReadTheirInputsOnTheDevice) {
   }
 }
 
-TEST(CudaLamb, StepsWithoutACopyAndOnNothing) {
+TEST(CudaLamb, Bfloat16CopyIsOptionalAndEmptyStepIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   Problem with, without;
   run(cuda_queue(), with.step(kOnDevice, 2));
@@ -136,7 +136,7 @@ TEST(CudaLamb, StepsWithoutACopyAndOnNothing) {
   run(cuda_queue(), LambStep{});
 }
 
-TEST(CudaLamb, RefusesTensorsThatAreNotAligned) {
+TEST(CudaLamb, RejectsUnalignedTensors) {
   DTN_SKIP_WITHOUT_DEVICE();
   Problem p;
   LambStep step = p.step(kOnDevice, 1);

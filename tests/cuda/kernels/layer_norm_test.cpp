@@ -280,7 +280,7 @@ void check(const SetProblem& p) {
   }
 }
 
-TEST(CudaLayerNorm, BySetsOfRows) {
+TEST(CudaLayerNorm, RowGroupsWithSeparateParameters) {
   DTN_SKIP_WITHOUT_DEVICE();
   // Sets smaller than a group of rows and than a chunk, larger than a chunk, and a single set.
   const std::int64_t shapes[][3] = {{5, 3, 192},  {2, 67, 100}, {3, 37, 433},
@@ -315,7 +315,7 @@ TEST(CudaLayerNorm, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaLayerNorm, ResidualHasTheBitsOfItsParts) {
+TEST(CudaLayerNorm, ResidualHasBitsOfSeparateKernels) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t shapes[][2] = {{37, 192}, {11, 432}, {11, 433}, {3, 768}, {2, 1024}, {6, 515}};
   for (DType dtype : kTypes) {
@@ -368,7 +368,7 @@ TEST(CudaLayerNorm, ResidualHasTheBitsOfItsParts) {
   }
 }
 
-TEST(CudaLayerNorm, MayWorkInPlace) {
+TEST(CudaLayerNorm, RunsInPlace) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t channels : {192, 433, 515}) {
@@ -402,7 +402,7 @@ TEST(CudaLayerNorm, MayWorkInPlace) {
   }
 }
 
-TEST(CudaLayerNorm, WhatIsNotAskedForStaysUntouched) {
+TEST(CudaLayerNorm, NullOutputsAreSkipped) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t channels : {100, 515}) {
     Problem all(DType::kFloat32, 9, channels), some(DType::kFloat32, 9, channels);
@@ -423,7 +423,7 @@ TEST(CudaLayerNorm, WhatIsNotAskedForStaysUntouched) {
   }
 }
 
-TEST(CudaLayerNorm, SumsOfTheBranchChangeNothingElse) {
+TEST(CudaLayerNorm, BranchSumsChangeNoOtherOutput) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t shapes[][2] = {{197, 192}, {69, 433}, {37, 432},  {5, 768},
                                     {3, 1024},  {3, 515},  {70, 1032}, {41, 7}};
@@ -465,7 +465,7 @@ TEST(CudaLayerNorm, NaNAndInfinityStayInTheirRow) {
   }
 }
 
-TEST(CudaLayerNorm, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaLayerNorm, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   LayerNormForward empty{};
   empty.dtype = DType::kFloat32;

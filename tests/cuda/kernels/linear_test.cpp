@@ -124,7 +124,7 @@ void expect_near(const std::string& what, const Tensor& got, const Doubles& want
   record_error("linear", what, got.dtype(), error, bound);
 }
 
-TEST(CudaLinear, ForwardInEveryForm) {
+TEST(CudaLinear, EveryForwardVariant) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kDTypes) {
     for (const Size& size : kSizes) {
@@ -151,7 +151,7 @@ TEST(CudaLinear, ForwardInEveryForm) {
 }
 
 // h is the gelu of the rounded z, whether z is kept or not.
-TEST(CudaLinear, GeluOfTheKeptPreactivation) {
+TEST(CudaLinear, GeluMatchesKeptPreactivation) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kDTypes) {
     Size size{49, 24, 40};
@@ -167,7 +167,7 @@ TEST(CudaLinear, GeluOfTheKeptPreactivation) {
 }
 
 // The bias as given, rounded beforehand, and at an address that no product can read: the same bits.
-TEST(CudaLinear, BiasInEveryPlace) {
+TEST(CudaLinear, BiasTypeAndAlignmentDoNotChangeBits) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kDTypes) {
     Size size{37, 24, 40};
@@ -329,7 +329,7 @@ TEST(CudaLinear, BackwardWeight) {
   }
 }
 
-TEST(CudaLinear, NoRows) {
+TEST(CudaLinear, EmptyInputIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   Backward b(DType::kFloat32, {3, 4, 5});
   LinearBackwardWeight l = b.parameters(kOnDevice);
@@ -347,7 +347,7 @@ TEST(CudaLinear, NoRows) {
   cuda::synchronize();
 }
 
-TEST(CudaLinear, ImpossibleLayersAreErrors) {
+TEST(CudaLinear, RejectsInvalidArguments) {
   DTN_SKIP_WITHOUT_DEVICE();
   Forward f(DType::kFloat32, {4, 8, 8}, kForms[7]);
   LinearForward l = f.on(kOnDevice);

@@ -11,7 +11,7 @@ void expect_same_as_host(const char* kernel, const std::string& what, const Twin
                relative_error(doubles(images.device()), doubles(images.host())), 0);
 }
 
-TEST(CudaMixImages, BlendHasTheBitsOfTheHost) {
+TEST(CudaMixImages, BlendMatchesHostBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t batch : {1, 2, 5}) {
     for (std::int64_t values : {1, 27, 3072}) {
@@ -34,7 +34,7 @@ TEST(CudaMixImages, BlendHasTheBitsOfTheHost) {
   }
 }
 
-TEST(CudaMixImages, SwapHasTheBitsOfTheHost) {
+TEST(CudaMixImages, SwapMatchesHostBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   struct Box {
     std::int64_t left, top, width, height;
@@ -57,7 +57,7 @@ TEST(CudaMixImages, SwapHasTheBitsOfTheHost) {
   }
 }
 
-TEST(CudaMixImages, LabelsArePaired) {
+TEST(CudaMixImages, PairsLabels) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t batch : {0, 1, 5, 300}) {
     Tensor l = Tensor::empty({batch}, DType::kInt64);

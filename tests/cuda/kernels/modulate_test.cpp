@@ -158,7 +158,7 @@ TEST(CudaModulate, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaModulate, WritesWhatIsAskedForInPlace) {
+TEST(CudaModulate, RunsInPlaceAndSkipsNullOutputs) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     const Problem p(dtype, kSizes[0]), in_place(dtype, kSizes[0]), none(dtype, kSizes[0]);
@@ -201,7 +201,7 @@ TEST(CudaModulate, WritesWhatIsAskedForInPlace) {
   }
 }
 
-TEST(CudaModulate, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaModulate, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Problem p(kFloat, kSizes[0]);
   auto empty = [&](auto args) {

@@ -56,7 +56,7 @@ struct Buffers {
   }
 };
 
-TEST(CudaMuon, MomentumAndStepAreTheHosts) {
+TEST(CudaMuon, MomentumAndStepMatchHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (bool nesterov : {true, false}) {
     for (std::int64_t n : {1, 5, 4096, 10007}) {
@@ -78,7 +78,7 @@ TEST(CudaMuon, MomentumAndStepAreTheHosts) {
   }
 }
 
-TEST(CudaMuon, AnUpdateThatIsLeftOutChangesNothing) {
+TEST(CudaMuon, SkippedUpdateChangesNothing) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Buffers b(1001, 0, 0), before(1001, 0, 0);
   run(cuda_queue(), b.momentum(kOnDevice, true));
@@ -89,7 +89,7 @@ TEST(CudaMuon, AnUpdateThatIsLeftOutChangesNothing) {
   EXPECT_TRUE(same_bits(b.copy.device(), before.copy.device()));
 }
 
-TEST(CudaMuon, DivideByNormIsTheHosts) {
+TEST(CudaMuon, DivideByNormMatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (double squares : {9.0, 0.0, 1e-20}) {
     under_every_schedule([&] {
@@ -105,7 +105,7 @@ TEST(CudaMuon, DivideByNormIsTheHosts) {
   }
 }
 
-TEST(CudaMuon, AddDiagonalIsTheHosts) {
+TEST(CudaMuon, AddDiagonalMatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t size : {1, 2, 4, 67, 128}) {
     const Twin x = random_twin({size, size}, kF, 1), y = Twin::output({size, size}, kF);

@@ -102,7 +102,7 @@ void expect_each_close(const Twin& t, double ulps) {
   }
 }
 
-TEST(CudaOptimizer, AdamWIsTheHosts) {
+TEST(CudaOptimizer, AdamWMatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 3, 4096, 6007}) {
     for (int shift : {0, 1}) {
@@ -153,7 +153,7 @@ TEST(CudaOptimizer, AdamWMatchesFloat64) {
 }
 
 // A captured step reads from the device the inputs that the host would pass.
-TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
+TEST(CudaOptimizer, StepsReadInputsOnDevice) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
     const std::int64_t count = 5001, updates = 7;
@@ -183,7 +183,7 @@ TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
 
 // prepare_update stores bias corrections for the optimizer's betas. With other betas they are not
 // used.
-TEST(CudaOptimizer, BiasCorrectionsArePreparedOnce) {
+TEST(CudaOptimizer, UsesPreparedBiasCorrectionsForSameBetasOnly) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 5001;
   Twin inputs = struct_twin(StepInputs{3e-3, 9}), loss = random_twin({1}, kF, 7),
@@ -213,7 +213,7 @@ TEST(CudaOptimizer, BiasCorrectionsArePreparedOnce) {
   EXPECT_TRUE(same_bits(after_update(0.8, 0.25), without)) << "those for another beta are used";
 }
 
-TEST(CudaOptimizer, AnUpdateThatIsLeftOutWritesNothing) {
+TEST(CudaOptimizer, SkippedUpdateWritesNothing) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
     Twin inputs = struct_twin(StepInputs{3e-3, 9}), state = struct_twin(UpdateState{7, 0, 0, 1, 0});
@@ -271,7 +271,7 @@ TEST(CudaOptimizer, Sgd) {
 }
 
 // The device rounds as the host does, so no sign differs.
-TEST(CudaOptimizer, LionIsTheHosts) {
+TEST(CudaOptimizer, LionMatchesHostBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 3, 4096, 6007}) {
     for (int shift : {0, 1}) {
@@ -292,7 +292,7 @@ TEST(CudaOptimizer, LionIsTheHosts) {
   }
 }
 
-TEST(CudaOptimizer, StepsWithoutACopy) {
+TEST(CudaOptimizer, Bfloat16CopyIsOptional) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
     Buffers with(777, 0), without(777, 0);
@@ -363,7 +363,7 @@ TEST(CudaOptimizer, EmaWarmsUp) {
   }
 }
 
-TEST(CudaOptimizer, SettlesBuffersUnlessTheUpdateIsLeftOut) {
+TEST(CudaOptimizer, CommitsBuffersUnlessUpdateIsSkipped) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 7, 5000}) {
     for (int shift : {0, 1}) {
@@ -409,7 +409,7 @@ TEST(CudaOptimizer, SumSquares) {
   }
 }
 
-TEST(CudaOptimizer, SumSquaresDoesNotDependOnTheAddress) {
+TEST(CudaOptimizer, SumSquaresDoesNotDependOnAlignment) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 20011;
   Tensor values = as(random_tensor({count + 1}, 8), kF), moved = Tensor::zeros({count + 1}, kF);
@@ -422,7 +422,7 @@ TEST(CudaOptimizer, SumSquaresDoesNotDependOnTheAddress) {
   EXPECT_TRUE(same_bits(a.device(), b.device()));
 }
 
-TEST(CudaOptimizer, SumSquaresShowsEveryNonFiniteElementAndDoesNotOverflow) {
+TEST(CudaOptimizer, SumSquaresDetectsNonFiniteElementsAndDoesNotOverflow) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 8192 + 37;
   for (std::int64_t i : {std::int64_t{0}, std::int64_t{4097}, std::int64_t{8195}, count - 1}) {
@@ -479,7 +479,7 @@ TEST(CudaOptimizer, PrepareUpdate) {
   }
 }
 
-TEST(CudaOptimizer, NothingIsDoneForNothing) {
+TEST(CudaOptimizer, EmptyInputIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   run(cuda_queue(),
       AdamWStep{0, nullptr, nullptr, nullptr, nullptr, nullptr, 1e-2, 0.9, 0.999, 1e-8, 0, 1});

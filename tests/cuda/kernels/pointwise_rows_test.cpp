@@ -38,7 +38,7 @@ TEST(CudaPointwiseRows, SumRows) {
   }
 }
 
-TEST(CudaPointwiseRows, SumRowsOfAnUnalignedSlice) {
+TEST(CudaPointwiseRows, SumRowsOfUnalignedSlice) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t rows = 300, columns = 40;
   for (DType dtype : kStored) {
@@ -57,7 +57,7 @@ TEST(CudaPointwiseRows, SumRowsOfAnUnalignedSlice) {
   }
 }
 
-TEST(CudaPointwiseRows, MeanRowsAndBack) {
+TEST(CudaPointwiseRows, MeanRowsForwardAndBackward) {
   DTN_SKIP_WITHOUT_DEVICE();
   struct Case {
     std::int64_t batch, rows, columns;
@@ -92,7 +92,7 @@ TEST(CudaPointwiseRows, MeanRowsAndBack) {
   }
 }
 
-TEST(CudaPointwiseRows, MeanRowsShowsNaN) {
+TEST(CudaPointwiseRows, MeanRowsPropagatesNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
     Tensor values = as(random_tensor({2, 197, 8}, 26), DType::kFloat32);

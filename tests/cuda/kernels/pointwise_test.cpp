@@ -89,7 +89,7 @@ TEST(CudaPointwise, CastRoundsToNearestEvenAndKeepsNaN) {
   });
 }
 
-TEST(CudaPointwise, CastMatchesTheHostForEveryPairOfTypes) {
+TEST(CudaPointwise, CastMatchesHostForEveryTypePair) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType from : kStored) {
     for (DType to : kStored) {
@@ -147,7 +147,7 @@ TEST(CudaPointwise, ScaleRows) {
   }
 }
 
-TEST(CudaPointwise, ScaleRowsInPlaceLetsNaNThroughAZeroScale) {
+TEST(CudaPointwise, ScaleRowsInPlacePropagatesNaNThroughZeroScale) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
     Twin scale(Tensor::zeros({2}, DType::kFloat32));
@@ -197,7 +197,7 @@ Tensor step_in_memory(std::uint32_t step) {
   return t;
 }
 
-TEST(CudaPointwise, DropoutDropsWhatTheHostDrops) {
+TEST(CudaPointwise, DropoutMatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   const PhiloxKey key{0x123456789abcdef0u, 77, 5};
   for (DType dtype : kStored) {
@@ -221,7 +221,7 @@ TEST(CudaPointwise, DropoutDropsWhatTheHostDrops) {
   }
 }
 
-TEST(CudaPointwise, DropoutInPlaceOfASliceReadsTheStepOnTheDevice) {
+TEST(CudaPointwise, DropoutInPlaceOfSliceReadsStepOnDevice) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 999;
   for (DType dtype : kStored) {
@@ -253,7 +253,7 @@ Tensor places(const std::vector<std::int64_t>& rows) {
 }
 
 // Includes rows whose element indices need more than 32 bits.
-TEST(CudaPointwise, DropoutOfRowsDropsWhatTheHostDrops) {
+TEST(CudaPointwise, RowDropoutMatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kStored) {
     for (std::int64_t per_row : {1, 3, 4, 8, 520}) {
@@ -278,7 +278,7 @@ TEST(CudaPointwise, DropoutOfRowsDropsWhatTheHostDrops) {
   }
 }
 
-TEST(CudaPointwise, DropPathScalesOfRows) {
+TEST(CudaPointwise, RowDropPathScales) {
   DTN_SKIP_WITHOUT_DEVICE();
   std::vector<std::int64_t> own;
   for (std::int64_t i = 0; i < 301; ++i) own.push_back(3 * i * i + 1);
@@ -346,7 +346,7 @@ TEST(CudaPointwise, Sigmoid) {
   }
 }
 
-TEST(CudaPointwise, NothingIsDoneForNothing) {
+TEST(CudaPointwise, EmptyInputIsNoOp) {
   DTN_SKIP_WITHOUT_DEVICE();
   CudaQueue& queue = cuda_queue();
   const DType f = DType::kFloat32;
@@ -365,7 +365,7 @@ TEST(CudaPointwise, NothingIsDoneForNothing) {
   run(queue, Sigmoid{f, 0, nullptr, nullptr});
 }
 
-TEST(CudaPointwise, Float64IsRefused) {
+TEST(CudaPointwise, RejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   CudaQueue& queue = cuda_queue();
   const DType d = DType::kFloat64;

@@ -212,7 +212,7 @@ TEST(CudaPowerNorm, SameBitsUnderEverySchedule) {
   }
 }
 
-TEST(CudaPowerNorm, MayWorkInPlaceAndLeaveThingsOut) {
+TEST(CudaPowerNorm, RunsInPlaceAndSkipsNullOutputs) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t channels : {192, 435, 516}) {
@@ -261,7 +261,7 @@ TEST(CudaPowerNorm, MayWorkInPlaceAndLeaveThingsOut) {
   }
 }
 
-TEST(CudaPowerNorm, NaNStaysInItsGroupInEvaluationAndSpreadsInTraining) {
+TEST(CudaPowerNorm, NaNStaysInGroupInEvaluationAndSpreadsInTraining) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (bool training : {false, true}) {
     for (std::int64_t channels : {192, 100, 516}) {
@@ -283,7 +283,7 @@ TEST(CudaPowerNorm, NaNStaysInItsGroupInEvaluationAndSpreadsInTraining) {
 }
 
 // Statistics are updated from the rows of other processes.
-TEST(CudaPowerNorm, NoRowsOfItsOwn) {
+TEST(CudaPowerNorm, RankWithoutRowsUpdatesStatistics) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Problem p(DType::kFloat32, 40, 8, 2, 0);
   const auto step = [&](auto& queue, Where w) {
@@ -302,7 +302,7 @@ TEST(CudaPowerNorm, NoRowsOfItsOwn) {
   }
 }
 
-TEST(CudaPowerNorm, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaPowerNorm, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const PowerNormShape none{DType::kFloat32, 0, 192, 3, 1e-5};
   PowerNormForward forward{};

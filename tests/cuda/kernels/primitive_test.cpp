@@ -198,7 +198,7 @@ TEST(CudaPrimitive, Reductions) {
   }
 }
 
-TEST(CudaPrimitive, MaximumOfNaN) {
+TEST(CudaPrimitive, MaximumPropagatesNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t columns : {7, 300}) {
     Tensor x = as(numbers({2, columns}, 9), kFloat);
@@ -332,7 +332,7 @@ TEST(CudaPrimitive, Pooling) {
   }
 }
 
-TEST(CudaPrimitive, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaPrimitive, AcceptsEmptyInputAndRejectsUnsupportedTypes) {
   DTN_SKIP_WITHOUT_DEVICE();
   run(cuda_queue(), SoftmaxForward{kFloat, 0, 5, nullptr, nullptr});
   run(cuda_queue(), SelectForward{kFloat, 0, 5, 3, 2, nullptr, nullptr, nullptr});

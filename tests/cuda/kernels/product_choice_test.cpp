@@ -21,7 +21,7 @@ cuda::Candidate candidate_of(int rows, int columns, double waves) {
   return candidate;
 }
 
-TEST(CudaProductChoice, WorkIsWhatTilesCoverAndTheLastWaveWaitsFor) {
+TEST(CudaProductChoice, WorkIncludesTilePaddingAndLastWave) {
   const cuda::ProductSize size{432, 50176};
   EXPECT_DOUBLE_EQ(cuda::work_over_need(candidate_of(216, 128, 8), size), 1);
   EXPECT_DOUBLE_EQ(cuda::work_over_need(candidate_of(128, 256, 0), size), 512.0 / 432);
@@ -29,7 +29,7 @@ TEST(CudaProductChoice, WorkIsWhatTilesCoverAndTheLastWaveWaitsFor) {
   EXPECT_EQ(cuda::work_over_need(candidate_of(0, 0, 1), size), 0);
 }
 
-TEST(CudaProductChoice, TheLeastWasteful) {
+TEST(CudaProductChoice, ChoosesLeastPadding) {
   const cuda::ProductSize narrow{432, 50176};
   const auto choose = [&](std::vector<cuda::Candidate> candidates) {
     return cuda::least_padding(candidates, narrow);
@@ -49,7 +49,7 @@ TEST(CudaProductChoice, TheLeastWasteful) {
 }
 #endif
 
-TEST(CudaProductChoice, MeasuredProductsAreLinesOfFourFields) {
+TEST(CudaProductChoice, ParsesMeasuredProducts) {
   const cuda::MeasuredProducts table(
       "# for people\n\nH200\t13\tfloat32, 2 x 3 x 4\tfirst\nH200\t13\tfloat32, 2 x 3 x 4\tsecond\n",
       "file");
@@ -66,7 +66,7 @@ TEST(CudaProductChoice, MeasuredProductsAreLinesOfFourFields) {
   }
 }
 
-TEST(CudaProductChoice, TheEnvironmentSaysWhatIsAskedFirst) {
+TEST(CudaProductChoice, EnvironmentSelectsPolicy) {
   EXPECT_FALSE(cuda::product_policy().least_waste);
   setenv("DTN_CUDA_PRODUCTS", "first", 1);
   EXPECT_FALSE(cuda::product_policy().least_waste);
@@ -79,7 +79,7 @@ TEST(CudaProductChoice, TheEnvironmentSaysWhatIsAskedFirst) {
 }
 
 // Every algorithm candidate of a product computes the product.
-TEST(CudaProductChoice, AnyCandidateComputesTheProduct) {
+TEST(CudaProductChoice, EveryCandidateComputesProduct) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t m = 1024, n = 432, k = 40;
   const Twin a = random_twin({m, k}, DType::kBFloat16, 1);

@@ -82,7 +82,7 @@ TEST(CudaQueryAttention, MatchesFloat64) {
   }
 }
 
-TEST(CudaQueryAttention, RefusesWhatItCannotHold) {
+TEST(CudaQueryAttention, RejectsSizesBeyondSharedMemory) {
   DTN_SKIP_WITHOUT_DEVICE();
   // 99 KiB of shared memory hold 28 queries of 64 channels; 227 KiB hold 64 queries.
   const Problem wide({1, 1, 2, 1, 257}), many({1, 70, 2, 1, 64});

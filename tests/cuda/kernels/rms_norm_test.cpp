@@ -131,7 +131,7 @@ TEST(CudaRmsNorm, MatchesFloat64) {
 }
 
 // Zero weights, constant rows, rows of zeros and rows with a norm below eps.
-TEST(CudaRmsNorm, RowsThatAreHardToDivide) {
+TEST(CudaRmsNorm, DegenerateRows) {
   DTN_SKIP_WITHOUT_DEVICE();
   for_each_kind([&](DType dtype, RmsNormKind kind) {
     for (std::int64_t channels : {1, 50, 192, 515}) {
@@ -164,7 +164,7 @@ TEST(CudaRmsNorm, SameBitsUnderEverySchedule) {
   });
 }
 
-TEST(CudaRmsNorm, MayWorkInPlaceAndLeaveThingsOut) {
+TEST(CudaRmsNorm, RunsInPlaceAndSkipsNullOutputs) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t channels : {192, 433, 515}) {
@@ -223,7 +223,7 @@ TEST(CudaRmsNorm, NaNStaysInItsRow) {
   });
 }
 
-TEST(CudaRmsNorm, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaRmsNorm, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   RmsNormForward empty{};
   empty.dtype = DType::kFloat32;

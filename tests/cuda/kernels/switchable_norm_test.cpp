@@ -239,7 +239,7 @@ TEST(CudaSwitchableNorm, MatchesFloat64) {
 }
 
 // Samples shorter than a piece, with one token, in several pieces and in several blocks.
-TEST(CudaSwitchableNorm, PadsAreNotThere) {
+TEST(CudaSwitchableNorm, IgnoresPadding) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::pair<Sizes, Lengths> cases[] = {{{3, 60, 36}, {45, 1, 18}},
                                              {{2, 37, 132}, {37, 5}},
@@ -265,7 +265,7 @@ TEST(CudaSwitchableNorm, LargeMean) {
   }
 }
 
-TEST(CudaSwitchableNorm, OneKindOfStatistics) {
+TEST(CudaSwitchableNorm, SingleStatisticsKind) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (int kind = 0; kind < 3; ++kind) {
     Problem p(kFloat, {3, 18, 36});
@@ -307,7 +307,7 @@ TEST(CudaSwitchableNorm, SameBitsUnderEverySchedule) {
   });
 }
 
-TEST(CudaSwitchableNorm, MayWorkInPlaceAndLeavesTheRestAlone) {
+TEST(CudaSwitchableNorm, RunsInPlaceAndSkipsNullOutputs) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Problem apart(dtype, {2, 9, 36}), other(dtype, {2, 9, 36});
@@ -359,7 +359,7 @@ TEST(CudaSwitchableNorm, NaNStaysInItsImage) {
   }
 }
 
-TEST(CudaSwitchableNorm, NothingToDoAndTypesThatAreNotComputed) {
+TEST(CudaSwitchableNorm, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Sizes& n : {Sizes{0, 4, 8}, Sizes{2, 0, 8}, Sizes{2, 4, 0}}) {
     Problem empty(kFloat, {1, 1, 8});

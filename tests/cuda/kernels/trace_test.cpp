@@ -36,7 +36,7 @@ struct CudaTrace : testing::Test {
   }
 };
 
-TEST_F(CudaTrace, SeesKernelsProductsAndCopiesInOrder) {
+TEST_F(CudaTrace, RecordsKernelsProductsAndCopiesInOrder) {
   sum_rows();
   const Twin c = Twin::output({8, 24}, DType::kFloat32);
   // 64 MiB take at least 10 us, far more than the 0.5 us resolution of events.
@@ -55,7 +55,7 @@ TEST_F(CudaTrace, SeesKernelsProductsAndCopiesInOrder) {
   EXPECT_GT(trace.launches().back().microseconds, 0);
 }
 
-TEST_F(CudaTrace, LeavesOutWhatIsCapturedAndWhatOthersDo) {
+TEST_F(CudaTrace, IgnoresCapturedWorkAndOtherThreads) {
   Caching caching;
   sum_rows();
   cuda::Graph graph;
@@ -72,7 +72,7 @@ TEST_F(CudaTrace, LeavesOutWhatIsCapturedAndWhatOthersDo) {
   EXPECT_EQ(names_of(trace).size(), 1u);
 }
 
-TEST_F(CudaTrace, IsOneAtATimeAndEnds) {
+TEST_F(CudaTrace, RejectsSecondTraceAndStopsWhenDestroyed) {
   {
     const cuda::Trace trace;
     EXPECT_THROW(cuda::Trace(), Error);

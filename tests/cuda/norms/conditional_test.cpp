@@ -46,7 +46,7 @@ std::vector<Doubles> run_case(const ConditionalCase& c, DType dtype, Device devi
 
 class CudaConditional : public testing::TestWithParam<ConditionalCase> {};
 
-TEST_P(CudaConditional, MatchesTheHost) {
+TEST_P(CudaConditional, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   const ConditionalCase& c = GetParam();
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaConditional, testing::ValuesIn(conditional_cas
                          [](const auto& each) { return each.param.name; });
 
 // The gate of adaLN-Zero, and the moments that an encoder passes to a decoder.
-TEST(CudaConditionalParts, GateAndMomentShortcuts) {
+TEST(CudaConditionalParts, GateAndMomentShortcutsMatchHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto run_on_device = [](DType dtype, Device device) {
     ParameterStore store;

@@ -131,7 +131,7 @@ TEST(CudaLargeBatch, Gelu) {
 }
 
 // The test must detect an operation over the whole batch.
-TEST(CudaLargeBatch, AMeanOverImagesIsNoticed) {
+TEST(CudaLargeBatch, DetectsOperationAcrossImages) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Op centred = [](Context& ctx, const Variable& x) {
     return primitive::sub(ctx, x, primitive::mean(ctx, x, 0));

@@ -42,7 +42,7 @@ std::vector<Doubles> run_norm(const NormConfig& config, const TokenGrid& grid, D
   return results;
 }
 
-TEST(CudaPrefix, StandsBesideTheGrid) {
+TEST(CudaPrefix, PrefixTokensMatchCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const PrefixCase& c : {PrefixCase{"tensor cores", "relative", false},
                               {"CUDA cores", "relative", true},

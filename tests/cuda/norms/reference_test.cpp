@@ -41,7 +41,7 @@ std::vector<Doubles> run_reference(const NormCase& c, DType dtype, Device device
   return results;
 }
 
-TEST(CudaReferences, OfEveryNormalizer) {
+TEST(CudaReferences, NormalizersMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   std::set<std::pair<std::string, bool>> seen;
   for (const NormCase& c : norm_cases()) {
@@ -121,7 +121,7 @@ Doubles losses_of_training(DType dtype, Device device) {
   return losses;
 }
 
-TEST(CudaReferences, ANormalizerOfPrimitivesTrains) {
+TEST(CudaReferences, NormalizerOfPrimitivesTrains) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Doubles exact = losses_of_training(DType::kFloat32, kCpu);
   EXPECT_LT(exact.back(), 0.9 * exact.front());

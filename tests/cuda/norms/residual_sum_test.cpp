@@ -83,7 +83,7 @@ void expect_same_bits(const std::vector<Tensor>& got, const std::vector<Tensor>&
   }
 }
 
-TEST(CudaResidualSum, BitsOfSumAndNormApart) {
+TEST(CudaResidualSum, SameBitsAsSeparateSumAndNorm) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto text = [](const char* s) { return OptionValue(std::string(s)); };
   const OptionValue learnt = text("learnable");
@@ -150,7 +150,7 @@ std::vector<Tensor> run_linear_branch(const SumCase& c, DType dtype, bool fused,
 
 // The norm's backward pass sums the columns of the branch gradient, for the bias at the end of the
 // branch. The gradients of other uses of the branch must be included.
-TEST(CudaResidualSum, SumsWhatReachesTheBiasOfTheBranch) {
+TEST(CudaResidualSum, SumsGradientOfBranchBias) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto text = [](const char* s) { return OptionValue(std::string(s)); };
   const OptionValue learnt = text("learnable");

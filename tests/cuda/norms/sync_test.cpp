@@ -106,12 +106,12 @@ void expect_one_batch(bool padded) {
   }
 }
 
-TEST(CudaSync, RanksAreOneBatch) {
+TEST(CudaSync, RanksMatchOneBatch) {
   DTN_SKIP_WITHOUT_DEVICE();
   expect_one_batch(false);
 }
 
-TEST(CudaSync, RanksWithPaddedSequencesAreOneBatch) {
+TEST(CudaSync, RanksWithPaddedSequencesMatchOneBatch) {
   DTN_SKIP_WITHOUT_DEVICE();
   expect_one_batch(true);
 }

@@ -88,7 +88,7 @@ TEST(CudaPrimitive, EveryOperationCanBeCaptured) {
   }
 }
 
-TEST(CudaPrimitive, ConstantsAreMadeOnTheDevice) {
+TEST(CudaPrimitive, CreatesConstantsOnDevice) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Variable x = primitive::full({3, 5}, DType::kBFloat16, kCuda, 0.5);
   EXPECT_EQ(doubles(x.value().to(kCpu)), Doubles(15, 0.5));

@@ -57,7 +57,7 @@ void check(const char* name, const Op& op, const std::vector<Input>& inputs, std
   }
 }
 
-TEST(CudaReferences, OfOperations) {
+TEST(CudaReferences, OperationsMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   using Leaves = std::vector<Variable>;
   namespace r = ops::reference;
@@ -107,7 +107,7 @@ TEST(CudaReferences, OfOperations) {
 }
 
 // The activation is kept for the backward pass if memory allows. Otherwise it is recomputed.
-TEST(CudaMlp, SameBitsWhetherTheActivationIsKept) {
+TEST(CudaMlp, SameBitsWithKeptOrRecomputedActivation) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::vector<Input> inputs = {Input::activation({2, 7, 16}, 3), Input::weight({24, 16}, 4),
                                      Input::weight({24}, 5), Input::weight({16, 24}, 6),
@@ -128,7 +128,7 @@ TEST(CudaMlp, SameBitsWhetherTheActivationIsKept) {
   }
 }
 
-TEST(CudaReferences, AndKernelsOfConvolutionsOfTokens) {
+TEST(CudaReferences, TokenConvolutionsMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   using Leaves = std::vector<Variable>;
   const std::vector<Input> dense = {Input::activation({2, 30, 8}, 20),

@@ -228,7 +228,7 @@ TEST(CudaHashedAttention, TilesMatchFloat64) {
 // Each chunk is one token, which attends to the token before it. The neighbour of the first token
 // is empty, so this token attends to itself alone; the next token attends to it. All weights are 1,
 // so dqk is 0 except for rounding.
-TEST(CudaHashedAttention, WhatSeesItselfAloneIsSeenByOthers) {
+TEST(CudaHashedAttention, TokenAttendingOnlyToItself) {
   DTN_SKIP_WITHOUT_DEVICE();
   const HashedCase c{"a token a chunk", 1, 5, 2, 64, 1, 6, SparseVariant::kClean, {}};
   const Results want = run_hashed(c, kOnHost, DType::kFloat64);

@@ -84,7 +84,7 @@ Steps train(ExperimentConfig config, std::int64_t micro_batch) {
   return steps;
 }
 
-TEST(CudaLargeSteps, MicroBatchesMakeTheSameStep) {
+TEST(CudaLargeSteps, MicroBatchesGiveSameStep) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;  // graphs need it
   for (const Case& c : kCases) {
@@ -99,7 +99,7 @@ TEST(CudaLargeSteps, MicroBatchesMakeTheSameStep) {
   }
 }
 
-TEST(CudaLargeSteps, LogitsAreThoseOfChunks) {
+TEST(CudaLargeSteps, LogitsMatchChunkedBatch) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   for (const Case& c : kCases) {

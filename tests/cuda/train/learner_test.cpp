@@ -57,7 +57,7 @@ History train(const ExperimentConfig& config, Device device, int steps = kSteps)
 using CudaLearner = CachingTest;
 
 // Every normalizer of the registry. Two of them run longer, and in bfloat16 too.
-TEST_F(CudaLearner, FollowsTheCpu) {
+TEST_F(CudaLearner, MatchesCpu) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;
     const std::string& norm = schema.type;
@@ -85,7 +85,7 @@ TEST_F(CudaLearner, FollowsTheCpu) {
 }
 
 // Lion steps by the sign of the gradient, and rounding can flip a sign, so its bound is wider.
-TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
+TEST_F(CudaLearner, MatchesCpuWithEveryOptimizer) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = experiment("dtn");
@@ -101,7 +101,7 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
 
 // Binary cross-entropy with adaptive gradient clipping, and a teacher with another image mean, hard
 // and soft.
-TEST_F(CudaLearner, FollowsTheCpuWithEveryLossAndATeacher) {
+TEST_F(CudaLearner, MatchesCpuWithEveryLossAndTeacher) {
   const std::string file =
       (std::filesystem::temp_directory_path() / cat("dtn-teacher-", getpid(), ".safetensors"))
           .string();
@@ -137,7 +137,7 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryLossAndATeacher) {
 }
 
 // Options of public checkpoints; each option occurs in one of the models.
-TEST_F(CudaLearner, FollowsTheCpuWithTheOptionsOfPublicCheckpoints) {
+TEST_F(CudaLearner, MatchesCpuWithOptionsOfPublicCheckpoints) {
   for (const ModelConfig& model : checkpoint_vits()) {
     for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
       const bool bf16 = precision == Precision::kBFloat16;
@@ -156,7 +156,7 @@ TEST_F(CudaLearner, FollowsTheCpuWithTheOptionsOfPublicCheckpoints) {
 }
 
 // A class token and a register token precede the grid that DTN normalizes.
-TEST_F(CudaLearner, FollowsTheCpuBehindAPrefix) {
+TEST_F(CudaLearner, MatchesCpuWithPrefixTokens) {
   for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
     const bool bf16 = precision == Precision::kBFloat16;
     ExperimentConfig config = experiment("dtn");
@@ -169,7 +169,7 @@ TEST_F(CudaLearner, FollowsTheCpuBehindAPrefix) {
   }
 }
 
-TEST_F(CudaLearner, LeavesAloneWhatIsFrozen) {
+TEST_F(CudaLearner, KeepsFrozenParameters) {
   for (const FreezeConfig& freeze :
        {FreezeConfig{true, {}}, FreezeConfig{false, {"*norm*", "*.qkv.*"}}}) {
     ExperimentConfig config = experiment("dtn");
@@ -186,7 +186,7 @@ TEST_F(CudaLearner, LeavesAloneWhatIsFrozen) {
 }
 
 // Labels of mixed images, different in every step, in micro-batches and in a graph.
-TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
+TEST_F(CudaLearner, MatchesCpuOnMixedImages) {
   ExperimentConfig config = experiment("ln");
   History plain = train(config, kCpu, 6);
   config.augment.mixup = 0.8;
@@ -200,7 +200,7 @@ TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
   EXPECT_LE(relative_error(small_gpu.losses, cpu.losses), 2e-5);
 }
 
-TEST_F(CudaLearner, AGraphIsTheSameAsKernelByKernel) {
+TEST_F(CudaLearner, GraphMatchesEagerExecution) {
   for (const char* norm : {"ln", "dtn", "power"}) {
     SCOPED_TRACE(norm);
     ExperimentConfig config = experiment(norm);
@@ -220,7 +220,7 @@ TEST_F(CudaLearner, AGraphIsTheSameAsKernelByKernel) {
   }
 }
 
-TEST_F(CudaLearner, RecomputedBlocksAndRepeatedRunsGiveTheSameBits) {
+TEST_F(CudaLearner, CheckpointedBlocksAndRepeatedRunsGiveSameBits) {
   for (const char* norm : {"dtn", "sn", "power"}) {
     SCOPED_TRACE(norm);
     ExperimentConfig config = experiment(norm);
@@ -231,7 +231,7 @@ TEST_F(CudaLearner, RecomputedBlocksAndRepeatedRunsGiveTheSameBits) {
   }
 }
 
-TEST_F(CudaLearner, LeavesOutAnUpdateThatIsNotFinite) {
+TEST_F(CudaLearner, SkipsNonFiniteUpdate) {
   ExperimentConfig config = experiment("bn");  // also covers running statistics
   ClassifyLearner learner(config, kCuda);
   Fields s = samples(config, 0), batch = fields_on(kCuda, s);
@@ -248,7 +248,7 @@ TEST_F(CudaLearner, LeavesOutAnUpdateThatIsNotFinite) {
   EXPECT_EQ(learner.updates(), 4);
 }
 
-TEST_F(CudaLearner, AsksTheSystemForNothingAfterTheSecondStep) {
+TEST_F(CudaLearner, AllocatesNothingAfterSecondStep) {
   ExperimentConfig config = experiment("dtn");
   for (bool graph : {true, false}) {
     config.train.step_graph = graph;
@@ -264,7 +264,7 @@ TEST_F(CudaLearner, AsksTheSystemForNothingAfterTheSecondStep) {
 
 // The products of a layer are planned once for any number of equal layers. Parameters are aligned
 // so that the library cannot tell the layers apart.
-TEST_F(CudaLearner, EqualLayersShareTheirPlans) {
+TEST_F(CudaLearner, EqualLayersSharePlans) {
   const auto plans_after = [](int depth) {
     ExperimentConfig config = experiment("ln");
     config.train.precision = Precision::kBFloat16;

@@ -58,7 +58,7 @@ History train_on(Device device) {
   return history;
 }
 
-TEST(CudaSecondTask, LearnsAsOnTheCpu) {
+TEST(CudaSecondTask, MatchesCpu) {
   const History host = train_on(kCpu), device = train_on(kCuda);
   for (int step = 0; step < kSteps; ++step) {
     const auto at = static_cast<std::size_t>(step);

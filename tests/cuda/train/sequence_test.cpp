@@ -88,7 +88,7 @@ Results results_of(const ExperimentConfig& config, Device device, DType dtype, s
 }
 
 // The content of the padding must not matter.
-TEST_F(CudaSequence, LogitsAndGradientsAreTheCpus) {
+TEST_F(CudaSequence, LogitsAndGradientsMatchCpu) {
   for (const char* preset : kPresets) {
     for (const std::string norm : {"ln", "dtn", "rms", "scale"}) {
       if (preset != kPresets[0] && norm != "dtn") continue;
@@ -106,7 +106,7 @@ TEST_F(CudaSequence, LogitsAndGradientsAreTheCpus) {
   }
 }
 
-TEST_F(CudaSequence, FollowsTheCpu) {
+TEST_F(CudaSequence, MatchesCpu) {
   for (const char* preset : kPresets) {
     for (const char* norm : {"ln", "dtn"}) {
       SCOPED_TRACE(cat(preset, " ", norm));
@@ -119,7 +119,7 @@ TEST_F(CudaSequence, FollowsTheCpu) {
   }
 }
 
-TEST_F(CudaSequence, FollowsTheCpuInBfloat16) {
+TEST_F(CudaSequence, MatchesCpuInBfloat16) {
   for (const char* preset : kPresets) {
     SCOPED_TRACE(preset);
     ExperimentConfig config = experiment(preset, "dtn");
@@ -129,7 +129,7 @@ TEST_F(CudaSequence, FollowsTheCpuInBfloat16) {
 }
 
 // Options of DTN and of models, one at a time.
-TEST_F(CudaSequence, FollowsTheCpuWithOptions) {
+TEST_F(CudaSequence, MatchesCpuWithOptions) {
   const auto with = [](auto&& change) {
     ExperimentConfig config = experiment("listops_dense", "dtn");
     change(config);
@@ -144,7 +144,7 @@ TEST_F(CudaSequence, FollowsTheCpuWithOptions) {
 }
 
 // A step gives the same bits captured or kernel by kernel, with saved or recomputed blocks.
-TEST_F(CudaSequence, SameBitsWithoutAGraphAndWithCheckpoints) {
+TEST_F(CudaSequence, SameBitsWithoutGraphAndWithCheckpoints) {
   for (const char* preset : kPresets) {
     SCOPED_TRACE(preset);
     ExperimentConfig config = experiment(preset, "dtn");
@@ -157,7 +157,7 @@ TEST_F(CudaSequence, SameBitsWithoutAGraphAndWithCheckpoints) {
 
 // A step graph refuses normalizers that count tokens on the host. Without a graph they match the
 // CPU.
-TEST_F(CudaSequence, NormalizersThatWaitForLengths) {
+TEST_F(CudaSequence, NormalizersThatReadLengthsOnHostNeedNoGraph) {
   int refused = 0;
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;

@@ -85,7 +85,7 @@ struct Asked {
   }
 };
 
-TEST(EmulatedCublasLt, PlansWhatItCanCompute) {
+TEST(EmulatedCublasLt, PlansSupportedProductsOnly) {
   alignas(256) static float memory[64];
   struct Change {
     const char* what;
@@ -135,7 +135,7 @@ TEST(EmulatedCublasLt, PlansWhatItCanCompute) {
   }
 }
 
-TEST(EmulatedCublasLt, AnAlgorithmIsForOneProduct) {
+TEST(EmulatedCublasLt, AlgorithmServesOnlyItsProduct) {
   alignas(256) static std::byte memory[1 << 18];
   std::byte *a = memory, *b = memory + (1 << 14), *d = memory + (1 << 15), *ws = memory + (1 << 16);
   constexpr std::size_t kRoom = 1 << 17;
@@ -165,7 +165,7 @@ TEST(EmulatedCublasLt, AnAlgorithmIsForOneProduct) {
   cudaDeviceSynchronize();
 }
 
-TEST(EmulatedCublasLt, DescriptorsAreChecked) {
+TEST(EmulatedCublasLt, ChecksDescriptors) {
   Asked s;
   ASSERT_EQ(s.plan(), kDone);
   std::int64_t wide = 0;

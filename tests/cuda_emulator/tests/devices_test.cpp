@@ -28,7 +28,7 @@ emu::DeviceModel with_old_devices(int count) {
   return model;
 }
 
-TEST(Devices, AnOldOneIsNoReasonToUseNone) {
+TEST(EmulatedDevices, SkipsOldDevices) {
   const emu::ScopedDeviceModel mixed(with_old_devices(2));
   EXPECT_EQ(cuda::unavailable_reason(), "");
   EXPECT_EQ(cuda::usable_devices(), (std::vector<int>{2, 3, 4, 5, 6, 7}));
@@ -36,16 +36,18 @@ TEST(Devices, AnOldOneIsNoReasonToUseNone) {
               "CUDA device 1: the device, emulator, has compute capability 7.5; 8.0");
 }
 
-TEST(Devices, OldOnesAloneAreNamed) {
+TEST(EmulatedDevices, ErrorNamesOldDevices) {
   const emu::ScopedDeviceModel old(with_old_devices(8));
   expect_text(cuda::unavailable_reason(), "has compute capability 7.5; 8.0 or newer is needed");
   EXPECT_TRUE(cuda::usable_devices().empty());
   expect_text(refusal_of(0), "--device cuda: the device");
 }
 
-TEST(Devices, ThereAreOnlySoMany) { expect_text(refusal_of(8), "device 8: this machine has 8"); }
+TEST(EmulatedDevices, RejectsDeviceIndexOutOfRange) {
+  expect_text(refusal_of(8), "device 8: this machine has 8");
+}
 
-TEST(Devices, OneThatTheProgramHasNoCodeForIsTold) {
+TEST(EmulatedDevices, ErrorNamesMissingArchitecture) {
   EXPECT_EQ(cuda::missing_code(0), "");
   emu::DeviceModel model = emu::device_model();
   model.has_code = false;

@@ -58,7 +58,7 @@ std::vector<float> two_sums() {
   return host_values(y);
 }
 
-TEST(EmulatorFaults, EveryBarrierOfABlockSumIsMissed) {
+TEST(EmulatorFaults, DetectsEachRemovedBarrierOfBlockSum) {
   emu::take_barrier_sites();
   auto whole = results(two_sums);
   ASSERT_EQ(whole.size(), 1u);
@@ -82,7 +82,7 @@ __global__ void last_writer_kernel(float* y, bool race) {
   y[threadIdx.x] = shared[0];
 }
 
-TEST(EmulatorFaults, ARaceBetweenWarpsDependsOnTheSchedule) {
+TEST(EmulatorFaults, RaceBetweenWarpsDependsOnSchedule) {
   for (bool race : {false, true}) {
     auto seen = results([&] {
       Tensor y = Tensor::empty({kThreads}, DType::kFloat32, kCuda);
@@ -101,7 +101,7 @@ __global__ void fill_kernel(float* y, int count) {
   if (i < count) y[i] = 1.0f;
 }
 
-TEST(EmulatorFaults, AnUnwrittenOutputStaysNaN) {
+TEST(EmulatorFaults, UnwrittenOutputStaysNaN) {
   cuda::set_caching(false);
   for (int written : {100, 99}) {
     Tensor y = Tensor::empty({100}, DType::kFloat32, kCuda);
@@ -114,7 +114,7 @@ TEST(EmulatorFaults, AnUnwrittenOutputStaysNaN) {
 // --- a store one element too far ----------------------------------------------------------------
 
 #if !defined(DTN_SANITIZED)  // the sanitizer would stop the test here
-TEST(EmulatorFaults, AStorePastTheEndIsSeenWhenTheMemoryIsFreed) {
+TEST(EmulatorFaults, DetectsStorePastEndWhenMemoryIsFreed) {
   cuda::set_caching(false);
   for (int written : {100, 101}) {
     {
@@ -155,7 +155,7 @@ __global__ void parting_kernel(float* y, int kind) {
   y[threadIdx.x] = v;
 }
 
-TEST(EmulatorFaults, LanesThatDoNotMeetAreAnError) {
+TEST(EmulatorFaults, DetectsDivergentLanesInShuffle) {
   const char* said[] = {"", "has left", "different things", "for ever"};
   for (int kind = 0; kind < 4; ++kind) {
     Tensor y = Tensor::empty({32}, DType::kFloat32, kCuda);
@@ -173,7 +173,7 @@ TEST(EmulatorFaults, LanesThatDoNotMeetAreAnError) {
   }
 }
 
-TEST(EmulatorFaults, ImpossibleLaunchesAreNamed) {
+TEST(EmulatorFaults, ErrorNamesInvalidLaunch) {
   Tensor y = Tensor::empty({1}, DType::kFloat32, kCuda);
   auto* p = static_cast<float*>(y.raw());
   struct Case {
@@ -193,7 +193,7 @@ TEST(EmulatorFaults, ImpossibleLaunchesAreNamed) {
 
 // --- a host that does not wait ------------------------------------------------------------------
 
-TEST(EmulatorFaults, AHostThatReadsTooEarlySeesOldValues) {
+TEST(EmulatorFaults, HostReadBeforeSynchronizeSeesOldValue) {
   auto pinned = cuda::allocate_pinned(sizeof(float));
   auto* value = reinterpret_cast<float*>(pinned.get());
   *value = -1;
@@ -205,7 +205,7 @@ TEST(EmulatorFaults, AHostThatReadsTooEarlySeesOldValues) {
   EXPECT_EQ(*value, 1);
 }
 
-TEST(EmulatorFaults, APinnedBufferThatIsReusedTooEarlyArrivesChanged) {
+TEST(EmulatorFaults, PinnedBufferReusedTooEarlyCopiesNewValue) {
   auto pinned = cuda::allocate_pinned(sizeof(float));
   auto* value = reinterpret_cast<float*>(pinned.get());
   for (bool wait : {true, false}) {
@@ -221,7 +221,7 @@ TEST(EmulatorFaults, APinnedBufferThatIsReusedTooEarlyArrivesChanged) {
   }
 }
 
-TEST(EmulatorFaults, StreamsThatDoNotWaitForEachOtherShowIt) {
+TEST(EmulatorFaults, UnsynchronizedStreamsGiveOldValue) {
   auto pinned = cuda::allocate_pinned(sizeof(float));
   auto* value = reinterpret_cast<float*>(pinned.get());
   *value = 5;
@@ -243,7 +243,7 @@ __global__ void add_from_memory_kernel(float* y, const float* step, float by_val
   if (threadIdx.x == 0) *y += *step + by_value;
 }
 
-TEST(EmulatorFaults, AGraphFreezesWhatItWasGivenByValue) {
+TEST(EmulatorFaults, GraphFreezesArgumentsPassedByValue) {
   cuda::set_caching(true);
   Tensor y = Tensor::zeros({1}, DType::kFloat32, kCuda);
   Tensor step = Tensor::zeros({1}, DType::kFloat32, kCuda);
@@ -263,7 +263,7 @@ TEST(EmulatorFaults, AGraphFreezesWhatItWasGivenByValue) {
   EXPECT_EQ(host_values(y)[0], 203);
 }
 
-TEST(EmulatorFaults, APageableCopyCannotBeCaptured) {
+TEST(EmulatorFaults, PageableCopyCannotBeCaptured) {
   Tensor y = Tensor::zeros({1}, DType::kFloat32, kCuda),
          host = Tensor::full({1}, DType::kFloat32, 1);
   cuda::Graph graph;

@@ -84,7 +84,7 @@ TEST(EmulatorFragments, TruncatedSums) {
   EXPECT_TRUE(std::isnan(sum(INFINITY, {-INFINITY})));
 }
 
-TEST(EmulatorFragments, ProductsAreTruncatedWhereTheDeviceDoes) {
+TEST(EmulatorFragments, TruncatesSumsLikeDevice) {
   for (int at_once : {8, 16}) {
     emu::DeviceModel model = emu::device_model();
     model.products_at_once = at_once;
@@ -105,7 +105,7 @@ __global__ void matrices_kernel(unsigned* out) {
   for (int i = 0; i < 4; ++i) out[lane * 4 + i] = r[i];
 }
 
-TEST(EmulatorFragments, MatricesOutOfSharedMemory) {
+TEST(EmulatorFragments, LoadsMatricesFromSharedMemory) {
   for (bool transpose : {false, true}) {
     Tensor out = Tensor::empty({32 * 4 * 4}, DType::kUInt8, kCuda);
     launch(cuda_queue(), {"matrices"}, transpose ? matrices_kernel<true> : matrices_kernel<false>,

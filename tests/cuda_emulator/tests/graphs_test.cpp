@@ -9,7 +9,7 @@ namespace dtn {
 namespace {
 
 // Two streams, of which the device prefers the second, and one event per stream.
-class TwoStreams : public ::testing::Test {
+class EmulatedStreams : public ::testing::Test {
  protected:
   void SetUp() override {
     cudaStreamCreateWithFlags(&a_, cudaStreamNonBlocking);
@@ -59,7 +59,7 @@ class TwoStreams : public ::testing::Test {
 };
 
 // If memory runs out during capture, the error says so, and later work continues.
-TEST(Graphs, SayThatMemoryRanOut) {
+TEST(EmulatedGraphs, CaptureReportsOutOfMemory) {
   const std::shared_ptr<std::byte> before = cuda::allocate(1 << 10);
   emu::DeviceModel model = emu::device_model();
   model.memory = std::size_t{64} << 10;
@@ -83,7 +83,7 @@ TEST(Graphs, SayThatMemoryRanOut) {
   cuda::synchronize();
 }
 
-TEST_F(TwoStreams, RunAsLateOrAsEarlyAsTheirOrderAllows) {
+TEST_F(EmulatedStreams, RunInEveryAllowedOrder) {
   work(true, true);
   EXPECT_EQ(result(), 1324);
   emu::run_high_priority_at_once(true);
@@ -91,7 +91,7 @@ TEST_F(TwoStreams, RunAsLateOrAsEarlyAsTheirOrderAllows) {
   EXPECT_EQ(result(), 1234);
 }
 
-TEST_F(TwoStreams, AForkThatIsForgottenIsSeen) {
+TEST_F(EmulatedStreams, MissingForkChangesResult) {
   work(false, true);
   EXPECT_EQ(result(), 1324);
   emu::run_high_priority_at_once(true);
@@ -99,7 +99,7 @@ TEST_F(TwoStreams, AForkThatIsForgottenIsSeen) {
   EXPECT_EQ(result(), 2134);
 }
 
-TEST_F(TwoStreams, AGraphIsReplayedInEveryOrderItAllows) {
+TEST_F(EmulatedStreams, GraphReplaysInEveryAllowedOrder) {
   cudaGraph_t graph = nullptr;
   ASSERT_EQ(capture(true, true, &graph), cudaSuccess);
   std::size_t nodes = 0;
@@ -119,7 +119,7 @@ TEST_F(TwoStreams, AGraphIsReplayedInEveryOrderItAllows) {
   cudaGraphDestroy(graph);
 }
 
-TEST_F(TwoStreams, ACaptureMustBeJoined) {
+TEST_F(EmulatedStreams, RejectsUnjoinedCapture) {
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(capture(true, false, &graph), cudaErrorStreamCaptureUnjoined);
   EXPECT_EQ(graph, nullptr);
@@ -127,7 +127,7 @@ TEST_F(TwoStreams, ACaptureMustBeJoined) {
   cudaGraphDestroy(graph);
 }
 
-TEST_F(TwoStreams, ACaptureIsNotMixedWithWhatRuns) {
+TEST_F(EmulatedStreams, RejectsEventsAcrossCaptureBoundary) {
   cudaEventRecord(join_, b_);  // outside
   cudaStreamBeginCapture(a_, cudaStreamCaptureModeRelaxed);
   append(a_, 1);
@@ -141,7 +141,7 @@ TEST_F(TwoStreams, ACaptureIsNotMixedWithWhatRuns) {
   cudaGraphDestroy(graph);
 }
 
-TEST_F(TwoStreams, AThreadThatForgetsItsDeviceIsTold) {
+TEST_F(EmulatedStreams, RejectsAllocationOnWrongDevice) {
   EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
   void* p = nullptr;
   EXPECT_EQ(cudaMalloc(&p, 16), cudaErrorInvalidResourceHandle);

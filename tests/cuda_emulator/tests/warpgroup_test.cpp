@@ -116,7 +116,7 @@ TEST(EmulatorWarpgroup, Products) {
   expect_product(register_kernel<Depth::kRows>);
 }
 
-TEST(EmulatorWarpgroup, ProductsAreTruncatedWhereTheDeviceDoes) {
+TEST(EmulatorWarpgroup, TruncatesSumsLikeDevice) {
   emu::DeviceModel model = emu::device_model();
   model.products_at_once = 16;
   const emu::ScopedDeviceModel truncating(model);
@@ -154,7 +154,7 @@ bool has_nan(void (*kernel)(float*)) {
                      [](float v) { return std::isnan(v); });
 }
 
-TEST(EmulatorWarpgroup, SeesMistakes) {
+TEST(EmulatorWarpgroup, DetectsSynchronizationMistakes) {
   EXPECT_FALSE(has_nan(mistaken_kernel<Mistake::kNone>));
   EXPECT_TRUE(has_nan(mistaken_kernel<Mistake::kReadsEarly>));
   EXPECT_TRUE(has_nan(mistaken_kernel<Mistake::kOverwrites>));
@@ -172,7 +172,7 @@ __global__ void unfenced_kernel(float*) {
   products.multiply(d, a, right, false);
 }
 
-TEST(EmulatorWarpgroup, ProductsWithoutAFenceAreAnError) {
+TEST(EmulatorWarpgroup, ProductWithoutFenceIsError) {
   EXPECT_THROW(result_of(unfenced_kernel), Error);
 }
 

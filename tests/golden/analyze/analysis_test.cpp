@@ -77,7 +77,7 @@ void expect_same(const Json& found, const Json& wanted, const std::string& where
 
 class AnalysisGolden : public test::AnalysisFiles {};
 
-TEST_F(AnalysisGolden, EveryKey) {
+TEST_F(AnalysisGolden, EveryKeyMatches) {
   std::ifstream in(DTN_TESTS_FOLDER "/golden/data/analysis.json");
   const Json golden = Json::parse(in);
   AnalysisOptions options;

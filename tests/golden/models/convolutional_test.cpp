@@ -21,7 +21,7 @@ const std::vector<golden::Case>& networks() {
 }
 
 // The file has 9 digits. Sums have up to 3312 products; about fifty sums follow one another.
-TEST(ConvolutionalNetworks, ComputeTheSame) {
+TEST(ConvolutionalNetworks, MatchGolden) {
   for (const golden::Case& c : networks()) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
       SCOPED_TRACE(c.name + " in " + std::string(name_of(dtype)));
@@ -38,7 +38,7 @@ TEST(ConvolutionalNetworks, ComputeTheSame) {
 
 // PyTorch loads the saved models: the names are the same. LeViT is an exception: it uses the names
 // of its authors, not of timm.
-TEST(ConvolutionalNetworks, AreSavedUnderTheSameNames) {
+TEST(ConvolutionalNetworks, ParameterNamesMatchPyTorch) {
   for (const golden::Case& c : networks()) {
     SCOPED_TRACE(c.name);
     Classifier model(c.model, 1);

@@ -21,7 +21,7 @@ double tolerance(DType dtype) {
   return 30 * test::unit_roundoff(DType::kFloat32) * std::sqrt(512.0);
 }
 
-TEST(NetworksOfStages, ComputeTheSame) {
+TEST(StageNetworks, MatchGolden) {
   const std::vector<golden::Case> cases = golden::read_cases("stages.txt", schemas());
   ASSERT_EQ(cases.size(), 6u);
   for (const golden::Case& c : cases) {

@@ -26,7 +26,7 @@ double tolerance(DType dtype, bool resized) {
   return 8 * test::unit_roundoff(DType::kFloat32) * std::sqrt(768.0);
 }
 
-TEST(NetworksOfTimm, ComputeTheSame) {
+TEST(TimmNetworks, MatchGolden) {
   for (const Case& c : cases()) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
       SCOPED_TRACE(c.name + " in " + std::string(name_of(dtype)));
@@ -40,7 +40,7 @@ TEST(NetworksOfTimm, ComputeTheSame) {
 }
 
 // timm loads the saved models with strict=True.
-TEST(NetworksOfTimm, AreSavedUnderTimmsNames) {
+TEST(TimmNetworks, ParameterNamesMatchTimm) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     if (c.name.ends_with("_grid")) continue;

@@ -107,18 +107,18 @@ class Peer {
 
 const DType kTypes[] = {DType::kFloat32, DType::kFloat64};
 
-TEST(NormsOfPyTorch, InstanceNorm) {
+TEST(PyTorchNorms, InstanceNorm) {
   for (DType dtype : kTypes) Peer("in", {}, dtype).check("in", 1);
 }
 
-TEST(NormsOfPyTorch, GroupNorm) {
+TEST(PyTorchNorms, GroupNorm) {
   for (DType dtype : kTypes) {
     Peer("gn", {}, dtype).check("gn_heads", 2);
     Peer("gn", {{"groups", 1.0}}, dtype).check("gn_1", 3);
   }
 }
 
-TEST(NormsOfPyTorch, BatchNorm) {
+TEST(PyTorchNorms, BatchNorm) {
   for (DType dtype : kTypes) {
     Peer bn("bn", {{"momentum", 0.3}}, dtype);
     bn.check("bn_first", 4);

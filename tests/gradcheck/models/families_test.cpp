@@ -8,14 +8,14 @@ namespace dtn {
 namespace {
 
 // As in an evaluation: BatchNorm is folded into the layer before it.
-TEST(FamilyGradients, WithSettledStatistics) {
+TEST(FamilyGradients, EvaluationStatistics) {
   for (const ModelConfig& c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));
     test::check_gradients(c, {});
   }
 }
 
-TEST(FamilyGradients, WithTheStatisticsOfTheBatch) {
+TEST(FamilyGradients, BatchStatistics) {
   for (const ModelConfig& c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));
     test::check_gradients(c, test::training_context());
@@ -23,7 +23,7 @@ TEST(FamilyGradients, WithTheStatisticsOfTheBatch) {
 }
 
 // Also with drop path, and with recomputed blocks.
-TEST(FamilyGradients, WithCheckpointedBlocks) {
+TEST(FamilyGradients, CheckpointedBlocks) {
   for (ModelConfig c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));
     if (test::drops_paths(c)) c.drop_path = 0.2;

@@ -7,16 +7,16 @@ namespace {
 using test::check_gradients;
 using test::training_context;
 
-TEST(ModelGradients, PaperFlavour) { check_gradients(test::paper_vit(), {}); }
-TEST(ModelGradients, DeitFlavour) { check_gradients(test::deit_vit(), {}); }
-TEST(ModelGradients, DtnBehindAPrefix) {
+TEST(ModelGradients, PaperViT) { check_gradients(test::paper_vit(), {}); }
+TEST(ModelGradients, DeitViT) { check_gradients(test::deit_vit(), {}); }
+TEST(ModelGradients, DtnWithPrefixTokens) {
   check_gradients(test::prefix_vit(), {});
   check_gradients(test::prefix_vit(), training_context(), true);
 }
 TEST(ModelGradients, RectangularImages) { check_gradients(test::wide_vit(), {}); }
 TEST(ModelGradients, MeanPooling) { check_gradients(test::mean_vit(), {}); }
 
-TEST(ModelGradients, PositionsInTheAttention) {
+TEST(ModelGradients, AttentionPositions) {
   check_gradients(test::biased_vit(), {});
   ModelConfig c = test::mean_vit();
   c.mhsa_position = true;
@@ -31,7 +31,7 @@ TEST(ModelGradients, OptionsOfPublicCheckpoints) {
   }
 }
 
-TEST(ModelGradients, OptionsBesideDtn) {
+TEST(ModelGradients, CheckpointOptionsWithDtn) {
   ModelConfig c = test::paper_vit();
   c.layer_scale = 0.5;
   c.registers = 2;
@@ -46,7 +46,7 @@ TEST(ModelGradients, OfficialVariant) {
   check_gradients(c, {});
 }
 
-TEST(ModelGradients, WithDropPathAndDropout) {
+TEST(ModelGradients, DropPathAndDropout) {
   ModelConfig c = test::paper_vit();
   c.drop_path = 0.4;
   check_gradients(c, training_context());
@@ -54,7 +54,7 @@ TEST(ModelGradients, WithDropPathAndDropout) {
   check_gradients(c, training_context());
 }
 
-TEST(ModelGradients, WithCheckpointedBlocks) {
+TEST(ModelGradients, CheckpointedBlocks) {
   check_gradients(test::mean_vit(), training_context(), true);
 }
 

@@ -53,17 +53,17 @@ void check(const ConditionalCase& c, const Piece& piece) {
 
 class ConditionalGradients : public testing::TestWithParam<ConditionalCase> {};
 
-TEST_P(ConditionalGradients, OfTheFusedPass) {
+TEST_P(ConditionalGradients, FusedPass) {
   check(GetParam(), [](Context& ctx, ConditionalNormalizer& norm, const Variable& x,
                        const Condition& c) { return norm.forward(ctx, x, kGrid, c); });
 }
 
-TEST_P(ConditionalGradients, OfTheReference) {
+TEST_P(ConditionalGradients, Reference) {
   check(GetParam(), [](Context& ctx, ConditionalNormalizer& norm, const Variable& x,
                        const Condition& c) { return norm.reference(ctx, x, kGrid, c); });
 }
 
-TEST_P(ConditionalGradients, WithAGradientThatWaitsAtTheInput) {
+TEST_P(ConditionalGradients, AccumulatesIntoExistingInputGradient) {
   check(GetParam(),
         [](Context& ctx, ConditionalNormalizer& norm, const Variable& x, const Condition& c) {
           return ops::residual_add(ctx, x, norm.forward(ctx, x, kGrid, c), {});
@@ -71,7 +71,7 @@ TEST_P(ConditionalGradients, WithAGradientThatWaitsAtTheInput) {
 }
 
 // Each gradient is the same whether x, the condition, both or neither need gradients.
-TEST_P(ConditionalGradients, ReachWhatIsAskedFor) {
+TEST_P(ConditionalGradients, AreSameForAnySubsetOfRequestedGradients) {
   const ConditionalCase& c = GetParam();
   Tensor values = test::condition_values(c, kBatch, kGrid.tokens(), kChannels);
   std::vector<test::Doubles> parameters, conditions;
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(All, ConditionalGradients, testing::ValuesIn(test::cond
                          [](const auto& each) { return each.param.name; });
 
 // The gated branch of adaLN-Zero.
-TEST(ConditionalGradientsOf, AGate) {
+TEST(ConditionalModuleGradients, AdaptiveLayerNormGate) {
   for (bool fused : {true, false}) {
     ParameterStore store;
     AdaptiveLayerNorm norm({store, "norm"}, {.channels = kChannels, .condition = 4, .gate = true});
@@ -122,7 +122,7 @@ TEST(ConditionalGradientsOf, AGate) {
 }
 
 // The whole path: moments of an encoder go through the shortcut to features of a decoder.
-TEST(ConditionalGradientsOf, TheDynamicMomentShortcut) {
+TEST(ConditionalModuleGradients, DynamicMomentShortcut) {
   for (bool fused : {true, false}) {
     ParameterStore store;
     DynamicMomentShortcut shortcut({store, "shortcut"}, {.channels = 4, .hidden = 5});

@@ -67,7 +67,7 @@ void check(const NormCase& c, const TokenGrid& grid, const Piece& piece) {
 
 class NormGradients : public testing::TestWithParam<NormCase> {};
 
-TEST_P(NormGradients, OfTheFusedPass) {
+TEST_P(NormGradients, FusedPass) {
   for (TokenGrid grid : grids(GetParam())) {
     check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
       Variable y = norm.forward(ctx, x, grid);
@@ -77,7 +77,7 @@ TEST_P(NormGradients, OfTheFusedPass) {
   }
 }
 
-TEST_P(NormGradients, OfTheReference) {
+TEST_P(NormGradients, Reference) {
   for (TokenGrid grid : grids(GetParam())) {
     check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
       return norm.reference(ctx, x, grid);
@@ -87,7 +87,7 @@ TEST_P(NormGradients, OfTheReference) {
 
 // x also bypasses the norm, so x already has a gradient in the backward pass: first in shared
 // memory, then in separate memory.
-TEST_P(NormGradients, WithAGradientThatWaitsAtTheInput) {
+TEST_P(NormGradients, AccumulatesIntoExistingInputGradient) {
   TokenGrid grid = grids(GetParam()).front();
   check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
     return ops::residual_add(ctx, x, norm.forward(ctx, x, grid), {});
@@ -125,7 +125,7 @@ std::vector<NormCase> cases_with_lengths() {
 
 class PaddedNormGradients : public testing::TestWithParam<NormCase> {};
 
-TEST_P(PaddedNormGradients, AreThoseOfTheTokensThatCount) {
+TEST_P(PaddedNormGradients, IgnorePadding) {
   const TokenGrid grid = padded_line();
   check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
     return norm.forward(ctx, x, grid);
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, PaddedNormGradients, testing::ValuesIn(cases_
                          name_of_case);
 
 // With fixed lambda 0 all statistics are across tokens; with lambda 1 none are.
-TEST(DtnGradients, AtTheEndsOfLambda) {
+TEST(DtnGradients, LambdaZeroAndOne) {
   TokenGrid grid{3, 4};
   for (const char* variant : {"paper", "official"}) {
     NormCase c{cat("dtn ", variant, " lambda 0"), {}};
@@ -162,7 +162,7 @@ TEST(DtnGradients, AtTheEndsOfLambda) {
 }
 
 // dx is not needed if the norm is the first layer that trains.
-TEST_P(NormGradients, ReachTheParametersWithoutAnInputGradient) {
+TEST_P(NormGradients, ParametersWithoutInputGradient) {
   TokenGrid grid = grids(GetParam()).front();
   auto with = test::build_norm(GetParam().config, shape_on(grid), DType::kFloat64);
   auto without = test::build_norm(GetParam().config, shape_on(grid), DType::kFloat64);

@@ -33,7 +33,7 @@ GradcheckResult check_training(double warmup, double ema_gz) {
       inputs, base);
 }
 
-TEST(PowerNormGradients, AreExactWhereNothingIsApproximated) {
+TEST(PowerNormGradients, ExactWithoutRunningMeans) {
   const GradcheckResult exact = check_training(5, 0);
   EXPECT_LE(exact.max_relative_error, 1e-6) << exact.worst;
   EXPECT_GT(exact.smallest_gradient, 0);

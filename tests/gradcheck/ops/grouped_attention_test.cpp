@@ -27,7 +27,7 @@ void check(const GroupedCase& c) {
       inputs_of(c));
 }
 
-TEST(GroupedAttentionGradients, OfEveryModel) {
+TEST(GroupedAttentionGradients, EveryModel) {
   check(test::swin_case(2, 4, 6, 2, 0, 2, 3));
   check(test::swin_case(1, 4, 6, 2, 1, 3, 4));
   check(test::pvt_case(2, 12, 3, 2, 5));
@@ -37,7 +37,7 @@ TEST(GroupedAttentionGradients, OfEveryModel) {
 }
 
 // All inputs except one may be fixed.
-TEST(GroupedAttentionGradients, OfSomeInputs) {
+TEST(GroupedAttentionGradients, EachInputAlone) {
   const GroupedCase c = test::levit_shrink_case(2, 4, 9, 3, 2, 5);
   const std::vector<Tensor> inputs = inputs_of(c);
   for (std::size_t i = 0; i < inputs.size(); ++i) {

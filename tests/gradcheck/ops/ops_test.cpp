@@ -132,7 +132,7 @@ TEST(OpGradients, QueryAttention) {
 }
 
 // One of the two inputs may be fixed.
-TEST(OpGradients, QueryAttentionOfOneInput) {
+TEST(OpGradients, QueryAttentionWithOneFixedInput) {
   Variable q(random_tensor({2, 1, 6}, 17)), kv(random_tensor({2, 5, 12}, 18));
   check("query_attention, fixed keys and values",
         [&](Context& c, const Inputs& v) { return ops::query_attention(c, v[0], kv, 2); },
@@ -161,7 +161,7 @@ TEST(OpGradients, AttentionOnGrid) {
 }
 
 // One of the two inputs may be fixed.
-TEST(OpGradients, AttentionOnGridOfOneInput) {
+TEST(OpGradients, AttentionOnGridWithOneFixedInput) {
   Variable qkv(random_tensor({2, 6, 12}, 17)), weight(random_tensor({2, 3}, 18));
   check("attention_on_grid, fixed qkv",
         [&](Context& c, const Inputs& v) { return ops::attention_on_grid(c, qkv, 2, v[0], 2, 3); },
@@ -284,7 +284,7 @@ TEST(OpGradients, Tokens) {
 
 // x is the input of the norm and also bypasses it, so x already has a gradient when the norm's
 // backward pass runs: once in shared memory, once in separate memory.
-TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
+TEST(OpGradients, LayerNormAccumulatesIntoExistingGradient) {
   std::vector<Tensor> inputs = {random_tensor({2, 3, 8}, 30), random_tensor({8}, 31, 0.5, 1),
                                 random_tensor({8}, 32)};
   check(
@@ -304,7 +304,7 @@ TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
 
 // A branch that ends in a linear layer. The norm's backward pass computes the gradient of its bias.
 // Other operations also read the branch, before or after the sum.
-TEST(OpGradients, ResidualLayerNormOfALinearBranch) {
+TEST(OpGradients, ResidualLayerNormOfLinearBranch) {
   const std::vector<Tensor> inputs = {random_tensor({3, 4, 5}, 44), random_tensor({5, 5}, 45),
                                       random_tensor({5}, 46), random_tensor({5}, 47, 0.5, 1),
                                       random_tensor({5}, 48)};
@@ -355,7 +355,7 @@ TEST(OpGradients, ResidualLayerNorm) {
 }
 
 // Gradcheck itself must be able to fail.
-TEST(OpGradients, ABrokenBackwardIsCaught) {
+TEST(OpGradients, GradcheckDetectsBrokenBackward) {
   auto broken_by = [](double factor) {
     return Op([factor](Context& ctx, const Inputs& v) {
       Tensor y = v[0].value().clone();

@@ -18,7 +18,7 @@ TEST(PrimitiveGradients, MatchCentralDifferences) {
   }
 }
 
-TEST(PrimitiveValues, BroadcastAsInNumpy) {
+TEST(PrimitiveValues, BroadcastLikeNumpy) {
   Context ctx;
   Variable a(Tensor::from<double>(std::vector<double>{1, 2}, {2, 1}));
   Variable b(Tensor::from<double>(std::vector<double>{10, 20, 30}, {3}));
@@ -29,7 +29,7 @@ TEST(PrimitiveValues, BroadcastAsInNumpy) {
                Error);
 }
 
-TEST(PrimitiveValues, MoveElementsAsTold) {
+TEST(PrimitiveValues, PermuteNarrowAndConcat) {
   Context ctx;
   Variable x(Tensor::from<double>(std::vector<double>{0, 1, 2, 3, 4, 5}, {1, 2, 3}));
   Variable t = e::permute(ctx, x, {2, 0, 1});

@@ -12,7 +12,7 @@ using test::HashedCase;
 using test::Inputs;
 using test::random_tensor;
 
-TEST(PaddedAttentionGradients, WithLengthsAndDropout) {
+TEST(PaddedAttentionGradients, LengthsAndDropout) {
   for (double dropout : {0.0, 0.3}) {
     const ops::AttentionOptions options{
         .lengths = test::lengths_of({9, 4}), .dropout = dropout, .stream = 5};
@@ -33,7 +33,7 @@ void check(const BlockCase& c) {
       {c.qkv(1.5)});
 }
 
-TEST(BlockAttentionGradients, OfBothVariants) {
+TEST(BlockAttentionGradients, BothVariants) {
   for (SparseVariant variant : {SparseVariant::kClean, SparseVariant::kLra}) {
     const std::string name = variant == SparseVariant::kLra ? "lra" : "clean";
     check({name, 2, 2, 3, test::pattern_options(21, 2, 2, 1, variant)});
@@ -51,7 +51,7 @@ void check(const HashedCase& c) {
       {c.qk(2e-3, 1.5), c.v()});
 }
 
-TEST(HashedAttentionGradients, OfBothVariants) {
+TEST(HashedAttentionGradients, BothVariants) {
   for (SparseVariant variant : {SparseVariant::kClean, SparseVariant::kLra}) {
     const std::string name = variant == SparseVariant::kLra ? "lra" : "clean";
     check({name, 2, 13, 2, 3, 1, 4, variant});
@@ -59,7 +59,7 @@ TEST(HashedAttentionGradients, OfBothVariants) {
   }
 }
 
-TEST(HashedAttentionGradients, WithPads) {
+TEST(HashedAttentionGradients, Padding) {
   check({"lengths", 2, 14, 2, 3, 1, 4, SparseVariant::kClean, {14, 5}});
   check({"lengths, three rounds", 2, 14, 1, 3, 3, 4, SparseVariant::kClean, {9, 6}});
 }
@@ -67,7 +67,7 @@ TEST(HashedAttentionGradients, WithPads) {
 // Each chunk is one token, which attends to the token before it. The neighbour of the first token
 // is empty, so this token attends to itself alone; the next token attends to it. All weights are 1,
 // so only v has a gradient.
-TEST(HashedAttentionGradients, OfWhatSeesItselfAloneAndIsSeen) {
+TEST(HashedAttentionGradients, TokenAttendingOnlyToItself) {
   const HashedCase c{"a token a chunk", 1, 5, 1, 3, 1, 6, SparseVariant::kClean, {}};
   const Variable qk(c.qk(2e-3));
   test::check_both(

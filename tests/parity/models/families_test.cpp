@@ -14,7 +14,7 @@ Context training() {
   return ctx;
 }
 
-TEST(FamilyParity, EveryFamilyIsThere) {
+TEST(FamilyParity, CoversEveryFamily) {
   for (const ModelRow& row : model_registry()) {
     // unit/models/sequence_test.cpp makes the same checks for sequence models.
     const bool found = row.name() == "vit" || row.schema.sequences ||
@@ -25,7 +25,7 @@ TEST(FamilyParity, EveryFamilyIsThere) {
   }
 }
 
-TEST(FamilyParity, CheckpointedBlocksGiveTheSameBits) {
+TEST(FamilyParity, CheckpointedBlocksGiveSameBits) {
   for (ModelConfig c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));
     if (test::drops_paths(c)) c.drop_path = 0.4;

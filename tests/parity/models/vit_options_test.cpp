@@ -132,7 +132,7 @@ class Formulas {
   const ModelConfig& c_;
 };
 
-TEST(ModelOptions, AreTheFormulas) {
+TEST(ModelOptions, MatchReference) {
   for (const ModelConfig& c : test::checkpoint_vits()) {
     SCOPED_TRACE(c.preset);
     Classifier model(c, 1, DType::kFloat64);
@@ -164,7 +164,7 @@ TEST(ModelOptions, AreTheFormulas) {
 }
 
 // Each option changes the output of the model, so none is ignored.
-TEST(ModelOptions, EachCounts) {
+TEST(ModelOptions, EachChangesOutput) {
   const auto output = [](const ModelConfig& c) {
     Classifier model(c, 1, DType::kFloat64);
     test::perturb(model.parameters());

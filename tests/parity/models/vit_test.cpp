@@ -31,7 +31,7 @@ Context training(std::uint64_t first_sample = 0) {
   return ctx;
 }
 
-TEST(ModelParity, CheckpointedBlocksGiveTheSameBits) {
+TEST(ModelParity, CheckpointedBlocksGiveSameBits) {
   for (ModelConfig c : all_flavours()) {
     for (double dropout : {0.0, 0.2}) {
       c.drop_path = 0.4;
@@ -90,7 +90,7 @@ Variable logits_of_whole_blocks(Context& ctx, Classifier& model, const Tensor& i
 
 // The last block skips work that only other tokens than the class token need. The logits and all
 // gradients are those of the full block.
-TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
+TEST(ModelParity, ClassTokenOnlyLastBlockIsExact) {
   std::vector<ModelConfig> configs = {test::deit_vit(), test::biased_vit()};
   for (int at : {0, 1, 2, 3}) {
     configs.push_back(test::biased_vit());
@@ -131,7 +131,7 @@ TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
 
 // A global batch in one pass, or in micro-batches that know their position: the masks are the same,
 // so the logits are the same up to rounding.
-TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
+TEST(ModelParity, DropPathDoesNotDependOnMicroBatch) {
   for (ModelConfig c : all_flavours()) {
     c.drop_path = 0.5;
     c.dropout = 0.1;
@@ -170,7 +170,7 @@ TEST(ModelParity, DropPathScalesAreIndependentDraws) {
 
 // Copies of one image go through one block, where attention and MLP are dropped independently. The
 // results are of four kinds, not two.
-TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
+TEST(ModelParity, DropsBranchesOfBlockIndependently) {
   ModelConfig c = test::mean_vit();
   c.depth = 1;
   c.drop_path = 0.5;

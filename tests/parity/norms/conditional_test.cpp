@@ -67,7 +67,7 @@ int roundings(const ConditionalCase& c) {
 
 class ConditionalParity : public testing::TestWithParam<ConditionalCase> {};
 
-TEST_P(ConditionalParity, OfRandomTokens) {
+TEST_P(ConditionalParity, RandomTokens) {
   for (const Setting& s : settings()) {
     Tensor x = test::representable(input_of(s, 1));
     auto want = run_case(GetParam(), s, x, DType::kFloat64, true);
@@ -84,7 +84,7 @@ TEST_P(ConditionalParity, OfRandomTokens) {
 }
 
 // Mean 1000, standard deviation about 1.
-TEST_P(ConditionalParity, FarFromZero) {
+TEST_P(ConditionalParity, LargeMean) {
   // tanh is flat in this range, so the parameters of the summary get no gradient.
   const bool summary = GetParam().kind == ConditionKind::kNone;
   for (const Setting& s : settings()) {

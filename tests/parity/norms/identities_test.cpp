@@ -82,7 +82,7 @@ void expect_forward(test::BuiltNorm& built, const Tensor& x, const Doubles& want
   }
 }
 
-TEST(NormIdentities, InstanceNormIsEachChannelOfASample) {
+TEST(NormIdentities, InstanceNormNormalizesEachChannelOfSample) {
   for (const char* variant : {"paper", "official"}) {
     for (std::int64_t tokens : {kTokens, std::int64_t{1}}) {
       auto built = build("in", {{"variant", std::string(variant)}});
@@ -97,7 +97,7 @@ TEST(NormIdentities, InstanceNormIsEachChannelOfASample) {
   }
 }
 
-TEST(NormIdentities, GroupNormOfOneGroupIsLayerNormOverTheSample) {
+TEST(NormIdentities, GroupNormOfOneGroupIsLayerNormOverSample) {
   auto built = build("gn", {{"groups", 1.0}});
   Tensor x = random_tokens(2);
   auto sets = places(kTokens, kBatch, [](std::int64_t b, std::int64_t) { return b; });
@@ -107,7 +107,7 @@ TEST(NormIdentities, GroupNormOfOneGroupIsLayerNormOverTheSample) {
       true, "one group");
 }
 
-TEST(NormIdentities, GroupNormTakesTheChannelsOfAHead) {
+TEST(NormIdentities, GroupNormHeadsOptionGroupsChannelsOfHead) {
   Tensor x = random_tokens(3);
   for (const OptionValue& groups :
        {OptionValue(std::string("heads")), OptionValue(4.0), OptionValue(std::int64_t{4})}) {
@@ -130,14 +130,14 @@ TEST(NormIdentities, GroupNormOfSingleChannelsIsInstanceNorm) {
                               in->norm->forward(ctx, x, kGrid).value()));
 }
 
-TEST(NormIdentities, GroupsMustDivideTheChannels) {
+TEST(NormIdentities, GroupsMustDivideChannels) {
   for (const OptionValue& groups : {OptionValue(5.0), OptionValue(2.5), OptionValue(24.0)}) {
     EXPECT_THROW(build("gn", {{"groups", groups}}), ConfigError);
   }
   EXPECT_THROW(build("gn", {}, {kChannels, 5, 1e-5}), ConfigError);
 }
 
-TEST(NormIdentities, BatchNormTrainsOnTheStatisticsOfTheBatch) {
+TEST(NormIdentities, BatchNormTrainsWithBatchStatistics) {
   auto built = build("bn");
   Tensor x = random_tokens(5);
   auto sets = places(kTokens, kChannels, [](std::int64_t, std::int64_t c) { return c; });
@@ -148,7 +148,7 @@ TEST(NormIdentities, BatchNormTrainsOnTheStatisticsOfTheBatch) {
 }
 
 // In evaluation y = a x + b and dx = a dy, with a and b from the running statistics.
-TEST(NormIdentities, BatchNormEvaluatesAnAffineMap) {
+TEST(NormIdentities, BatchNormEvaluatesAsAffineMap) {
   auto built = build("bn");
   const Doubles mean = test::doubles(buffer(*built, "running_mean").value);
   const Doubles variance = test::doubles(buffer(*built, "running_var").value);
@@ -205,7 +205,7 @@ void expect_near(const Running& got, const Running& want, const char* when) {
   EXPECT_LE(test::max_abs_difference(got.variance, want.variance), 1e-13) << when;
 }
 
-TEST(RunningStatistics, StartAtZeroAndOneUnderPyTorchsNames) {
+TEST(RunningStatistics, HavePyTorchNamesAndInitialValues) {
   ParameterStore store;
   NormConfig config;
   config.type = "bn";
@@ -219,7 +219,7 @@ TEST(RunningStatistics, StartAtZeroAndOneUnderPyTorchsNames) {
   EXPECT_EQ(test::doubles(store.buffers()[1].value), Doubles(kChannels, 1));
 }
 
-TEST(RunningStatistics, MoveWithEveryMicroBatchAndSettleWithTheStep) {
+TEST(RunningStatistics, UpdatePerMicroBatchAndCommitWithStep) {
   for (double momentum : {0.1, 0.0, 1.0}) {
     auto built = build("bn", {{"momentum", momentum}});
     const Running start = running(*built);
@@ -243,7 +243,7 @@ TEST(RunningStatistics, MoveWithEveryMicroBatchAndSettleWithTheStep) {
   }
 }
 
-TEST(RunningStatistics, StayWhenTheStepIsLeftOut) {
+TEST(RunningStatistics, AreKeptWhenStepIsSkipped) {
   auto built = build("bn");
   const Running start = running(*built);
   Context train;
@@ -259,7 +259,7 @@ TEST(RunningStatistics, StayWhenTheStepIsLeftOut) {
 
 // A checkpointed block runs twice and updates the statistics once. Evaluation and the reference
 // never update them.
-TEST(RunningStatistics, MoveOnceUnderACheckpointAndNotInEvaluation) {
+TEST(RunningStatistics, UpdateOnceUnderCheckpointAndNotInEvaluation) {
   auto built = build("bn");
   const Running start = running(*built);
   Context evaluate;

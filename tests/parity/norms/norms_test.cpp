@@ -102,7 +102,7 @@ void compare(const std::vector<Doubles>& got, const std::vector<Doubles>& want, 
 
 class NormParity : public testing::TestWithParam<NormCase> {};
 
-TEST_P(NormParity, OfRandomTokens) {
+TEST_P(NormParity, RandomTokens) {
   for (const Setting& s : settings(GetParam())) {
     Tensor x = test::representable(random_tensor(shape_of(s), 1, 2, 0.5));
     auto want = run_norm(GetParam(), s, x, DType::kFloat64, true);
@@ -124,7 +124,7 @@ TEST_P(NormParity, OfRandomTokens) {
   }
 }
 
-TEST_P(NormParity, WithGammaZero) {
+TEST_P(NormParity, ZeroGamma) {
   for (const Setting& s : settings(GetParam())) {
     Tensor x = test::representable(random_tensor(shape_of(s), 2));
     auto zero_gamma = [](ParameterStore& store) {
@@ -145,7 +145,7 @@ TEST_P(NormParity, WithGammaZero) {
 
 // Tokens without variance over channels, and constant images. The variance is 0 or almost 0. Then
 // eps determines the quotient, and the rounding of a mean is amplified by |x| / sqrt(eps).
-TEST_P(NormParity, OfConstantRows) {
+TEST_P(NormParity, ConstantRows) {
   for (const Setting& s : settings(GetParam())) {
     for (bool whole_image : {false, true}) {
       Tensor x = Tensor::empty(shape_of(s), DType::kFloat64);
@@ -174,7 +174,7 @@ TEST_P(NormParity, OfConstantRows) {
 
 // Mean 1000, standard deviation about 1: a variance as a difference of squares would lose all
 // digits.
-TEST_P(NormParity, FarFromZero) {
+TEST_P(NormParity, LargeMean) {
   for (const Setting& s : settings(GetParam())) {
     if (s.grid.tokens() == 1) continue;
     Tensor x =
@@ -207,7 +207,7 @@ NormCase dtn_case(const std::string& variant, OptionValue lambda = std::string("
 
 void initial_values(ParameterStore& store) { store.initialize(0); }  // gamma 1, beta 0
 
-TEST(DtnNormalizer, WithLambdaOneIsLayerNorm) {
+TEST(DtnNormalizer, LambdaOneIsLayerNorm) {
   NormCase ln;
   ln.config.type = "ln";
   for (const Setting& s : settings()) {
@@ -250,7 +250,7 @@ Doubles local_instance_norm(const Setting& s, const Tensor& x, std::int64_t reac
 
 // With lambda 0 all statistics are across tokens. Equal weights for all tokens of an image give
 // InstanceNorm. Equal weights for the neighbours give a local InstanceNorm.
-TEST(DtnNormalizer, WithLambdaZeroIsInstanceNorm) {
+TEST(DtnNormalizer, LambdaZeroIsInstanceNorm) {
   for (const Setting& s : settings()) {
     const Tensor x = random_tensor(shape_of(s), 5, 2);
     auto largest_error = [&](const char* position, std::int64_t reach) {
@@ -271,7 +271,7 @@ Doubles value_of(test::BuiltNorm& built, const char* name) {
 }
 
 // A table that holds the scores of relative positions gives the results of relative positions.
-TEST(DtnNormalizer, WithATableOfRelativeScoresIsTheRelativeOne) {
+TEST(DtnNormalizer, TableOfRelativeScoresMatchesRelativePositions) {
   for (const char* variant : {"paper", "official"}) {
     for (std::int64_t pool : {1, 2}) {
       const Setting& s = settings().back();
@@ -353,7 +353,7 @@ std::vector<Doubles> oracle(const NormCase& c, const Setting& s, const Tensor& x
   return results;
 }
 
-TEST(DtnNormalizer, AgreesWithTheDenseOracle) {
+TEST(DtnNormalizer, MatchesDenseReference) {
   for (const char* variant : {"paper", "official"}) {
     for (const char* position : {"relative", "uniform", "free", "banded:5"}) {
       for (std::int64_t pool : {1, 2}) {
@@ -393,7 +393,7 @@ void expect_words(const std::string& message, std::initializer_list<const char*>
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message;
 }
 
-TEST(DtnNormalizer, RefusesTokensThatDoNotFillTheGrid) {
+TEST(DtnNormalizer, RejectsTokenCountThatDoesNotMatchGrid) {
   auto built = test::build_norm(dtn_case("paper").config, {12, 3, 1e-5}, DType::kFloat32);
   Context ctx;
   Variable x(Tensor::zeros({1, 13, 12}, DType::kFloat32));
@@ -401,7 +401,7 @@ TEST(DtnNormalizer, RefusesTokensThatDoNotFillTheGrid) {
   EXPECT_THROW(test::build_norm(dtn_case("paper").config, {13, 3, 1e-5}, DType::kFloat32), Error);
 }
 
-TEST(DtnNormalizer, RefusesAGridThatItsPositionsDoNotFit) {
+TEST(DtnNormalizer, RejectsGridThatDoesNotMatchPositions) {
   Context ctx;
   Variable x(Tensor::zeros({1, 12, 12}, DType::kFloat32));
   const NormConfig table = dtn_case("paper", 0.5, "free").config;
@@ -428,7 +428,7 @@ TEST(DtnNormalizer, RefusesAGridThatItsPositionsDoNotFit) {
   expect_words(message_of([&] { built->norm->forward(ctx, x, {3, 4}); }), {"3 x 4", "2 x 2"});
 }
 
-TEST(DtnNormalizer, RefusesAStartThatPositionsDoNotHave) {
+TEST(DtnNormalizer, RejectsInitializationOfOtherPositionKinds) {
   for (const char* position : {"uniform", "free", "banded:3"}) {
     NormConfig config = dtn_case("paper", 0.5, position).config;
     config.options.push_back({"init", std::string("trunc_normal")});

@@ -71,7 +71,7 @@ std::vector<NormCase> mixing_cases() {
   return cases;
 }
 
-TEST(PaddedNorms, AreThoseOfTable4) {
+TEST(PaddedNorms, CoverNormalizersOfTable4) {
   std::set<std::string> types;
   for (const NormCase& c : mixing_cases()) types.insert(c.config.type);
   for (const char* type : {"bn", "in", "gn", "sn", "power", "dtn"})
@@ -80,7 +80,7 @@ TEST(PaddedNorms, AreThoseOfTable4) {
 
 class PaddedNorm : public testing::TestWithParam<NormCase> {};
 
-TEST_P(PaddedNorm, DoesNotSeeHowManyPadsThereAreNorWhatTheyHold) {
+TEST_P(PaddedNorm, DoesNotDependOnPadding) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
     const Result few = run_padded(GetParam(), kLengths, 9, 0, dtype);
@@ -101,7 +101,7 @@ TEST_P(PaddedNorm, DoesNotSeeHowManyPadsThereAreNorWhatTheyHold) {
 }
 
 // Cases with statistics of the batch are skipped.
-TEST_P(PaddedNorm, MakesOfASampleWhatItMakesOfItAlone) {
+TEST_P(PaddedNorm, SampleInBatchMatchesSampleAlone) {
   if (GetParam().training) GTEST_SKIP() << "statistics of the batch";
   const Result all = run_padded(GetParam(), kLengths, 9, 0, DType::kFloat32);
   const Tensor x = padded(kLengths, 9, 1, 0, DType::kFloat32);
@@ -119,7 +119,7 @@ TEST_P(PaddedNorm, MakesOfASampleWhatItMakesOfItAlone) {
   }
 }
 
-TEST_P(PaddedNorm, IsTheUsualOneWhereAllTokensCount) {
+TEST_P(PaddedNorm, FullLengthsMatchUnpaddedNorm) {
   const Lengths full{9, 9, 9};
   const Result lengths = run_padded(GetParam(), full, 9, 0, DType::kFloat64);
   const Result none = run(GetParam(), padded(full, 9, 1, 0, DType::kFloat64),
@@ -136,7 +136,7 @@ TEST_P(PaddedNorm, IsTheUsualOneWhereAllTokensCount) {
   }
 }
 
-TEST_P(PaddedNorm, IsItsReference) {
+TEST_P(PaddedNorm, MatchesReference) {
   auto built = build_norm(GetParam().config, kShape, DType::kFloat64);
   Context ctx;
   ctx.mode.training = GetParam().training;
@@ -147,7 +147,7 @@ TEST_P(PaddedNorm, IsItsReference) {
   EXPECT_LE(max_abs_difference(got, want), 1e-7 * (1 + max_abs(want)));
 }
 
-TEST_P(PaddedNorm, RefusesLengthsThatAreNone) {
+TEST_P(PaddedNorm, RejectsInvalidLengths) {
   const auto built = build_norm(GetParam().config, kShape, DType::kFloat32);
   Context ctx;
   const Variable x(random_tensor({2, 5, kShape.channels}, 1).to(kCpu));

@@ -59,7 +59,7 @@ Tensor some_tokens(const TokenGrid& grid, std::uint32_t stream, DType dtype) {
             dtype);
 }
 
-TEST(DtnPrefix, IsLayerNormBesideDtn) {
+TEST(DtnPrefix, IsLayerNormOnPrefixAndDtnOnGrid) {
   NormConfig layer_norm;
   layer_norm.type = "ln";
   for (const char* position : {"relative", "free"}) {
@@ -95,7 +95,7 @@ TEST(DtnPrefix, IsLayerNormBesideDtn) {
 }
 
 // Input of a last block of which only the class token is used.
-TEST(DtnPrefix, StandsWithoutAGrid) {
+TEST(DtnPrefix, WorksWithoutGrid) {
   const TokenGrid ahead{0, 0, 2};
   NormConfig layer_norm;
   layer_norm.type = "ln";
@@ -127,13 +127,13 @@ std::string refusal(std::vector<NormOption> options) {
   return "";
 }
 
-TEST(DtnPrefix, IsNotOfTheOfficialVariant) {
+TEST(DtnPrefix, RejectsOfficialVariant) {
   const std::string why =
       refusal({{"variant", std::string("official")}, {"prefix", std::string("ln")}});
   EXPECT_NE(why.find("official"), std::string::npos) << why;
 }
 
-TEST(DtnLambdas, StartWhereTheyAreToldTo) {
+TEST(DtnLambdas, StartAtInitLambda) {
   for (double start : {0.5, 0.999, 0.99, 0.01}) {
     for (const char* variant : {"paper", "official"}) {
       auto built = build_norm(dtn_with({{"variant", std::string(variant)}, {"init_lambda", start}}),

@@ -204,7 +204,7 @@ double float32_tolerance() { return test::float32_tolerance(kBatch * kGrid.token
 
 class NormSync : public ::testing::TestWithParam<SyncCase> {};
 
-TEST_P(NormSync, IsTheWholeBatch) {
+TEST_P(NormSync, MatchesWholeBatch) {
   for (const std::vector<Share>& shares : divisions()) {
     SCOPED_TRACE(cat(shares.size(), " ranks"));
     const Tensor x = test::representable(batch_around(0.5, 2));
@@ -222,7 +222,7 @@ TEST_P(NormSync, IsTheWholeBatch) {
 
 // A rank without tokens takes the statistics of the others and updates its running statistics with
 // them.
-TEST_P(NormSync, ARankWithoutTokens) {
+TEST_P(NormSync, RankWithoutTokens) {
   if (!GetParam().padded) GTEST_SKIP() << "batches are cut so that each rank has samples";
   const Tensor x = batch_around(0.5, 2);
   const Pass pass{GetParam(), DType::kFloat64, x};
@@ -232,7 +232,7 @@ TEST_P(NormSync, ARankWithoutTokens) {
 
 // Mean 1000, standard deviation 1: the statistics of the ranks differ by less than the precision of
 // this mean in float32.
-TEST_P(NormSync, FarFromZero) {
+TEST_P(NormSync, LargeMean) {
   const Tensor x =
       test::as(test::as(batch_around(1e3, std::sqrt(3.0)), DType::kFloat32), DType::kFloat64);
   const Results want = Pass{GetParam(), DType::kFloat64, x}.run_alone();
@@ -243,7 +243,7 @@ TEST_P(NormSync, FarFromZero) {
   }
 }
 
-TEST_P(NormSync, WithoutItRanksGoTheirOwnWays) {
+TEST_P(NormSync, RanksDifferWithoutSync) {
   const Tensor x = batch_around(0.5, 2);
   const Pass apart{GetParam(), DType::kFloat64, x, false};
   const Results want = apart.run_alone();
@@ -258,7 +258,7 @@ TEST_P(NormSync, WithoutItRanksGoTheirOwnWays) {
 }
 
 // Ranks synchronize again in the backward pass of a checkpoint, and statistics are counted once.
-TEST_P(NormSync, UnderACheckpoint) {
+TEST_P(NormSync, SameResultsWithCheckpointing) {
   const Tensor x = batch_around(0.5, 2);
   Pass pass{GetParam(), DType::kFloat32, x};
   const std::vector<Results> plain = pass.run_together(divisions()[1]);
@@ -274,7 +274,7 @@ TEST_P(NormSync, UnderACheckpoint) {
   }
 }
 
-TEST_P(NormSync, IsNothingToTheOnlyRank) {
+TEST_P(NormSync, ChangesNothingWithOneRank) {
   const Tensor x = batch_around(0.5, 2);
   Communicator alone;
   Context ctx;
@@ -294,7 +294,7 @@ INSTANTIATE_TEST_SUITE_P(All, NormSync, ::testing::ValuesIn(sync_cases()), [](co
   return name;
 });
 
-TEST(SharedBatch, EvaluationAsksNobody) {
+TEST(SharedBatch, EvaluationNeedsNoCommunication) {
   testing::with_ranks(2, [&](Communicator& ranks) {
     if (!ranks.is_root()) return;
     for (const SyncCase& c : sync_cases()) {

@@ -109,7 +109,7 @@ TEST(ConvolutionParity, ImageTokens) {
   }
 }
 
-TEST(ConvolutionParity, RefuseWhatDoesNotFit) {
+TEST(ConvolutionParity, RejectsInvalidArguments) {
   Context ctx;
   const Variable x(test::random_tensor({2, 12, 4}, 1)), w(test::random_tensor({6, 4, 3, 3}, 2));
   EXPECT_NO_THROW(ops::convolution(ctx, x, 3, 4, w, {}));

@@ -74,7 +74,7 @@ TEST(OpParity, LinearRows) {
 }
 
 // All rows have the bits of linear(). A part of the rows agrees within rounding.
-TEST(OpParity, LinearRowsAreThoseOfLinear) {
+TEST(OpParity, LinearRowsMatchesRowsOfLinear) {
   Context ctx;
   const Variable x(test::as(test::random_tensor({2, 7, 64}, 1), DType::kFloat32));
   const Variable w(test::as(test::random_tensor({48, 64}, 2), DType::kFloat32));

@@ -15,7 +15,7 @@ namespace {
 using namespace dtn::test;
 using Json = nlohmann::ordered_json;
 
-class Analyses : public AnalysisFiles {
+class AnalyzeModels : public AnalysisFiles {
  protected:
   Json numbers(const std::vector<AnalysisSubject>& subjects, std::int64_t images,
                int classes) const {
@@ -32,7 +32,7 @@ bool holds_null(const Json& value) {
   return std::ranges::any_of(value, holds_null);
 }
 
-TEST_F(Analyses, AreTheSameOnAnyNumberOfThreads) {
+TEST_F(AnalyzeModels, DoesNotDependOnThreads) {
   const int before = max_threads();
   std::string first;
   for (const int threads : {1, 2, 3}) {
@@ -45,7 +45,7 @@ TEST_F(Analyses, AreTheSameOnAnyNumberOfThreads) {
   set_num_threads(before);
 }
 
-TEST_F(Analyses, EqualModelsAreAlike) {
+TEST_F(AnalyzeModels, CkaOfEqualModelsIsOne) {
   const Json cka =
       numbers({subject("a", paper_vit()), subject("b", paper_vit())}, 5, 0)["cka"][0]["matrix"];
   ASSERT_EQ(cka.size(), 4u);
@@ -53,7 +53,7 @@ TEST_F(Analyses, EqualModelsAreAlike) {
 }
 
 // The maps hold patches only, for any number of registers and class tokens.
-TEST_F(Analyses, LeaveOutAllTokensAheadOfTheGrid) {
+TEST_F(AnalyzeModels, MapsLeaveOutPrefixTokens) {
   const ModelConfig config = prefix_vit();
   const Json json = numbers({subject("a", config)}, 3, 0)["checkpoints"][0];
   EXPECT_EQ(json["grid"], (Json{3, 3}));
@@ -88,7 +88,7 @@ struct Counter : Observer {
   void end_layer(const Tensor&, const TokenGrid&) override { ++ended; }
 };
 
-TEST(Observer, SeesAllThatLayersPromiseAndChangesNothing) {
+TEST(Observer, ObservesEveryLayerAndChangesNothing) {
   for (const ModelConfig& config : all_models()) {
     SCOPED_TRACE(config.family + " " + config.preset + " " + config.norm.type);
     Classifier model(config, 1);
@@ -120,7 +120,7 @@ TEST(Observer, SeesAllThatLayersPromiseAndChangesNothing) {
   }
 }
 
-TEST_F(Analyses, OfEveryFamily) {
+TEST_F(AnalyzeModels, SupportsEveryFamily) {
   for (const ModelConfig& config : all_models()) {
     SCOPED_TRACE(config.family + " " + config.preset + " " + config.norm.type);
     const std::string name = config.family + config.preset + config.norm.type;
@@ -144,7 +144,7 @@ TEST_F(Analyses, OfEveryFamily) {
   }
 }
 
-TEST_F(Analyses, TurnNumbersThatAreNotFiniteIntoNulls) {
+TEST_F(AnalyzeModels, WritesNonFiniteNumbersAsNull) {
   const auto spoil = [](ParameterStore& store) {
     fill_by_place(store);
     Tensor bias = store.find("blocks.1.mlp.fc2.bias")->variable.value();
@@ -157,7 +157,7 @@ TEST_F(Analyses, TurnNumbersThatAreNotFiniteIntoNulls) {
   EXPECT_TRUE(json["loss"].is_null());
 }
 
-TEST_F(Analyses, RefuseWhatDoesNotFit) {
+TEST_F(AnalyzeModels, RejectsInvalidOptions) {
   AnalysisOptions options;
   options.subjects = {subject("a", paper_vit())};
   options.inputs = inputs(paper_vit(), 3, 9);  // labels up to 2

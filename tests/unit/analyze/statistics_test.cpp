@@ -23,14 +23,14 @@ double median_of(const std::vector<double>& values) {
   return median.median();
 }
 
-TEST(RunningMean, IsOfThePopulation) {
+TEST(RunningMean, ComputesPopulationDeviation) {
   RunningMean mean;
   for (const double v : {2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0}) mean.add(v);
   EXPECT_DOUBLE_EQ(mean.mean(), 5);
   EXPECT_DOUBLE_EQ(mean.std(), 2);
 }
 
-TEST(Median, OddEvenEqualAndFarApart) {
+TEST(Median, OddEvenEqualAndExtremeValues) {
   EXPECT_EQ(median_of({3, 1, 2}), 2);
   EXPECT_EQ(median_of({3, 1, 2, 1000}), 2.5);
   EXPECT_EQ(median_of({1e-20, 1e20}), (1e-20f + static_cast<double>(1e20f)) / 2);
@@ -43,7 +43,7 @@ TEST(Median, OddEvenEqualAndFarApart) {
   EXPECT_TRUE(std::isnan(median_of({})));
 }
 
-TEST(Median, IsThatOfSortedNumbers) {
+TEST(Median, MatchesSortedValues) {
   for (const std::size_t count : {999u, 1000u}) {
     std::vector<double> values;
     std::uint32_t state = 1;
@@ -60,7 +60,7 @@ TEST(Median, IsThatOfSortedNumbers) {
   }
 }
 
-TEST(UniformDistance, OfGrids) {
+TEST(UniformDistance, MatchesKnownGrids) {
   EXPECT_NEAR(uniform_distance({7, 7}), 3.609, 5e-4);
   EXPECT_NEAR(uniform_distance({14, 14}), 7.281, 5e-4);
   EXPECT_NEAR(uniform_distance({28, 28}), 14.590, 5e-4);
@@ -69,7 +69,7 @@ TEST(UniformDistance, OfGrids) {
 }
 
 // Four points: variance 4 along (3, 4) / 5, variance 1 across it.
-TEST(Covariance, FindsTheAxesOfAKnownOne) {
+TEST(Covariance, FindsKnownPrincipalAxes) {
   std::vector<double> values;
   for (const double along : {-2.0, 2.0}) {
     for (const double across : {-1.0, 1.0}) {
@@ -94,7 +94,7 @@ TEST(Covariance, FindsTheAxesOfAKnownOne) {
   EXPECT_NEAR(axes.mean[2], 7, 1e-12);
 }
 
-TEST(Covariance, OfRowsThatAreNotFiniteIsNaN) {
+TEST(Covariance, NonFiniteRowsGiveNaN) {
   Covariance covariance;
   covariance.add(matrix(2, {1, NAN, 2, 3}));
   const PrincipalAxes axes = covariance.principal(false);
@@ -114,7 +114,7 @@ double cka(const Tensor& x, const Tensor& y) {
 }
 
 // The matrix has more columns than one block of the product.
-TEST(ColumnProduct, OfAMatrixWithItselfIsSymmetric) {
+TEST(ColumnProduct, SymmetricProductMatchesGeneralProduct) {
   std::vector<double> values;
   for (int i = 0; i < 3 * 300; ++i) values.push_back(std::sin(i * 1.7) + (i % 5));
   const Tensor x = matrix(3, values);
@@ -131,7 +131,7 @@ TEST(ColumnProduct, OfAMatrixWithItselfIsSymmetric) {
   }
 }
 
-TEST(Cka, OfEqualRotatedScaledShiftedAndUnrelated) {
+TEST(Cka, InvariantToRotationScaleAndShift) {
   const Tensor x = matrix(4, {1, 0, 2, 5, -1, 3, 0, 1});
   EXPECT_NEAR(cka(x, x), 1, 1e-12);
   std::vector<double> turned;  // rotated by 90 degrees, scaled by 3, shifted
@@ -144,7 +144,7 @@ TEST(Cka, OfEqualRotatedScaledShiftedAndUnrelated) {
   EXPECT_NEAR(cka(matrix(3, {1, -1, 0}), matrix(3, {1, 0, -1})), 0.25, 1e-12);
 }
 
-TEST(PositionFigures, OfAPointAndOfEqualShares) {
+TEST(PositionFigures, PointAndUniformWeights) {
   const TokenGrid grid{3, 3};
   EXPECT_EQ(center_token(grid), 4);
   EXPECT_EQ(center_token({14, 14}), 91);
@@ -180,7 +180,7 @@ AttentionView two_patches(std::vector<float> queries, std::vector<float> keys, T
           .key_grid = grid};
 }
 
-TEST(AttentionStatistics, OfTwoPatchesAndAClassToken) {
+TEST(AttentionStatistics, TwoPatchesAndClassToken) {
   const float three = std::log(3.0f);
   // The first patch puts 3/5 on the class token and 1/5 on each patch; the second puts 1/3 on all.
   const AttentionView view = two_patches({0, three, 0}, {1, 0, 0}, {1, 2, 1});
@@ -199,7 +199,7 @@ TEST(AttentionStatistics, OfTwoPatchesAndAClassToken) {
 }
 
 // A key of a reduced map lies at the center of its queries; distances are in query patches.
-TEST(AttentionStatistics, OfOneKeyForFourPatches) {
+TEST(AttentionStatistics, OneKeyForFourPatches) {
   AttentionView view = two_patches({1, 2, 3, 4}, {0, 0, 0, 0}, {2, 2});
   view.keys = Tensor::from(std::vector<float>{5}, {1, 1, 1});
   view.key_grid = {1, 1};
@@ -215,7 +215,7 @@ TEST(AttentionStatistics, OfOneKeyForFourPatches) {
 }
 
 // Three windows of two patches on a 2 x 3 map. Attention is uniform within a window and a region.
-TEST(AttentionStatistics, OfWindowsOnTheWholeMap) {
+TEST(AttentionStatistics, WindowsOnWholeMap) {
   const std::vector<std::int64_t> tokens{0, 4, 2, 5, 1, 3};
   const std::vector<std::int64_t> regions{0, 0, 0, 1, 0, 0};
   for (const bool parted : {false, true}) {
@@ -233,7 +233,7 @@ TEST(AttentionStatistics, OfWindowsOnTheWholeMap) {
   }
 }
 
-TEST(Rollout, MultipliesLayersAndLetsAClassTokenJoin) {
+TEST(Rollout, MultipliesLayersAndAddsLateClassToken) {
   Rollout rollout;
   rollout.add(0, {0.5, 0.5, 1, 0}, 2);  // M = [[3/4, 1/4], [1/2, 1/2]]
   // Class token, then both patches: M = [[1/2, 1/2, 0], [0, 1, 0], [0, 0, 1]].

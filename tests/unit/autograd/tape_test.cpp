@@ -40,7 +40,7 @@ TEST(Tape, RunsInReverseAndIsEmptyAfterwards) {
   EXPECT_FALSE(y.grad().defined()) << "gradients of results are used up";
 }
 
-TEST(Tape, SkipsWhatNoGradientReached) {
+TEST(Tape, SkipsNodesWithoutGradient) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -56,7 +56,7 @@ TEST(Tape, SkipsWhatNoGradientReached) {
   EXPECT_EQ(doubles(x.grad()), (Doubles{2}));
 }
 
-TEST(Tape, AddsUpTheUsesOfAValue) {
+TEST(Tape, SumsGradientsOfAllUses) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -71,7 +71,7 @@ TEST(Tape, AddsUpTheUsesOfAValue) {
   EXPECT_EQ(doubles(x.grad()), (Doubles{10}));
 }
 
-TEST(Tape, FreesWhatANodeSavedOnceItHasRun) {
+TEST(Tape, FreesSavedTensorsAfterNodeRuns) {
   constexpr std::int64_t kBytes = 1 << 20;
   std::vector<std::size_t> in_use;
   Tape tape;
@@ -95,7 +95,7 @@ TEST(Tape, FreesWhatANodeSavedOnceItHasRun) {
   EXPECT_LT(allocator_stats().bytes_in_use, before + kBytes);
 }
 
-TEST(Tape, FreesIntermediateValuesNobodySaved) {
+TEST(Tape, FreesUnsavedIntermediateValues) {
   constexpr std::int64_t kCount = 1 << 17;  // a megabyte of float64
   Tape tape;
   Context ctx;
@@ -108,7 +108,7 @@ TEST(Tape, FreesIntermediateValuesNobodySaved) {
   EXPECT_LT(allocator_stats().bytes_in_use, before + 2 * kCount * 8);
 }
 
-TEST(Tape, RefusesAMeaninglessStart) {
+TEST(Tape, RejectsInvalidStart) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -119,7 +119,7 @@ TEST(Tape, RefusesAMeaninglessStart) {
   EXPECT_THROW(tape.backward(y, of({1, 2, 3})), Error) << "a seed of another shape";
 }
 
-TEST(Tape, NamesTheOperationThatFailed) {
+TEST(Tape, ErrorNamesFailedOperation) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -134,7 +134,7 @@ TEST(Tape, NamesTheOperationThatFailed) {
   }
 }
 
-TEST(Recording, NeedsATapeAndSomebodyWhoWantsAGradient) {
+TEST(Recording, NeedsTapeAndInputThatRequiresGradient) {
   Tape tape;
   Context ctx;
   int runs = 0;
@@ -155,7 +155,7 @@ TEST(Recording, NeedsATapeAndSomebodyWhoWantsAGradient) {
 
 // --- GradSlot -----------------------------------------------------------------------------------
 
-TEST(GradSlot, TakesTheFirstGradientAsItIs) {
+TEST(GradSlot, StoresFirstGradientWithoutCopy) {
   GradSlot slot;
   Tensor g = of({1, 2});
   const void* memory = g.raw();
@@ -163,7 +163,7 @@ TEST(GradSlot, TakesTheFirstGradientAsItIs) {
   EXPECT_EQ(slot.get().raw(), memory);
 }
 
-TEST(GradSlot, AddsInPlaceWhenItOwnsItsMemory) {
+TEST(GradSlot, AddsInPlaceToOwnedMemory) {
   GradSlot slot;
   slot.accumulate(of({1, 2}));
   const void* memory = slot.get().raw();
@@ -174,7 +174,7 @@ TEST(GradSlot, AddsInPlaceWhenItOwnsItsMemory) {
   EXPECT_EQ(doubles(g), (Doubles{10, 20}));
 }
 
-TEST(GradSlot, NeverWritesToMemoryOthersHold) {
+TEST(GradSlot, NeverWritesToSharedMemory) {
   GradSlot slot;
   Tensor first = of({1, 2}), second = of({10, 20});
   slot.accumulate(first);
@@ -198,7 +198,7 @@ TEST(GradSlot, NeverWritesToMemoryOthersHold) {
   EXPECT_EQ(doubles(shared.get()), (Doubles{101, 2}));
 }
 
-TEST(GradSlot, ABoundSlotGathersInItsMemory) {
+TEST(GradSlot, BoundSlotAccumulatesInPlace) {
   Tensor flat = Tensor::zeros({4}, DType::kFloat64);
   GradSlot slot;
   slot.bind(flat.slice(1, 3));
@@ -208,7 +208,7 @@ TEST(GradSlot, ABoundSlotGathersInItsMemory) {
   EXPECT_EQ(doubles(flat), (Doubles{0, 11, 27, 0}));
 }
 
-TEST(GradSlot, RefusesAGradientOfAnotherShapeOrType) {
+TEST(GradSlot, RejectsGradientOfAnotherShapeOrType) {
   GradSlot slot;
   slot.accumulate(of({1, 2}));
   EXPECT_THROW(slot.accumulate(of({1, 2, 3})), Error);
@@ -244,7 +244,7 @@ CheckpointRun run(bool checkpointed, bool x_trains) {
   return result;
 }
 
-TEST(Checkpoint, OfWhatDoesNotLearnIsNotRecorded) {
+TEST(Checkpoint, NotRecordedWithoutTrainableInput) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -255,7 +255,7 @@ TEST(Checkpoint, OfWhatDoesNotLearnIsNotRecorded) {
   EXPECT_EQ(tape.size(), 0u);
 }
 
-TEST(Checkpoint, RunsAgainAndGivesTheSameGradients) {
+TEST(Checkpoint, RecomputesAndGivesSameGradients) {
   for (bool x_trains : {true, false}) {
     CheckpointRun saved = run(false, x_trains), again = run(true, x_trains);
     EXPECT_EQ(saved.y, again.y);
@@ -267,7 +267,7 @@ TEST(Checkpoint, RunsAgainAndGivesTheSameGradients) {
   }
 }
 
-TEST(Checkpoint, AddsToAGradientThatAlreadyWaits) {
+TEST(Checkpoint, AccumulatesIntoExistingGradient) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -279,7 +279,7 @@ TEST(Checkpoint, AddsToAGradientThatAlreadyWaits) {
   EXPECT_EQ(doubles(x.grad()), (Doubles{106}));
 }
 
-TEST(Checkpoint, IsThePieceItselfWithoutATape) {
+TEST(Checkpoint, WithoutTapeRunsFunctionOnce) {
   Context ctx;
   int calls = 0;
   Variable y = checkpoint(ctx, Variable(of({3}), true), [&](Context& c, const Variable& v) {
@@ -293,7 +293,7 @@ TEST(Checkpoint, IsThePieceItselfWithoutATape) {
 
 // --- Variable -----------------------------------------------------------------------------------
 
-TEST(Variable, ConvertsToTheTypeAsked) {
+TEST(Variable, ConvertsToRequestedType) {
   Variable v(Tensor::from<float>(std::vector<float>{1.0f, 1.00390625f}, {2}), true);
   EXPECT_EQ(v.value_as(DType::kFloat32).raw(), v.value().raw());
   EXPECT_EQ(doubles(v.value_as(DType::kBFloat16)), (Doubles{1, 1}));
@@ -303,7 +303,7 @@ TEST(Variable, ConvertsToTheTypeAsked) {
   EXPECT_FALSE(Variable().value_as(DType::kFloat32).defined());
 }
 
-TEST(Variable, SeenInAnotherShapeSharesItsGradient) {
+TEST(Variable, ReshapeSharesGradient) {
   Variable v(Tensor::zeros({2, 3}, DType::kFloat32), true);
   v.set_low_precision_copy(Tensor::zeros({2, 3}, DType::kBFloat16));
   Variable flat = v.reshaped({6});

@@ -29,9 +29,9 @@ Variable parameter(Log& log, const std::string& name, const std::vector<double>&
   return v;
 }
 
-class Uses : public ::testing::Test {
+class GradientUses : public ::testing::Test {
  protected:
-  Uses() { ctx.tape = &tape; }
+  GradientUses() { ctx.tape = &tape; }
 
   std::vector<std::string> names() const {
     std::vector<std::string> all;
@@ -55,7 +55,7 @@ class Uses : public ::testing::Test {
   Context ctx;
 };
 
-TEST_F(Uses, TheLastOfSeveralMakesAGradientWhole) {
+TEST_F(GradientUses, LastUseCompletesGradient) {
   Variable y = mul(ctx, mul(ctx, v, mul(ctx, w, x)), w);
   EXPECT_EQ(w.sink()->uses(), 2);
   EXPECT_EQ(v.sink()->uses(), 1);
@@ -65,7 +65,7 @@ TEST_F(Uses, TheLastOfSeveralMakesAGradientWhole) {
   EXPECT_EQ(doubles(v.grad()), (Doubles{25, 490}));
 }
 
-TEST_F(Uses, CountTwiceInAnOperationOfSomethingWithItself) {
+TEST_F(GradientUses, CountTwiceInOperationWithItself) {
   Variable y = mul(ctx, w, w);
   EXPECT_EQ(w.sink()->uses(), 2);
   tape.backward(y, of({1, 1}));
@@ -73,7 +73,7 @@ TEST_F(Uses, CountTwiceInAnOperationOfSomethingWithItself) {
   EXPECT_EQ(doubles(w.grad()), (Doubles{10, 14}));
 }
 
-TEST_F(Uses, AreNotCountedOfWhatNoStoreHolds) {
+TEST_F(GradientUses, CountParametersOnly) {
   Variable y = mul(ctx, w, x);
   EXPECT_EQ(x.sink()->uses(), 0);
   Context untaped;
@@ -83,7 +83,7 @@ TEST_F(Uses, AreNotCountedOfWhatNoStoreHolds) {
   expect_told({"w"});
 }
 
-TEST_F(Uses, OfTwoForwardPassesEndWithTheSecond) {
+TEST_F(GradientUses, SpanTwoForwardPasses) {
   for (int pass = 0; pass < 2; ++pass) {  // two training steps
     log.clear();
     Variable first = mul(ctx, v, mul(ctx, w, x));
@@ -95,7 +95,7 @@ TEST_F(Uses, OfTwoForwardPassesEndWithTheSecond) {
   }
 }
 
-TEST_F(Uses, OnTwoTapesEndWithTheLastTape) {
+TEST_F(GradientUses, SpanTwoTapes) {
   Tape other;
   Context beside;
   beside.tape = &other;
@@ -113,7 +113,7 @@ Variable piece_of(Context& c, const Variable& w, const Variable& v, const Variab
   return mul(c, w, mul(c, v, mul(c, w, in)));
 }
 
-TEST_F(Uses, InsideACheckpointEndWhenItHasRunBackward) {
+TEST_F(GradientUses, IncludeUsesInsideCheckpoint) {
   const auto piece = [this](Context& c, const Variable& in) { return piece_of(c, w, v, in); };
   Variable below = mul(ctx, w, x);
   Variable inside = checkpoint(ctx, below, piece);
@@ -133,7 +133,7 @@ TEST_F(Uses, InsideACheckpointEndWhenItHasRunBackward) {
 
 // The recomputed tape of the second checkpoint has ended all its uses when that checkpoint is done,
 // but the uses of the first checkpoint are still to come.
-TEST_F(Uses, OfTwoCheckpointsEndWithTheSecond) {
+TEST_F(GradientUses, SpanTwoCheckpoints) {
   const auto piece = [this](Context& c, const Variable& in) { return piece_of(c, w, v, in); };
   Variable y = checkpoint(ctx, checkpoint(ctx, x, piece), piece);
   EXPECT_EQ(w.sink()->uses(), 4);
@@ -142,7 +142,7 @@ TEST_F(Uses, OfTwoCheckpointsEndWithTheSecond) {
   expect_told({"v", "w"});
 }
 
-TEST_F(Uses, InsideACheckpointInsideACheckpointEndWithTheOuterOne) {
+TEST_F(GradientUses, SpanNestedCheckpoints) {
   const auto inner = [this](Context& c, const Variable& in) { return mul(c, w, in); };
   Variable y = checkpoint(ctx, x, [&](Context& c, const Variable& in) {
     return mul(c, v, checkpoint(c, mul(c, w, in), inner));
@@ -157,7 +157,7 @@ TEST_F(Uses, InsideACheckpointInsideACheckpointEndWithTheOuterOne) {
 
 // --- operations without a gradient --------------------------------------------------------------
 
-TEST_F(Uses, EndWhereNoGradientComes) {
+TEST_F(GradientUses, EndOnNodesWithoutGradient) {
   Variable y = mul(ctx, w, x);
   Variable side = mul(ctx, v, y);
   checkpoint(ctx, side, [this](Context& c, const Variable& in) { return mul(c, v, in); });
@@ -168,7 +168,7 @@ TEST_F(Uses, EndWhereNoGradientComes) {
   EXPECT_EQ(doubles(w.grad()), (Doubles{1, 10}));
 }
 
-TEST_F(Uses, AreDroppedWithoutAWordByATapeThatIsGivenUp) {
+TEST_F(GradientUses, DropSilentlyWithAbandonedTape) {
   for (bool destroyed : {false, true}) {
     auto given_up = std::make_unique<Tape>();
     Context unfinished;
@@ -196,7 +196,7 @@ TEST_F(Uses, AreDroppedWithoutAWordByATapeThatIsGivenUp) {
 
 // --- a tape that counts uses only ---------------------------------------------------------------
 
-TEST_F(Uses, AreAllThatACountingTapeKeeps) {
+TEST_F(GradientUses, CountingTapeKeepsUsesOnly) {
   auto saved = std::make_shared<int>();
   Tape counting(Tape::Kind::kCountUses);
   ctx.tape = &counting;
@@ -220,7 +220,7 @@ TEST_F(Uses, AreAllThatACountingTapeKeeps) {
   EXPECT_EQ(names(), (std::vector<std::string>{"w", "v"}));
 }
 
-TEST_F(Uses, ThatNobodyTookGoWithTheCountingTape) {
+TEST_F(GradientUses, DropWithCountingTapeUnlessTaken) {
   {
     Tape counting(Tape::Kind::kCountUses);
     ctx.tape = &counting;

@@ -49,7 +49,7 @@ std::set<std::string> names_of(const ExperimentConfig& config, Device device) {
   return names;
 }
 
-TEST(KernelCases, AreThoseOfTheModel) {
+TEST(KernelCases, CoverKernelsOfModel) {
   const auto has = [](const std::set<std::string>& names, const std::string& name) {
     return names.contains(name);
   };
@@ -117,7 +117,7 @@ TEST(KernelCases, RunWithEveryOptimizer) {
   EXPECT_EQ(cost_of(config, "lion").bytes, adamw * 20 / 28);
 }
 
-TEST(KernelCases, RunWithEveryKindOfDtn) {
+TEST(KernelCases, RunWithEveryDtnKind) {
   for (const char* position : {"relative", "uniform", "free"}) {
     for (const char* variant : {"paper", "official"}) {
       const ExperimentConfig config =
@@ -130,7 +130,7 @@ TEST(KernelCases, RunWithEveryKindOfDtn) {
   }
 }
 
-TEST(RandomValues, FillTensorsOfAnySizeWithinTheirRange) {
+TEST(RandomValues, FillTensorsOfAnySizeWithinRange) {
   RandomValues values;
   Tensor large = Tensor::zeros({3, 1 << 20}, DType::kFloat32);
   values.fill(large, 0.5, 1);

@@ -24,7 +24,7 @@ const Tensor& named(const NamedTensors& tensors, const std::string& name) {
   throw Error("no tensor " + name);
 }
 
-TEST(NormProbe, RunsTheNormalizerOnTheGivenNumbers) {
+TEST(NormProbe, RunsNormalizerOnGivenTensors) {
   NamedTensors results = probe_norm(layer_norm(), inputs());
   ASSERT_EQ(results.size(), 4u);
   EXPECT_EQ(named(results, "dweight").shape(), (Shape{8}));
@@ -43,7 +43,7 @@ TEST(NormProbe, RunsTheNormalizerOnTheGivenNumbers) {
   EXPECT_GT(test::max_abs(test::doubles(named(results, "dx"))), 0);
 }
 
-TEST(NormProbe, NamesWhatIsWrongWithItsInput) {
+TEST(NormProbe, ErrorsNameInvalidInput) {
   auto message = [](const NamedTensors& tensors) {
     try {
       probe_norm(layer_norm(), tensors);

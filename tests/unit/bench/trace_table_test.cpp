@@ -5,7 +5,7 @@
 namespace dtn {
 namespace {
 
-TEST(TraceTable, AddsUpByNameAndPutsTheLongestFirst) {
+TEST(TraceTable, SumsByNameAndSortsByTime) {
   const std::vector<KernelTotal> totals =
       add_up({{"norm", 2.0}, {"matmul", 40.0}, {"norm", 3.5}, {"gelu", 6.0}, {"norm", 1.5}});
   ASSERT_EQ(totals.size(), 3u);
@@ -18,7 +18,7 @@ TEST(TraceTable, AddsUpByNameAndPutsTheLongestFirst) {
   EXPECT_TRUE(add_up({}).empty());
 }
 
-TEST(TraceTable, ShowsSharesAndWhatIsLeftOfTheStep) {
+TEST(TraceTable, ShowsSharesAndGapsOfStep) {
   const std::string table = trace_table({{"matmul", 1, 75}, {"norm", 4, 25}}, 125);
   EXPECT_EQ(
       table,

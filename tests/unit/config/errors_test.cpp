@@ -22,7 +22,7 @@ void expect_errors(std::initializer_list<Case> cases) {
 // The first line of a config, which names the model.
 #define MODEL "model: {preset: vit_t}\n"
 
-TEST(Errors, UnknownKeysNameTheNearest) {
+TEST(ConfigErrors, UnknownKeysSuggestNearest) {
   expect_errors({
       {MODEL "optim:\n  lrr: 1", "3:3", "unknown key 'optim.lrr'; did you mean 'optim.lr'?"},
       {MODEL "optimm: {lr: 1}", "2:1", "did you mean 'optim'?"},
@@ -40,7 +40,7 @@ TEST(Errors, UnknownKeysNameTheNearest) {
   });
 }
 
-TEST(Errors, NormalizersThatNoConfigCanChoose) {
+TEST(ConfigErrors, RejectsConditionalNormalizers) {
   expect_errors({
       {"model:\n  preset: vit_t\n  norm:\n    type: ada", "4:11",
        "model.norm.type: 'ada' needs a condition, which a model does not have; see ada.h"},
@@ -50,7 +50,7 @@ TEST(Errors, NormalizersThatNoConfigCanChoose) {
               std::string::npos);
 }
 
-TEST(Errors, WrongTypes) {
+TEST(ConfigErrors, WrongTypes) {
   expect_errors({
       {MODEL "optim: {lr: abc}", "2:13", "optim.lr must be a finite number, not 'abc'"},
       {MODEL "optim: {lr: \"1\"}", "2:13", "not the text '1'"},
@@ -94,7 +94,7 @@ TEST(Errors, WrongTypes) {
   });
 }
 
-TEST(Errors, ImpossibleValues) {
+TEST(ConfigErrors, ImpossibleValues) {
   expect_errors({
       {MODEL "optim: {lr: 0}", "2:13", "optim.lr must be above 0, not 0"},
       {MODEL "optim: {lr: -1e-3}", "2:13", "above 0"},
@@ -145,7 +145,7 @@ TEST(Errors, ImpossibleValues) {
   });
 }
 
-TEST(Errors, ImpossibleCombinations) {
+TEST(ConfigErrors, ImpossibleCombinations) {
   expect_errors({
       {"model:\n  preset: vit_t\n  num_heads: 5", "3:14",
        "192 is not divisible by model.num_heads 5"},
@@ -250,7 +250,7 @@ TEST(Errors, ImpossibleCombinations) {
             12);
 }
 
-TEST(Errors, NormOptions) {
+TEST(ConfigErrors, NormOptions) {
   expect_errors({
       {"model: {preset: vit_t, norm: dtm}", "1:30",
        "unknown normalizer 'dtm'; did you mean 'dtn'? Normalizers: ln, gn, dtn"},
@@ -279,7 +279,7 @@ TEST(Errors, NormOptions) {
   });
 }
 
-TEST(Errors, MissingPreset) {
+TEST(ConfigErrors, MissingPreset) {
   expect_errors({
       {"", "1:1", "model.preset is not set; choose one of vit_t"},
       {"# nothing", "1:1", "model.preset is not set"},

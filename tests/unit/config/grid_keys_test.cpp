@@ -8,7 +8,7 @@ namespace {
 
 using testing::parse;
 
-TEST(GridKeys, AreThoseOfAResolvedConfig) {
+TEST(GridKeys, ReadFromResolvedConfig) {
   const GridKeys keys = grid_keys_of(to_yaml(
       parse("model: {preset: vit_t, image_size: [96, 192], patch_size: 8, init_image_size: 224}")));
   EXPECT_EQ(keys.image_size, ImageSize(96, 192));
@@ -20,7 +20,7 @@ TEST(GridKeys, AreThoseOfAResolvedConfig) {
 }
 
 // A config of another version or another program has keys that this program does not know.
-TEST(GridKeys, AreReadAmongUnknownKeys) {
+TEST(GridKeys, ReadDespiteUnknownKeys) {
   const GridKeys keys = grid_keys_of(
       "task: mine\nmodel: {preset: mine, image_size: 32, other: 1, norm: {pool: [4, 2]}}");
   EXPECT_EQ(keys.image_size, ImageSize(32));
@@ -28,14 +28,14 @@ TEST(GridKeys, AreReadAmongUnknownKeys) {
   EXPECT_EQ(keys.norm_pool, PerStage<int>({4, 2}));
 }
 
-TEST(GridKeys, ComeFromThePresetWhereTheConfigLeavesThemOut) {
+TEST(GridKeys, DefaultToPreset) {
   const GridKeys keys = grid_keys_of("model: {preset: swin_t}");
   EXPECT_EQ(keys.image_size, ImageSize(224));
   EXPECT_EQ(keys.patch_size, 4);
   EXPECT_EQ(keys.window, 7);
 }
 
-TEST(GridKeys, AreUnknownWhereTheTextIsNoConfig) {
+TEST(GridKeys, EmptyForInvalidConfig) {
   for (const char* text : {"", "{", "model: 7", "[1, 2]", "{\"architectures\": [\"ViT\"]}",
                            "model: {preset: vit_t, image_size: big}"}) {
     EXPECT_FALSE(grid_keys_of(text).image_size) << text;

@@ -6,7 +6,7 @@
 namespace dtn::config {
 namespace {
 
-TEST(Guess, IsMadeOnlyOfWhatIsNear) {
+TEST(Guess, SuggestsNearWordsOnly) {
   const std::vector<std::string> words = {"cosine", "constant", "wsd"};
   EXPECT_EQ(guess("cosin", words), "cosine");
   EXPECT_EQ(guess("wds", words), "wsd");  // swapped

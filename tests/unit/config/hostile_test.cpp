@@ -17,7 +17,7 @@ struct Case {
   std::string error;
 };
 
-TEST(Hostile, YamlThatIsRefused) {
+TEST(HostileYaml, RejectsUnsupportedYaml) {
   const Case cases[] = {
       {"seed: 1\nseed: 2", "t.yaml:2:1: duplicate key 'seed', first written in line 1"},
       {"model: {preset: a, preset: b}", "t.yaml:1:20: duplicate key 'preset'"},
@@ -72,7 +72,7 @@ TEST(Hostile, YamlThatIsRefused) {
   }
 }
 
-TEST(Hostile, NestingAndSizeAreBoundedInTime) {
+TEST(HostileYaml, BoundsNestingAndSize) {
   constexpr int kMany = 60'000;
   std::string wide, blocks;
   for (int i = 0; i < 20'000; ++i) wide += cat("k", i, ": 1\n");
@@ -109,7 +109,7 @@ TEST(Hostile, NestingAndSizeAreBoundedInTime) {
   }
 }
 
-TEST(Hostile, MessagesStayShortAndPrintable) {
+TEST(HostileYaml, MessagesStayShortAndPrintable) {
   const std::string error =
       parse_error("model: {preset: vit_t}\n\"" + std::string(3000, 'k') + "\": 1");
   EXPECT_LT(error.size(), 600u);
@@ -117,7 +117,7 @@ TEST(Hostile, MessagesStayShortAndPrintable) {
   EXPECT_EQ(odd.find_first_of("\x1b\n"), std::string::npos) << odd;
 }
 
-TEST(Hostile, ValidOddities) {
+TEST(HostileYaml, ValidOddities) {
   EXPECT_EQ(parse("---\nmodel: {preset: vit_t}\n...\n").model.preset, "vit_t");
   EXPECT_EQ(parse("\xef\xbb\xbfmodel: {preset: vit_t}").model.preset, "vit_t");
   EXPECT_EQ(parse("model: {preset: vit_t}\r\nseed: 3\r\n").seed, 3u);

@@ -26,7 +26,7 @@ const char* const kDino = R"({
     "pool_size": null, "first_conv": "patch_embed.proj", "classifier": "head",
     "license": "apache-2.0"}})";
 
-TEST(Hub, AFolderIsAConfig) {
+TEST(Hub, LoadsFolderAsConfig) {
   const ExperimentConfig c = from_hub(kDino, {"train.batch_size=7"});
   EXPECT_EQ(c.name, "vit_small_patch14_dinov2.lvd142m");
   EXPECT_EQ(c.model.patch_size, 14);
@@ -37,7 +37,7 @@ TEST(Hub, AFolderIsAConfig) {
   EXPECT_EQ(c.train.batch_size, 7);
 }
 
-TEST(Hub, SaysWhatIsOtherwise) {
+TEST(Hub, AppliesFieldsOfConfigJson) {
   const ExperimentConfig c = from_hub(R"({"architecture": "deit_tiny_patch16_224",
     "num_classes": 37, "global_pool": "avg",
     "model_args": {"depth": 3, "init_values": 1e-6, "reg_tokens": 2, "no_embed_class": true,
@@ -79,7 +79,7 @@ struct Wrong {
   const char *json, *field, *what;
 };
 
-TEST(Hub, ErrorsNameTheFileAndTheField) {
+TEST(Hub, ErrorsNameFileAndField) {
   const Wrong wrong[] = {
       {"", "", "no valid JSON"},
       {"{\n\"architecture\": \n}", "", "no valid JSON, line 3"},
@@ -135,7 +135,7 @@ TEST(Hub, ErrorsNameTheFileAndTheField) {
   }
 }
 
-TEST(Hub, HostileFilesCostLittle) {
+TEST(Hub, HostileFilesAreRejectedQuickly) {
   expect_contains(hub_error(std::string(1 << 20, '[')), "no valid JSON");
   expect_contains(hub_error(std::string(5 << 20, ' ')), "4 MiB");
   std::string deep = R"({"architecture": )" + std::string(100'000, '[');

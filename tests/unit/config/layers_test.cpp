@@ -11,7 +11,7 @@ std::string load_error(const std::string& path, const std::vector<std::string>& 
   return error_of([&] { load(path, set); });
 }
 
-TEST(Base, DeeperFilesOverride) {
+TEST(ConfigBase, DeeperFilesOverride) {
   TempFolder folder;
   folder.write("recipes/root.yaml", "optim: {lr: 1, momentum: 0.5}\nseed: 1\nmodel: {depth: 11}");
   folder.write("recipes/mid.yaml", "base: root.yaml\noptim: {lr: 2}\ntrain: {ema: 0.9}");
@@ -26,7 +26,7 @@ TEST(Base, DeeperFilesOverride) {
   EXPECT_EQ(c.train.ema, std::nullopt);
 }
 
-TEST(Resampling, OfRunsThatDoNotSayIsThatOfTheirTime) {
+TEST(ResampleKey, OldRunsWithoutKeyUsePillow12) {
   const auto text = [](const char* data) { return std::string("model: {preset: vit_t}\n") + data; };
   const std::string old = text(""), later = text("data: {resample: pillow13}");
   TempFolder folder;
@@ -45,7 +45,7 @@ TEST(Resampling, OfRunsThatDoNotSayIsThatOfTheirTime) {
   EXPECT_EQ(parse(to_yaml(load(folder.write("new.yaml", old)))).data.resample, Resample::kPillow13);
 }
 
-TEST(Base, AListIsReadInOrder) {
+TEST(ConfigBase, ReadsListInOrder) {
   TempFolder folder;
   folder.write("a.yaml", "model: {preset: vit_s}\nseed: 1");
   folder.write("b.yaml", "optim: {lr: 3}\nseed: 2");
@@ -55,7 +55,7 @@ TEST(Base, AListIsReadInOrder) {
   EXPECT_EQ(c.seed, 2u);
 }
 
-TEST(Base, ErrorsNameTheFileTheyAreIn) {
+TEST(ConfigBase, ErrorsNameFile) {
   TempFolder folder;
   const std::string base = folder.write("base.yaml", "model: {preset: vit_t}\noptim: {lr: x}");
   const std::string top = folder.write("top.yaml", "base: base.yaml\nseed: 1");
@@ -71,7 +71,7 @@ TEST(Base, ErrorsNameTheFileTheyAreIn) {
   expect_contains(load_error(top), top + ":1:1: model.preset is not set");
 }
 
-TEST(Base, AConfigThatShipsIsFoundByItsName) {
+TEST(ConfigBase, FindsShippedConfigByName) {
   TempFolder folder;
   const ExperimentConfig c = load(folder.write("c.yaml", "base: vit_s_star_dtn\nseed: 9"));
   EXPECT_EQ(c.model.preset, "vit_s_star");
@@ -81,7 +81,7 @@ TEST(Base, AConfigThatShipsIsFoundByItsName) {
   EXPECT_EQ(load(folder.write("c.yaml", "base: vit_s_star_dtn")).model.preset, "vit_t");
 }
 
-TEST(Base, WhatCannotBeInherited) {
+TEST(ConfigBase, RejectsCyclesAndMissingFiles) {
   TempFolder folder;
   const std::string a = folder.write("a.yaml", "base: b.yaml");
   const std::string b = folder.write("b.yaml", "seed: 1\nbase: ./c.yaml");
@@ -107,7 +107,7 @@ TEST(Base, WhatCannotBeInherited) {
   expect_contains(load_error(folder.path().string()), "a folder, not a file");
 }
 
-TEST(Base, TowersOfFilesAreBounded) {
+TEST(ConfigBase, BoundsDepthAndNumberOfFiles) {
   TempFolder folder;
   for (int i = 0; i < 30; ++i) {
     const std::string next = cat("f", i + 1, ".yaml");
@@ -130,7 +130,7 @@ schedule: {epochs: 5}
 train: {batch_size: 64, micro_batch: 32}
 )";
 
-TEST(Set, OverridesValues) {
+TEST(ConfigOverrides, OverridesValues) {
   const ExperimentConfig c =
       parse(kFile, {"optim.lr=1e-2", "optim.betas=[0.5, 0.6]", "seed=7", "train.ema=0.9",
                     "data.root=/a b/#c: d", "name=\"q: 1\"", "train.eval_every=2epoch", "seed=8",
@@ -149,7 +149,7 @@ TEST(Set, OverridesValues) {
   EXPECT_EQ(parse(kFile, {"data.mean="}).data.mean.size(), 0u);
 }
 
-TEST(Set, ErrorsNameTheOverride) {
+TEST(ConfigOverrides, ErrorsNameOverride) {
   const auto expect = [](const std::string& set, const std::string& error) {
     SCOPED_TRACE(set.substr(0, 80));
     expect_contains(parse_error(kFile, {set}), error);
@@ -181,7 +181,7 @@ TEST(Set, ErrorsNameTheOverride) {
   expect("data.root=[1, " + std::string(5000, '['), "--set data.root=[1, [[[");
 }
 
-TEST(Set, PresetIsBeneathExplicitKeys) {
+TEST(ConfigOverrides, ExplicitKeysOverridePreset) {
   const char* text = "model: {preset: vit_t, depth: 11}";
   const ExperimentConfig c = parse(text, {"model.preset=deit_base"});
   EXPECT_EQ(c.model.embed_dim, 768);
@@ -191,7 +191,7 @@ TEST(Set, PresetIsBeneathExplicitKeys) {
   EXPECT_EQ(parse(text, {"model.depth=null"}).model.depth, 12);
 }
 
-TEST(Set, AnotherNormalizerDropsTheOptionsOfTheOld) {
+TEST(ConfigOverrides, NewNormalizerDropsOldOptions) {
   const ExperimentConfig ln = parse(kFile, {"model.norm.type=ln"});
   EXPECT_EQ(ln.model.norm.type, "ln");
   EXPECT_TRUE(ln.model.norm.options.empty());
@@ -206,7 +206,7 @@ TEST(Set, AnotherNormalizerDropsTheOptionsOfTheOld) {
   expect_contains(parse_error(kFile, {"model.norm.groups=2"}), "--set model.norm.groups=2: ");
 }
 
-TEST(Set, AnotherDatasetDropsTheKeysOfTheOld) {
+TEST(ConfigOverrides, NewDatasetDropsOldKeys) {
   const ExperimentConfig s = parse(kFile, {"data.dataset=synthetic", "data.size=9"});
   EXPECT_EQ(s.data.size, 9);
   EXPECT_EQ(s.data.train, std::nullopt);
@@ -223,7 +223,7 @@ TEST(Set, AnotherDatasetDropsTheKeysOfTheOld) {
             std::nullopt);
 }
 
-TEST(Set, AnOptimizerWithDefaultsOfItsOwnDropsTheNumbersOfTheOld) {
+TEST(ConfigOverrides, NewOptimizerDropsOldHyperparameters) {
   const char* const file =
       "model: {preset: vit_t}\n"
       "optim: {betas: [0.8, 0.9], momentum: 0.5, lr: 0.1, clip_grad_norm: 3}";
@@ -241,7 +241,7 @@ TEST(Set, AnOptimizerWithDefaultsOfItsOwnDropsTheNumbersOfTheOld) {
   EXPECT_EQ(parse(resolved, {"optim.name=adamw"}).optim.beta2, 0.999);
 }
 
-TEST(Set, LengthOfTheRun) {
+TEST(ConfigOverrides, OverridesScheduleLength) {
   const ExperimentConfig c = parse(kFile, {"schedule.steps=9"});
   EXPECT_EQ(c.schedule.steps, 9);
   EXPECT_EQ(c.schedule.epochs, std::nullopt);
@@ -255,14 +255,14 @@ TEST(Set, LengthOfTheRun) {
   EXPECT_EQ(parse(to_yaml(c), {"schedule.epochs=4"}).schedule.epochs, 4);
 }
 
-TEST(Set, ASmallerBatchIsOneMicroBatch) {
+TEST(ConfigOverrides, SmallerBatchDropsMicroBatch) {
   EXPECT_EQ(parse(kFile, {"train.batch_size=16"}).train.micro_batch, std::nullopt);
   EXPECT_EQ(parse(kFile, {"train.batch_size=96"}).train.micro_batch, 32);
   expect_contains(parse_error(kFile, {"train.batch_size=16", "train.micro_batch=32"}),
                   "not divisible");
 }
 
-TEST(Base, ReplacingWhatTheBaseChose) {
+TEST(ConfigBase, OverridesChoicesOfBase) {
   TempFolder folder;
   folder.write("base.yaml", kFile);
   const ExperimentConfig c =

@@ -12,7 +12,7 @@ ExperimentConfig named(const std::string& name, const std::vector<std::string>& 
   return load_experiment(find_config(name), set, fake_schemas());
 }
 
-TEST(PublicModels, EachIsAConfig) {
+TEST(PublicModels, EachLoadsAsConfig) {
   std::set<std::string> names;
   for (const config::PublicModel& model : config::public_models()) {
     SCOPED_TRACE(model.name);
@@ -32,7 +32,7 @@ TEST(PublicModels, EachIsAConfig) {
   EXPECT_GE(names.size(), 74u);
 }
 
-TEST(PublicModels, AnArchitectureIsItsFirstReleaseAndAPreset) {
+TEST(PublicModels, ArchitectureNameIsFirstReleaseAndPreset) {
   EXPECT_EQ(named("vit_base_patch16_224").name, "vit_base_patch16_224.augreg2_in21k_ft_in1k");
   for (const ModelConfig& m : config::public_architectures()) {
     SCOPED_TRACE(m.preset);
@@ -41,7 +41,7 @@ TEST(PublicModels, AnArchitectureIsItsFirstReleaseAndAPreset) {
   }
 }
 
-TEST(PublicModels, HaveTheirPreparation) {
+TEST(PublicModels, HavePreprocessing) {
   const ExperimentConfig miil = named("vit_base_patch16_224_miil.in21k_ft_in1k");
   EXPECT_EQ(miil.data.interpolation, Interpolation::kBilinear);
   EXPECT_EQ(miil.data.mean, (std::vector<double>{0, 0, 0}));
@@ -53,7 +53,7 @@ TEST(PublicModels, HaveTheirPreparation) {
   EXPECT_EQ(giant.model.num_classes, 0);
 }
 
-TEST(PublicModels, AreABaseAndTakeOverrides) {
+TEST(PublicModels, ServeAsBaseWithOverrides) {
   TempFolder folder;
   const std::string file = folder.write(
       "mine.yaml", "base: deit_tiny_patch16_224.fb_in1k\nname: mine\ndata: {crop_pct: 0.875}");
@@ -68,7 +68,7 @@ TEST(PublicModels, AreABaseAndTakeOverrides) {
   EXPECT_EQ(named(own).model.preset, "vit_t");
 }
 
-TEST(PublicModels, HintsAndReasons) {
+TEST(PublicModels, ErrorsGiveHintsAndReasons) {
   expect_contains(error_of([] { find_config("deit_smal_patch16_224.fb_in1k"); }),
                   "did you mean 'deit_small_patch16_224.fb_in1k'?");
   expect_contains(error_of([] { find_config("deit3_base_patch16_224.fb_in2k_ft_in1k"); }),

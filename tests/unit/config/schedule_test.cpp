@@ -8,7 +8,7 @@ ScheduleConfig schedule(const std::string& keys, const std::vector<std::string>&
   return parse("model: {preset: vit_t}\nschedule: {" + keys + "}", set).schedule;
 }
 
-TEST(ScheduleKeys, AreReadAndWritten) {
+TEST(ScheduleKeys, RoundTrip) {
   for (const char* keys : {
            "name: linear, warmup_prefix: true, warmup_epochs: 5",
            "name: poly, power: 0.9, cooldown_epochs: 10",
@@ -40,7 +40,7 @@ TEST(ScheduleKeys, AreReadAndWritten) {
                        "warmup_prefix: false") == ScheduleConfig(schedule("name: cosine")));
 }
 
-TEST(ScheduleKeys, RefuseWhatIsImpossible) {
+TEST(ScheduleKeys, RejectInvalidValues) {
   struct Case {
     const char* keys;
     int column;
@@ -84,7 +84,7 @@ TEST(ScheduleKeys, RefuseWhatIsImpossible) {
   EXPECT_NO_THROW(schedule("min_lr: 1")) << "as ever";
 }
 
-TEST(ScheduleKeys, AnotherScheduleDropsThoseOfTheOld) {
+TEST(ScheduleKeys, NewScheduleDropsOldKeys) {
   const std::string step = "name: step, milestones: [3, 6], gamma: 0.5, cooldown_epochs: 2";
   const ScheduleConfig linear = schedule(step, {"schedule.name=linear"});
   EXPECT_TRUE(linear.milestones.empty());

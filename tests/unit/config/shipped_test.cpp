@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 fs::path configs() { return fs::path(find_config("vit_t_ln")).parent_path().parent_path(); }
 
-TEST(Shipped, PaperExperiments) {
+TEST(ShippedConfigs, PaperExperiments) {
   for (const char* size : {"vit_t", "vit_t_star", "vit_s", "vit_s_star", "vit_b", "vit_b_star"}) {
     for (const char* norm : {"ln", "dtn"}) {
       const std::string name = std::string(size) + "_" + norm;
@@ -40,7 +40,7 @@ TEST(Shipped, PaperExperiments) {
   }
 }
 
-TEST(Shipped, Recipes) {
+TEST(ShippedConfigs, Recipes) {
   const auto load = [](const char* name, const std::vector<std::string>& set) {
     return load_experiment(find_config(name), set, fake_schemas());
   };
@@ -105,7 +105,7 @@ TEST(Shipped, Recipes) {
   EXPECT_TRUE(load("images32_dtn_deit", {}).augment == strong);
 }
 
-TEST(Shipped, Quickstart) {
+TEST(ShippedConfigs, Quickstart) {
   const ExperimentConfig c = load_experiment(find_config("fashion_mnist_dtn"), {}, fake_schemas());
   EXPECT_EQ(c.model.norm.type, "dtn");
   EXPECT_GT(c.model.norm_layers(), 0);
@@ -116,7 +116,7 @@ TEST(Shipped, Quickstart) {
   EXPECT_EQ(c.data.root, "/usr/share/datasets/fashion-mnist");
 }
 
-TEST(Find, ByPathByNameAndNot) {
+TEST(FindConfig, FindsByPathAndName) {
   EXPECT_EQ(find_config("vit_s_star_dtn"), find_config("vit_s_star_dtn.yaml"));
   EXPECT_EQ(find_config("imagenet/vit_s_star_dtn"), find_config("vit_s_star_dtn"));
   EXPECT_TRUE(fs::is_regular_file(find_config("deit")));
@@ -133,7 +133,7 @@ TEST(Find, ByPathByNameAndNot) {
   error_of([] { find_config("s_star_dtn"); });  // needs the whole name, not its end
 }
 
-TEST(Find, LooksFirstWhereTheEnvironmentSays) {
+TEST(FindConfig, SearchesDtnConfigsFirst) {
   TempFolder folder;
   const std::string file = folder.write("vit_t_ln.yaml", "model: {preset: vit_t}");
   const std::string shipped = find_config("vit_t_dtn");
@@ -144,7 +144,7 @@ TEST(Find, LooksFirstWhereTheEnvironmentSays) {
   unsetenv("DTN_CONFIGS");
 }
 
-TEST(Find, DoesNotDependOnTheFolderOneIsIn) {
+TEST(FindConfig, DoesNotDependOnWorkingDirectory) {
   const std::string before = find_config("fashion_mnist_dtn");
   const fs::path here = fs::current_path();
   TempFolder folder;

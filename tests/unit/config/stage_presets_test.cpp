@@ -6,7 +6,7 @@
 namespace dtn {
 namespace {
 
-TEST(StagePresets, HaveThePublishedShapes) {
+TEST(StagePresets, HavePublishedShapes) {
   struct Row {
     const char *name, *family;
     PerStage<int> embed_dim, depth, num_heads;

@@ -6,9 +6,9 @@
 namespace dtn::testing {
 namespace {
 
-class Collections : public ::testing::Test {
+class SweepCollections : public ::testing::Test {
  protected:
-  Collections() {
+  SweepCollections() {
     folder_.write("base.yaml", "model: {preset: vit_t, norm: ln}\nschedule: {epochs: 9}\n");
     folder_.write("one.yaml",
                   "title: Table 1\nbase: base.yaml\nevaluate: [imagenet-r]\nvariants:\n"
@@ -26,7 +26,7 @@ class Collections : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Collections, HoldSweepsAndTablesWithoutOne) {
+TEST_F(SweepCollections, ListSweepsAndTablesWithoutSweep) {
   const SweepCollection all = load(R"(
 title: "All tables"
 sweeps:
@@ -49,12 +49,12 @@ evaluate: [imagenet-c]
   EXPECT_EQ(all.tables[2].sweep->suites, (std::vector<std::string>{"imagenet-c"}));
 }
 
-TEST_F(Collections, AreToldFromSweeps) {
+TEST_F(SweepCollections, DistinguishedFromSweeps) {
   EXPECT_FALSE(is_sweep_collection((folder_.path() / "one.yaml").string()));
   EXPECT_TRUE(is_sweep_collection(folder_.write("all.yaml", "sweeps: [one.yaml]\n")));
 }
 
-TEST_F(Collections, AreRefusedWithAPlace) {
+TEST_F(SweepCollections, ErrorsNameLineAndColumn) {
   expect_contains(error("sweeps: []\n"), "all.yaml:1:9: sweeps must be a list");
   expect_contains(error("sweeps: [one.yaml, one.yaml]\n"), "two sweeps are named 'one'");
   expect_contains(error("sweeps: [three.yaml]\n"), "all.yaml:1:10: sweeps: no file");

@@ -29,7 +29,7 @@ class Sweeps : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Sweeps, SaysEverything) {
+TEST_F(Sweeps, ReadsEveryKey) {
   const SweepConfig s = load(R"(
 name: table3
 title: "Table 3: normalizers"
@@ -82,7 +82,7 @@ TEST_F(Sweeps, Defaults) {
   EXPECT_FALSE(s.variants[0].paper);
 }
 
-TEST_F(Sweeps, BasesAreFilesNearbyOrConfigsThatShip) {
+TEST_F(Sweeps, FindsBasesInFolderAndShippedConfigs) {
   folder_.write("deep/other.yaml", "base: ../base.yaml\nmodel: {depth: 3}\n");
   const SweepConfig s =
       load("base: fashion_mnist_ln\nvariants: [{name: a}, {name: b, base: deep/other.yaml}]\n");
@@ -91,7 +91,7 @@ TEST_F(Sweeps, BasesAreFilesNearbyOrConfigsThatShip) {
   EXPECT_EQ(s.variants[1].config.schedule.epochs, 9);
 }
 
-TEST_F(Sweeps, ANormalizerTakesItsOptionsAlong) {
+TEST_F(Sweeps, NewNormalizerDropsOldOptions) {
   const SweepConfig s = load(R"(
 base: base.yaml
 set: {model.norm: {type: dtn, variant: official}}
@@ -145,14 +145,14 @@ variants:
   }
 }
 
-TEST_F(Sweeps, TheMovingAverageMustBeThere) {
+TEST_F(Sweeps, EmaWeightsNeedTrainEma) {
   EXPECT_TRUE(load(one("weights: ema\nset: {train.ema: 0.9}")).ema);
   const std::string message = error(one("weights: ema"));
   expect_contains(message, "s.yaml:4:10: weights: ema, but train.ema is not set");
   expect_contains(message, "(variant 'a')");
 }
 
-TEST_F(Sweeps, RefusesWhatIsWrongAndSaysWhere) {
+TEST_F(Sweeps, ErrorsNameLineAndColumn) {
   const std::pair<const char*, std::vector<const char*>> cases[] = {
       {"base: base.yaml\n", {"s.yaml:1:1", "without variants", "variants:"}},
       {"base: base.yaml\nvariants: []\n", {"without variants"}},
@@ -201,7 +201,7 @@ TEST_F(Sweeps, RefusesWhatIsWrongAndSaysWhere) {
   }
 }
 
-TEST_F(Sweeps, RefusesWrongValues) {
+TEST_F(Sweeps, RejectsWrongValues) {
   const std::pair<const char*, const char*> cases[] = {
       {"metric: top2",
        "metric must be one of top1, top5, loss, best_top1, best_top5, best_loss, not 'top2'"},
@@ -234,7 +234,7 @@ TEST_F(Sweeps, RefusesWrongValues) {
   }
 }
 
-TEST_F(Sweeps, AreJudgedByAFigureOfTheirTask) {
+TEST_F(Sweeps, MetricsComeFromTask) {
   const std::string task = "set: {task: regress}\n";
   const SweepConfig s = load(one(task + "metric: best_error\nmilestones: [200, 0.5, -3]\n"));
   EXPECT_EQ(s.metric.name(), "best_error");
@@ -252,7 +252,7 @@ TEST_F(Sweeps, AreJudgedByAFigureOfTheirTask) {
       "'a' is for classify and 'b' for regress");
 }
 
-TEST_F(Sweeps, NamesAreFoldersAndNothingElse) {
+TEST_F(Sweeps, VariantNamesAreValidFolderNames) {
   for (const char* name : {"a/b", "..", ".a", "-a", "a b", "a:0", "a,b", "ä", "''", "table.md",
                            "curves.x", "sweep.lock", "a.tmp-1", "'a\tb'", "[x]"}) {
     SCOPED_TRACE(name);
@@ -266,7 +266,7 @@ TEST_F(Sweeps, NamesAreFoldersAndNothingElse) {
   }
 }
 
-TEST_F(Sweeps, OverridesOfTheCommandLine) {
+TEST_F(Sweeps, CommandLineOverrides) {
   EXPECT_EQ(load(one(""), {"schedule.epochs=2"}).variants[0].config.schedule.epochs, 2);
   expect_contains(error(one(""), {"seed=3"}), "--only VARIANT:SEED");
   expect_contains(error(one(""), {"name = x"}), "gives each run its own name");
@@ -304,7 +304,7 @@ TEST_F(Sweeps, HostileFiles) {
   expect_contains(error("base_sweep: t19.yaml\n"), "files deep");
 }
 
-TEST(Differences, NameEveryKeyThatChanged) {
+TEST(ConfigDifferences, ListEveryChangedKey) {
   const ExperimentConfig a = parse("model: {preset: vit_t, norm: dtn}\nschedule: {steps: 5}\n");
   EXPECT_TRUE(config_differences(a, a).empty());
   ExperimentConfig b = a;

@@ -6,7 +6,7 @@
 namespace dtn::testing {
 namespace {
 
-TEST(Presets, HaveThePublishedShapes) {
+TEST(Presets, HavePublishedShapes) {
   struct Row {
     const char* name;
     int embed_dim, num_heads, class_token_at;
@@ -48,7 +48,7 @@ TEST(Presets, HaveThePublishedShapes) {
 }
 
 // A single number is written back as a number, and a list as a list.
-TEST(Values, MayBeGivenForEachSideOrStage) {
+TEST(ConfigValues, AcceptOneNumberOrOnePerSideOrStage) {
   const ExperimentConfig wide = parse("model: {preset: vit_t, image_size: [96, 192]}");
   EXPECT_EQ(wide.model.image_size, ImageSize(96, 192));
   EXPECT_EQ(wide.model.grid_h(), 6);
@@ -64,7 +64,7 @@ TEST(Values, MayBeGivenForEachSideOrStage) {
   EXPECT_EQ(parse(to_yaml(one)), one);
 }
 
-TEST(Values, OfStagesHaveOneEach) {
+TEST(ConfigValues, ExpandToEveryStage) {
   ModelConfig m;
   m.embed_dim = {64, 128};
   m.depth = {2, 3};
@@ -80,7 +80,7 @@ TEST(Values, OfStagesHaveOneEach) {
   EXPECT_THROW(norm.at_stage(2), Error);
 }
 
-TEST(Defaults, AreTheDocumentedOnes) {
+TEST(ConfigDefaults, MatchDocumentation) {
   const ExperimentConfig c = parse("model: {preset: vit_s_star, norm: dtn}");
   EXPECT_EQ(c.seed, 0u);
   EXPECT_EQ(c.model.norm.layers, std::nullopt);
@@ -120,7 +120,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.train.best, BestBy::kRaw);
 }
 
-TEST(Defaults, NormOptionsAreCompleteInSchemaOrder) {
+TEST(ConfigDefaults, NormOptionsAreCompleteInSchemaOrder) {
   const ExperimentConfig c =
       parse("model: {preset: vit_t, norm: {init: trunc_normal, type: dtn, lambda: 0.25}}");
   ASSERT_EQ(c.model.norm.options.size(), 5u);
@@ -134,7 +134,7 @@ TEST(Defaults, NormOptionsAreCompleteInSchemaOrder) {
   EXPECT_TRUE(parse("model: {preset: vit_t}").model.norm.options.empty());
 }
 
-TEST(Norm, OptionsOfEveryKind) {
+TEST(NormKeys, OptionsOfEveryKind) {
   const auto norm = [](const std::string& n) {
     return parse("model: {preset: vit_t, norm: {" + n + "}}").model.norm;
   };
@@ -149,7 +149,7 @@ TEST(Norm, OptionsOfEveryKind) {
   EXPECT_EQ(norm("layers: 3, eps: 1e-6").eps, 1e-6);
 }
 
-TEST(Keys, WhatIsFrozen) {
+TEST(ConfigKeys, FreezeIsReadAndWritten) {
   const auto freeze = [](const std::string& text) {
     const ExperimentConfig c = parse("model: {preset: vit_t}\ntrain: {freeze: " + text + "}");
     EXPECT_TRUE(parse(to_yaml(c)) == c) << text;
@@ -164,7 +164,7 @@ TEST(Keys, WhatIsFrozen) {
             (FreezeConfig{false, {"*.bias", "blocks.?.norm1.*"}}));
 }
 
-TEST(Keys, ClassesAreLabelsAndRanges) {
+TEST(ConfigKeys, ClassesAreLabelsAndRanges) {
   const auto classes = [](const std::string& text) {
     return parse("model: {preset: vit_t}\ndata: {classes: " + text + "}").data.classes;
   };
@@ -175,7 +175,7 @@ TEST(Keys, ClassesAreLabelsAndRanges) {
 }
 
 // With prefix: ln, DTN accepts a class token that comes first, and is in all blocks by default.
-TEST(Norm, OfAGridBehindAPrefix) {
+TEST(NormKeys, PrefixDefaultsToAllBlocks) {
   const auto model = [](const std::string& norm) {
     return parse("model: {preset: deit_small, norm: {type: dtn" + norm + "}}").model;
   };
@@ -190,7 +190,7 @@ TEST(Norm, OfAGridBehindAPrefix) {
 const char* const kPrefix =
     "model: {preset: deit_tiny, class_token: true, distilled: true, registers: 4}";
 
-TEST(Keys, OfThePrefixAreRead) {
+TEST(ConfigKeys, PrefixTokensAreRead) {
   const ModelConfig m = parse(kPrefix).model;
   EXPECT_EQ(m.class_token, true);
   EXPECT_TRUE(m.distilled);
@@ -290,7 +290,7 @@ distill:
   {teacher: t e, teacher_config: c, type: soft, alpha: 0.1, temperature: 3, reduction: elements}
 )";
 
-TEST(Keys, EveryKeyIsRead) {
+TEST(ConfigKeys, EveryKeyIsRead) {
   const ExperimentConfig c = parse(kEverything);
   EXPECT_EQ(c.name, "a name: with # signs \" and \\ and \t");
   EXPECT_EQ(c.seed, 18446744073709551615u);
@@ -407,7 +407,7 @@ void expect_round_trip(const ExperimentConfig& c) {
   EXPECT_EQ(to_yaml(again), text);
 }
 
-TEST(RoundTrip, EveryKey) {
+TEST(ConfigRoundTrip, EveryKey) {
   const std::string text = to_yaml(parse(kEverything));
   expect_round_trip(parse(kEverything));
   expect_round_trip(parse(kPrefix));
@@ -421,14 +421,14 @@ TEST(RoundTrip, EveryKey) {
 }
 
 // Vision transformers only: other families check their configs themselves, and are not linked here.
-TEST(RoundTrip, EveryPreset) {
+TEST(ConfigRoundTrip, EveryPreset) {
   for (const ModelConfig& m : model_presets()) {
     if (m.family != "vit") continue;
     expect_round_trip(parse("model: {preset: " + m.preset + "}"));
   }
 }
 
-TEST(RoundTrip, OddNumbersAndTexts) {
+TEST(ConfigRoundTrip, OddNumbersAndTexts) {
   ExperimentConfig c = parse("model: {preset: vit_t, norm: dtn}");
   for (double v : {5e-324, 1.7976931348623157e308, 0.1 + 0.2, 1e22, 123456789.125}) {
     c.optim.lr = v;
@@ -448,7 +448,7 @@ TEST(RoundTrip, OddNumbersAndTexts) {
   }
 }
 
-TEST(RoundTrip, OtherYamlReadersAgreeOnTheTypes) {
+TEST(ConfigRoundTrip, OtherYamlReadersSeeSameTypes) {
   ExperimentConfig c = parse("model: {preset: vit_t}\nschedule: {min_lr: 1e-5, warmup_lr: 1.5e-7}");
   c.name = "yes";
   c.data.root = "1.5";
@@ -459,13 +459,13 @@ TEST(RoundTrip, OtherYamlReadersAgreeOnTheTypes) {
   expect_contains(text, "warmup_lr: 1.5e-07\n");
 }
 
-TEST(RoundTrip, DatasetsThatTakeFewerKeys) {
+TEST(ConfigRoundTrip, DatasetsWithFewerKeys) {
   expect_round_trip(parse("model: {preset: vit_t}\ndata: {dataset: synthetic, size: 64}"));
   expect_round_trip(parse("model: {preset: vit_t}\ndata: {dataset: tensors, root: x, val: v}"));
   expect_round_trip(parse("model: {preset: vit_t}\ndata: {dataset: cifar100, mean: 0.5}"));
 }
 
-TEST(Null, UnsetsEveryKeyButThePreset) {
+TEST(NullValues, UnsetsEveryKeyExceptPreset) {
   const ExperimentConfig plain = parse("model: {preset: vit_t}");
   const ExperimentConfig nulls = parse(R"(
 name:
@@ -481,7 +481,7 @@ train: {ema: null, micro_batch: null, eval_every: null}
   expect_contains(parse_error("model: {preset: null}"), "t.yaml:1:17: model.preset is not set");
 }
 
-TEST(Numbers, AreReadAsYamlWritesThem) {
+TEST(YamlNumbers, ReadsYamlNotations) {
   const auto lr = [](const std::string& v) {
     return parse("model: {preset: vit_t}\noptim: {lr: " + v + "}").optim.lr;
   };
@@ -492,7 +492,7 @@ TEST(Numbers, AreReadAsYamlWritesThem) {
   EXPECT_EQ(lr("3"), 3);
 }
 
-TEST(Shorthand, NormAndAugment) {
+TEST(ConfigShorthand, NormAndAugment) {
   EXPECT_TRUE(parse("model: {preset: vit_t, norm: dtn}") ==
               parse("model: {preset: vit_t, norm: {type: dtn}}"));
   EXPECT_TRUE(parse("model: {preset: vit_t}\naugment: light") ==

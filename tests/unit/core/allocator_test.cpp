@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kOdd = 1234567;
 constexpr std::size_t kRounded = (kOdd + 63) / 64 * 64;
 
-TEST(Allocator, TheSecondRequestIsServedFromTheCache) {
+TEST(Allocator, ReusesCachedBlock) {
   release_cached_memory();
   AllocatorStats before = allocator_stats();
   std::byte* first = allocate_cached(kOdd).get();  // returned at once
@@ -66,7 +66,7 @@ TEST(Allocator, CountsBytesInUseAndPeak) {
   EXPECT_EQ(allocator_stats().peak_bytes, start);
 }
 
-TEST(Allocator, ReleaseGivesTheCacheBack) {
+TEST(Allocator, ReleaseFreesCache) {
   { auto a = allocate_cached(kOdd); }
   EXPECT_GE(allocator_stats().bytes_cached, kRounded);
   release_cached_memory();
@@ -76,7 +76,7 @@ TEST(Allocator, ReleaseGivesTheCacheBack) {
   EXPECT_EQ(allocator_stats().misses, misses + 1);
 }
 
-TEST(Allocator, ALittleLargerBlockServes) {
+TEST(Allocator, ReusesSlightlyLargerBlock) {
   release_cached_memory();
   std::byte* block = allocate_cached(kOdd).get();
   const std::uint64_t misses = allocator_stats().misses;
@@ -89,7 +89,7 @@ TEST(Allocator, ALittleLargerBlockServes) {
   EXPECT_EQ(allocator_stats().misses, misses);
 }
 
-TEST(Allocator, TheBlockThatFitsBestIsTaken) {
+TEST(Allocator, ChoosesBestFit) {
   release_cached_memory();
   std::byte *large, *small;
   {
@@ -108,7 +108,7 @@ void step_on(std::size_t tokens) {
   auto wide = allocate_cached(4 * tokens << 14);
 }
 
-TEST(Allocator, StepsOfAllLengthsHoldLittleMoreThanTheLongest) {
+TEST(Allocator, VaryingLengthsHoldLittleMoreThanLongest) {
   release_cached_memory();
   reset_peak_bytes();
   const std::size_t start = allocator_stats().bytes_in_use;
@@ -128,7 +128,7 @@ TEST(Allocator, StepsOfAllLengthsHoldLittleMoreThanTheLongest) {
   EXPECT_LE(late_misses, 900u);       // of 9900 requests
 }
 
-TEST(Allocator, SizesThatGrowLeaveLittleBehind) {
+TEST(Allocator, GrowingSizesLeaveLittleCached) {
   release_cached_memory();
   for (std::size_t tokens = 20; tokens <= 400; ++tokens) {
     step_on(tokens);
@@ -137,7 +137,7 @@ TEST(Allocator, SizesThatGrowLeaveLittleBehind) {
   }
 }
 
-TEST(Allocator, TheImpossibleIsAnErrorThatNamesTheSize) {
+TEST(Allocator, ErrorNamesImpossibleSize) {
   AllocatorStats before = allocator_stats();
   EXPECT_THROW(allocate_cached(SIZE_MAX), Error);
   EXPECT_THROW(allocate_cached(SIZE_MAX - 64), Error);
@@ -151,7 +151,7 @@ TEST(Allocator, TheImpossibleIsAnErrorThatNamesTheSize) {
   EXPECT_EQ(allocator_stats().peak_bytes, before.peak_bytes);
 }
 
-TEST(Allocator, ManyThreadsMayAsk) {
+TEST(Allocator, ServesManyThreads) {
   const std::size_t start = allocator_stats().bytes_in_use;
   std::vector<std::thread> threads;
   std::vector<int> damaged(4);
@@ -171,7 +171,7 @@ TEST(Allocator, ManyThreadsMayAsk) {
   EXPECT_EQ(allocator_stats().bytes_in_use, start);
 }
 
-TEST(Scratch, ScopesNestAndGiveBack) {
+TEST(Scratch, ScopesNestAndReturnMemory) {
   Scratch scratch;
   float *outer, *inner;
   {
@@ -192,7 +192,7 @@ TEST(Scratch, ScopesNestAndGiveBack) {
   EXPECT_EQ(c.take<float>(1), outer);
 }
 
-TEST(Scratch, GrowsOnceAndKeepsWhatIsTaken) {
+TEST(Scratch, GrowsOnceAndKeepsBlocksValid) {
   Scratch scratch;
   auto step = [&] {
     Scratch::Scope scope(scratch);
@@ -216,7 +216,7 @@ TEST(Scratch, GrowsOnceAndKeepsWhatIsTaken) {
   EXPECT_EQ(allocator_stats().bytes_in_use, in_use);
 }
 
-TEST(Scratch, AScopeLeftByAnExceptionGivesBack) {
+TEST(Scratch, ExceptionReturnsMemoryOfScope) {
   Scratch scratch;
   char* first;
   {
@@ -233,7 +233,7 @@ TEST(Scratch, AScopeLeftByAnExceptionGivesBack) {
   EXPECT_EQ(c.take<char>(1), first);
 }
 
-TEST(Scratch, EachThreadHasItsOwn) {
+TEST(Scratch, EachThreadHasOwnScratch) {
   Scratch* here = &cpu_queue().scratch();
   EXPECT_EQ(here, &cpu_queue().scratch());
   Scratch* there = nullptr;

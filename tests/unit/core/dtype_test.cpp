@@ -53,7 +53,7 @@ TEST(BFloat16, DenormalsAndZero) {
   EXPECT_EQ(rounded(0x007fffff), 0x0080);  // up to the smallest normal number
 }
 
-TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
+TEST(BFloat16, EveryValueRoundTrips) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     bfloat16 h;
     h.bits = static_cast<std::uint16_t>(bits);

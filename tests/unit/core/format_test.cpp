@@ -5,13 +5,13 @@
 namespace dtn {
 namespace {
 
-TEST(Format, IsThatOfPrintf) {
+TEST(Format, MatchesPrintf) {
   EXPECT_EQ(format("%+.*f of %lld %s, %%", 2, 1.005, 12345678901ll, "images"),
             "+1.00 of 12345678901 images, %");
   EXPECT_EQ(format("%s", ""), "");
 }
 
-TEST(Format, TextMayBeOfAnyLength) {
+TEST(Format, AcceptsTextOfAnyLength) {
   const std::string long_text(100'000, 'x');
   EXPECT_EQ(format("<%s>", long_text.c_str()), "<" + long_text + ">");
 }

@@ -7,7 +7,7 @@
 namespace dtn {
 namespace {
 
-TEST(MetaDevice, TensorsHaveShapesAndNoValues) {
+TEST(MetaDevice, TensorsHaveShapesButNoValues) {
   const std::int64_t before = meta_bytes_in_use();
   {
     Tensor huge = Tensor::zeros({1 << 20, 1 << 20}, DType::kBFloat16, kMeta);  // 2 TiB
@@ -39,7 +39,7 @@ struct CountedOtherwise {
 // No kernel may run.
 [[maybe_unused]] void run(auto&, const auto&) { FAIL(); }
 
-TEST(MetaDevice, CountsWhatKernelsSay) {
+TEST(MetaDevice, SumsMultiplyAddsOfKernels) {
   meta_queue().take_work();
   run_on(kMeta, Free{5});
   EXPECT_EQ(meta_queue().take_work().multiply_adds, 0);

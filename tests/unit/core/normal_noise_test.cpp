@@ -21,7 +21,7 @@ std::vector<float> noise(std::uint64_t seed, std::uint64_t first, std::int64_t c
 
 double normal_cdf(double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; }
 
-TEST(NormalNoise, TheTableIsThatOfTheNormalDistribution) {
+TEST(NormalNoise, TableMatchesNormalDistribution) {
   const float* table = normal_table();
   double square = 0, fourth = 0;
   for (int i = 0; i < kNormalTableSize; ++i) {
@@ -64,7 +64,7 @@ TEST(NormalNoise, DrawsAreNormal) {
   EXPECT_LT(test::p_uniform(at), 0.001);
 }
 
-TEST(NormalNoise, AnyPartIsThatOfTheWhole) {
+TEST(NormalNoise, AnyRangeMatchesWholeSequence) {
   const std::vector<float> whole = noise(7, 0, 64);
   for (std::uint64_t first = 0; first < 20; ++first) {
     for (std::int64_t count : {0, 1, 3, 8, 17, 40}) {

@@ -34,7 +34,7 @@ TEST_P(Parallel, EachItemRunsOnce) {
   }
 }
 
-TEST_P(Parallel, RangesCoverAndDependOnGrainAlone) {
+TEST_P(Parallel, RangesCoverAllItemsAndDependOnGrainOnly) {
   for (std::int64_t n : {0, 1, 15, 16, 17, 1000}) {
     std::vector<std::pair<std::int64_t, std::int64_t>> ranges(100, {-1, -1});
     parallel_ranges(n, 16, [&](std::int64_t begin, std::int64_t end) {
@@ -48,7 +48,7 @@ TEST_P(Parallel, RangesCoverAndDependOnGrainAlone) {
   }
 }
 
-TEST_P(Parallel, AnExceptionReachesTheCaller) {
+TEST_P(Parallel, ExceptionReachesCaller) {
   for (std::int64_t n : {1, 2, 100}) {
     try {
       parallel_for(n, [&](std::int64_t i) {
@@ -65,7 +65,7 @@ TEST_P(Parallel, AnExceptionReachesTheCaller) {
   EXPECT_EQ(runs, 50);
 }
 
-TEST_P(Parallel, ALoopInsideALoopRunsOnItsThread) {
+TEST_P(Parallel, NestedLoopRunsOnCallingThread) {
   std::atomic<int> runs = 0, strangers = 0;
   parallel_for(6, [&](std::int64_t) {
     int outer = omp_get_thread_num();
@@ -101,7 +101,7 @@ int flushing_threads() {
   return count;
 }
 
-TEST_P(Parallel, DenormalsAreZeroInsideAndAsTheyWereOutside) {
+TEST_P(Parallel, FlushesDenormalsInsideAndRestoresOutside) {
   ASSERT_TRUE(Flushes().neither());
   for (std::int64_t n : {1, 100}) {
     std::atomic<int> flushed = 0, inside = 0;
@@ -120,7 +120,7 @@ TEST_P(Parallel, DenormalsAreZeroInsideAndAsTheyWereOutside) {
   EXPECT_EQ(flushing_threads(), 0);
 }
 
-TEST_P(Parallel, ThreadsThatAreMadeLaterFlushToo) {
+TEST_P(Parallel, LaterThreadsFlushDenormals) {
   parallel_for(100, [](std::int64_t) {});
   set_num_threads(GetParam() + 3);
   std::atomic<int> flushed = 0;
@@ -129,7 +129,7 @@ TEST_P(Parallel, ThreadsThatAreMadeLaterFlushToo) {
 }
 
 // OpenMP creates its threads here, during a kernel's work on the calling thread.
-TEST_P(Parallel, ThreadsMadeInsideBelongToTheUserOutside) {
+TEST_P(Parallel, ThreadsCreatedInsideDoNotFlushOutside) {
   set_num_threads(GetParam() + 11);
   {
     FlushDenormals flush;
@@ -141,14 +141,14 @@ TEST_P(Parallel, ThreadsMadeInsideBelongToTheUserOutside) {
   EXPECT_EQ(flushing_threads(), 0);
 }
 
-TEST(Denormals, AUserWhoFlushesGoesOnToFlush) {
+TEST(Denormals, KeepsFlushingIfCallerFlushes) {
   FlushDenormals flush;
   parallel_for(1, [](std::int64_t) {});
   { FlushDenormals again; }
   EXPECT_TRUE(Flushes().both());
 }
 
-TEST(Denormals, WhatWentWrongMeanwhileIsStillKnown) {
+TEST(Denormals, KeepsFloatingPointExceptions) {
   std::feclearexcept(FE_ALL_EXCEPT);
   {
     FlushDenormals flush;
@@ -161,12 +161,12 @@ TEST(Denormals, WhatWentWrongMeanwhileIsStillKnown) {
 }
 #endif
 
-TEST(ParallelSettings, AtLeastOneThread) {
+TEST(ParallelSettings, RequireAtLeastOneThread) {
   EXPECT_THROW(set_num_threads(0), Error);
   EXPECT_THROW(set_num_threads(-3), Error);
 }
 
-TEST(Check, TheMessageSaysWhatAndWhere) {
+TEST(Check, MessageNamesReasonAndPlace) {
   try {
     DTN_CHECK(1 + 1 == 3, "two and ", 2, " make four");
     FAIL() << "no error";

@@ -27,13 +27,13 @@ TEST(Philox, KnownAnswers) {
       0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
-TEST(Philox, GroupsPlaceKeyAndCounter) {
+TEST(Philox, GroupUsesKeyAndCounter) {
   PhiloxKey key{0x299f31d0a4093822u, 0x13198a2e, 0x03707344};
   expect_words(philox_group(key, 0x85a308d3243f6a88u), 0xd16cfe09, 0x94fdcceb, 0x5001e420,
                0x24126ea1);
 }
 
-TEST(Philox, ElementsAreTheWordsOfTheirGroup) {
+TEST(Philox, ElementsAreWordsOfTheirGroup) {
   PhiloxKey key{12, 3, 4};
   for (std::uint64_t first : {std::uint64_t{0}, std::uint64_t{1} << 34}) {
     for (std::uint64_t i = 0; i < 40; ++i) {

@@ -29,13 +29,13 @@ TEST(Shape, ScalarAndEmpty) {
   EXPECT_EQ((Shape{3, 0, 5}.numel()), 0);
 }
 
-TEST(Shape, EqualityNeedsRankAndExtents) {
+TEST(Shape, EqualityComparesRankAndExtents) {
   EXPECT_FALSE((Shape{2, 3} == Shape{3, 2}));
   EXPECT_FALSE((Shape{2, 3} == Shape{2, 3, 1}));
   EXPECT_FALSE((Shape{} == Shape{0}));  // unused extents are zero too
 }
 
-TEST(Shape, RefusesNegativeExtentsAndTooManyDimensions) {
+TEST(Shape, RejectsNegativeExtentsAndTooManyDimensions) {
   EXPECT_THROW((Shape{2, -1}), Error);
   EXPECT_NO_THROW((Shape{1, 1, 1, 1, 1, 1}));
   EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1}), Error);

@@ -17,7 +17,7 @@ Tensor counting(const Shape& shape) {
   return Tensor::from(v, shape);
 }
 
-TEST(Tensor, Making) {
+TEST(Tensor, Creation) {
   Tensor z = Tensor::zeros({2, 3}, DType::kFloat64);
   for (double v : z.values<double>()) EXPECT_EQ(v, 0);
   Tensor h = Tensor::full({5}, DType::kBFloat16, 1.5);
@@ -32,7 +32,7 @@ TEST(Tensor, Making) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(like.raw()) % 64, 0u);
 }
 
-TEST(Tensor, FromNeedsTheRightCount) {
+TEST(Tensor, FromRequiresMatchingCount) {
   EXPECT_THROW(Tensor::from(std::vector<float>(5), {2, 3}), Error);
 }
 
@@ -53,7 +53,7 @@ TEST(Tensor, ReshapeSharesStorage) {
   EXPECT_EQ(t.reshape({12, -1}).shape(), (Shape{12, 1}));
 }
 
-TEST(Tensor, ReshapeRefusesWhatDoesNotFit) {
+TEST(Tensor, ReshapeRejectsInvalidShapes) {
   Tensor t = counting({2, 6});
   EXPECT_THROW(t.reshape({5, 2}), Error);
   EXPECT_THROW(t.reshape({5, -1}), Error);
@@ -111,7 +111,7 @@ TEST(Tensor, CopyFromChecksTypeAndCount) {
   EXPECT_EQ(v.values<float>()[3], 5);
 }
 
-TEST(Tensor, ZeroOfASliceLeavesTheRest) {
+TEST(Tensor, ZeroOfSliceKeepsOtherRows) {
   Tensor t = counting({4, 3});
   t.slice(1, 2).zero();
   EXPECT_EQ(t.values<float>()[2], 2);
@@ -120,7 +120,7 @@ TEST(Tensor, ZeroOfASliceLeavesTheRest) {
   EXPECT_EQ(t.values<float>()[6], 6);
 }
 
-TEST(Tensor, UniqueCountsTheHandles) {
+TEST(Tensor, UniqueCountsHandles) {
   Tensor t = counting({4});
   EXPECT_TRUE(t.unique());
   {
@@ -130,7 +130,7 @@ TEST(Tensor, UniqueCountsTheHandles) {
   EXPECT_TRUE(t.unique());
 }
 
-TEST(Tensor, WrapKeepsItsOwnerAlive) {
+TEST(Tensor, WrapKeepsOwnerAlive) {
   std::shared_ptr<std::byte> owner = allocate_cached(64);
   std::weak_ptr<std::byte> watch = owner;
   Tensor t = Tensor::wrap(std::move(owner), 16, {3}, DType::kFloat32);
@@ -142,7 +142,7 @@ TEST(Tensor, WrapKeepsItsOwnerAlive) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST(Tensor, TooLargeIsAnErrorNotACrash) {
+TEST(Tensor, RejectsTooLargeSizes) {
   const std::int64_t max = std::numeric_limits<std::int64_t>::max();
   EXPECT_THROW(Tensor::empty({max, 2}, DType::kUInt8), Error);  // numel overflows
   EXPECT_THROW(Tensor::empty({max}, DType::kFloat64), Error);   // the size in bytes overflows
@@ -151,7 +151,7 @@ TEST(Tensor, TooLargeIsAnErrorNotACrash) {
   EXPECT_NO_THROW(Tensor::empty({4}, DType::kFloat32));
 }
 
-TEST(Tensor, NoCudaHere) {
+TEST(Tensor, RejectsCudaWithoutBackend) {
   EXPECT_THROW(Tensor::empty({1}, DType::kFloat32, {DeviceType::kCuda, 0}), Error);
 }
 

@@ -85,7 +85,7 @@ std::string train_tar() {
 const std::vector<std::string> kTrainItems = {"0 n01/a_1.jpg a1", "0 n01/sub/x.png ax",
                                               "1 n02/b_10.JPEG b10", "1 n02/b_2.JPEG b2"};
 
-TEST_F(ArchivesTest, ImagenetTrainIsInTheOrderOfItsFolders) {
+TEST_F(ArchivesTest, ImagenetTrainIsOrderedByClassFolder) {
   write(kTrain, train_tar());
   testing::internal::CaptureStderr();
   auto set = open("imagenet");
@@ -102,7 +102,7 @@ TEST_F(ArchivesTest, ImagenetTrainIsInTheOrderOfItsFolders) {
   refused("imagenet", {kTrain, "has 2 classes", "model.num_classes is 1"});
 }
 
-TEST_F(ArchivesTest, ImagenetSaysWhatIsMissing) {
+TEST_F(ArchivesTest, ImagenetErrorsNameMissingParts) {
   refused("imagenet", {kTrain, "image-net.org", "data/README.md"});
   refused("imagenet", {kVal, "data.val"}, Split::kVal);
   write(kVal, TarFile().add("ILSVRC2012_val_00000001.JPEG", "1").bytes());
@@ -122,7 +122,7 @@ TEST_F(ArchivesTest, ImagenetSaysWhatIsMissing) {
   refused("imagenet", {kTrain, "compressed"});
 }
 
-TEST_F(ArchivesTest, TheIndexIsMadeOnceForTheArchiveItWasMadeFrom) {
+TEST_F(ArchivesTest, IndexIsBuiltOncePerArchive) {
   write(kTrain, train_tar());
   open("imagenet");
   ASSERT_TRUE(fs::exists(dir.path() / kIndex));
@@ -136,7 +136,7 @@ TEST_F(ArchivesTest, TheIndexIsMadeOnceForTheArchiveItWasMadeFrom) {
   EXPECT_EQ(items(*open("imagenet")), kTrainItems);
 }
 
-TEST_F(ArchivesTest, ADamagedIndexIsMadeAnew) {
+TEST_F(ArchivesTest, RebuildsDamagedIndex) {
   write(kTrain, train_tar());
   open("imagenet");
   const std::string good = read(kIndex);
@@ -160,7 +160,7 @@ TEST_F(ArchivesTest, ADamagedIndexIsMadeAnew) {
   EXPECT_EQ(read(kIndex), good);
 }
 
-TEST_F(ArchivesTest, WhereTheFolderCannotBeWrittenTheIndexGoesToTheCache) {
+TEST_F(ArchivesTest, WritesIndexToCacheIfFolderIsReadOnly) {
   write(kTrain, train_tar());
   fs::create_directories(dir.path() / kIndex / "in the way");
   open("imagenet");
@@ -179,7 +179,7 @@ TEST_F(ArchivesTest, WhereTheFolderCannotBeWrittenTheIndexGoesToTheCache) {
   EXPECT_EQ(items(*open("imagenet")), kTrainItems);
 }
 
-TEST_F(ArchivesTest, IndexesPointInsideTheirArchives) {
+TEST_F(ArchivesTest, RejectsIndexEntriesOutsideArchive) {
   ArchiveIndex index;
   index.add(0, 3, 512, 100, "a/b.jpg");
   const std::vector<std::int64_t> sizes = {1024};
@@ -213,7 +213,7 @@ std::string val_tar(int count = 4) {
   return tar.bytes();
 }
 
-TEST_F(ArchivesTest, ImagenetValTakesItsClassesFromTheDevelopmentKit) {
+TEST_F(ArchivesTest, ImagenetValReadsClassesFromDevelopmentKit) {
   write(kVal, val_tar());
   const std::string folder = "ILSVRC2012_devkit_t12/";
   TarFile kit;
@@ -242,7 +242,7 @@ std::vector<std::int32_t> parse_labels(const std::string& truth) {
   return parse_ilsvrc_labels(std::as_bytes(std::span(truth.data(), truth.size())), "truth.txt");
 }
 
-TEST(Devkit, NumbersTheClassesInAnOrderOfItsOwn) {
+TEST(Devkit, MapsDevkitIdsToLabels) {
   EXPECT_EQ(parse_labels("449\r\n450\r\n"), (std::vector<std::int32_t>{0, 1}));
   // The first images, whose labels others have published.
   EXPECT_EQ(parse_labels("490\n361\n171\n822\n297"),
@@ -254,7 +254,7 @@ TEST(Devkit, NumbersTheClassesInAnOrderOfItsOwn) {
   for (std::int32_t i = 0; i < 1000; ++i) ASSERT_EQ(labels[static_cast<std::size_t>(i)], i);
 }
 
-TEST(Devkit, RefusesWhatIsNoClass) {
+TEST(Devkit, RejectsInvalidClassNumbers) {
   for (const char* truth : {"3\n1001\n", "3\n0\n", "3\n-1\n", "3\nx\n", "3\n\n1\n", "3\n4 5\n"}) {
     expect_error<DataError>([&] { parse_labels(truth); },
                             {"truth.txt", "line 2 is not the number of a class"});
@@ -303,7 +303,7 @@ TEST_F(WebDatasetTest, SamplesAreSortedByLabelThenName) {
   refused("webdataset", {"has 2 classes"});
 }
 
-TEST_F(WebDatasetTest, SaysWhatIsWrongWithShards) {
+TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
   refused("webdataset", {"*train*.tar", "no such files", "data.root"});
   const std::vector<std::pair<TarFile, const char*>> cases = {
       {TarFile().add("k.jpg", "1"), "'k' has no label"},
@@ -324,7 +324,7 @@ TEST_F(WebDatasetTest, SaysWhatIsWrongWithShards) {
   }
 }
 
-TEST(Shards, BracesAreRangesAndLists) {
+TEST(Shards, BracesExpandToRangesAndLists) {
   TempDir dir;
   const auto expand = [&](const std::string& pattern) {
     std::vector<std::string> names = expand_shards(dir.string() + "/" + pattern);

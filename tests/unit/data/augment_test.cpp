@@ -60,9 +60,9 @@ std::vector<float> by_hand(Image crop, bool flip, const AugmentConfig& augment, 
   return out;
 }
 
-class Stages : public testing::TestWithParam<int> {};  // channels
+class AugmentStages : public testing::TestWithParam<int> {};  // channels
 
-TEST_P(Stages, CropFlipPolicyJitterNormalize) {
+TEST_P(AugmentStages, CropFlipPolicyJitterNormalize) {
   const int channels = GetParam();
   const Image image = procedural_image(5, 97, 71, channels);
   TransformWorkspace workspace;
@@ -94,9 +94,9 @@ TEST_P(Stages, CropFlipPolicyJitterNormalize) {
   EXPECT_LE(distinct.size(), 200u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Channels, Stages, testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(Channels, AugmentStages, testing::Values(1, 3));
 
-TEST(Augment, FromTheFileEqualsFromTheImage) {
+TEST(Augment, EncodedAndDecodedImagesGiveSameResult) {
   TransformWorkspace workspace;
   for (const char* name : {"420.jpg", "gray.jpg", "cmyk.jpg", "palette4.png"}) {
     const auto bytes = golden::image_bytes(name);
@@ -117,7 +117,7 @@ TEST(Augment, FromTheFileEqualsFromTheImage) {
 
 // Without a preset images are prepared as for evaluation. The result may be the data set's own
 // image, which must not change.
-TEST(Augment, WithoutAPresetOnlyWhatIsSetHappens) {
+TEST(Augment, WithoutPresetAppliesOnlyConfiguredOperations) {
   const Image image = procedural_image(3, kSide, kSide);
   DataConfig data = data_config();
   data.crop_pct = 1;
@@ -140,7 +140,7 @@ TEST(Augment, WithoutAPresetOnlyWhatIsSetHappens) {
   }
 }
 
-TEST(Augment, EvaluationHasNone) {
+TEST(Augment, EvaluationIsNotAugmented) {
   const Image image = procedural_image(5, 60, 50);
   TransformWorkspace workspace;
   const auto plain = run(Transform({}, {}, kSide, 3, false), image, {}, workspace);
@@ -153,7 +153,7 @@ TEST(Augment, EvaluationHasNone) {
 }
 
 // A flip without later operations is left to normalization, where it costs nothing.
-TEST(Augment, MirrorsPixelsOnlyWhereOperationsFollow) {
+TEST(Augment, FlipsPixelsOnlyBeforeOtherOperations) {
   const Image image = procedural_image(5, 60, 50);
   TransformWorkspace workspace;
   AugmentConfig augment = with(AugmentPreset::kLight, kRand, 0);
@@ -176,7 +176,7 @@ TEST(Augment, MirrorsPixelsOnlyWhereOperationsFollow) {
 }
 
 // A device that flips and normalizes gets pixels that give the same images.
-TEST(Augment, ComesInPixelsToo) {
+TEST(Augment, RawPixelsGiveSameImages) {
   DataConfig data;
   data.dataset = "synthetic";
   data.size = 40;
@@ -217,7 +217,7 @@ TEST(Augment, ComesInPixelsToo) {
   EXPECT_GT(flips, 0);  // flips without any other operation
 }
 
-TEST(Augment, ReusesItsBuffers) {
+TEST(Augment, ReusesBuffers) {
   const Image image = procedural_image(5, 60, 50);
   for (const char* policy : {kRand, "three"}) {
     const Transform transform({}, with(AugmentPreset::kLight, policy, 0.3), kSide, 3, true);
@@ -231,7 +231,7 @@ TEST(Augment, ReusesItsBuffers) {
   }
 }
 
-TEST(Augment, TellsWhereTheTimeGoes) {
+TEST(Augment, MeasuresTimePerStage) {
   const Image image = procedural_image(5, 300, 200);
   const auto bytes = golden::image_bytes("420.jpg");
   StageSeconds stages;
@@ -246,7 +246,7 @@ TEST(Augment, TellsWhereTheTimeGoes) {
   EXPECT_GT(stages.decode, 0);
 }
 
-TEST(Augment, BadPoliciesAreRefused) {
+TEST(Augment, RejectsInvalidPolicies) {
   for (const char* policy : {"rand-m11", "rand-q3", "four", ""}) {
     EXPECT_THROW(Transform({}, with(AugmentPreset::kLight, policy, 0), kSide, 3, true), ConfigError)
         << policy;
@@ -266,7 +266,7 @@ class Blackout final : public Augmentation {
   std::uint8_t value_;
 };
 
-TEST(Augment, AProgramMayAddAPolicy) {
+TEST(Augment, ProgramsCanAddPolicies) {
   DataRegistries mine;
   mine.augmentations.add({{"blackout", "no image at all",
                            [](const std::string& policy) -> std::optional<std::string> {
@@ -293,7 +293,7 @@ TEST(Augment, AProgramMayAddAPolicy) {
 }
 
 // RandAugment replaces color jitter. A policy whose name only starts like `rand` does not.
-TEST(Augment, APolicyThatIsNotRandAugmentLeavesColorJitter) {
+TEST(Augment, OtherPoliciesThanRandAugmentKeepColorJitter) {
   DataRegistries mine;
   mine.augmentations.add({{"random", "nothing", {}},
                           [](const std::string&, const AugmentationSetup&) { return nullptr; }});
@@ -310,7 +310,7 @@ TEST(Augment, APolicyThatIsNotRandAugmentLeavesColorJitter) {
 }
 
 // The config loader's check of policy names.
-TEST(Augment, PoliciesAreCheckedAsTheyAreMade) {
+TEST(Augment, PolicySchemasCheckNames) {
   const std::vector<PolicySchema> schemas = augmentation_registry().schemas();
   const auto rand = std::ranges::find(schemas, "rand", &PolicySchema::name);
   ASSERT_NE(rand, schemas.end());

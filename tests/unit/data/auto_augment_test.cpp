@@ -74,14 +74,14 @@ constexpr double kMinP = 0.001;
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
-TEST(AutoAugment, ChiSquareIsTheTextbooks) {  // tables: the 5 % and 0.1 % points
+TEST(AutoAugment, ChiSquareMatchesTables) {  // tables: the 5 % and 0.1 % points
   EXPECT_NEAR(chi_square_p(3.841, 1), 0.05, 1e-4);
   EXPECT_NEAR(chi_square_p(36.123, 14), 0.001, 1e-5);
   EXPECT_NEAR(chi_square_p(6.571, 14), 0.95, 1e-3);
   EXPECT_NEAR(chi_square_p(268.4, 224), 0.0222, 2e-3);
 }
 
-TEST(AutoAugment, DrawsRandAugmentAsItsDistributionSays) {
+TEST(AutoAugment, RandAugmentFollowsDistribution) {
   const AutoAugment augment("rand-m9-mstd0.5-inc1");
   std::vector<double> sizes(3), ops(kRandAugmentOps), pairs(kRandAugmentOps * kRandAugmentOps),
       magnitudes(12), signs(2 * 9);
@@ -125,7 +125,7 @@ TEST(AutoAugment, DrawsRandAugmentAsItsDistributionSays) {
 }
 
 // Without noise the argument is the policy's magnitude up to its sign; n and w act as in timm.
-TEST(AutoAugment, DrawsWeightedOperationsWithoutRepeating) {
+TEST(AutoAugment, DrawsWeightedOperationsWithoutReplacement) {
   const AutoAugment augment("rand-m5-n8-w0");
   const std::vector<double> weights = {0.025, 0.005, 0,     0.3, 0,   0.005, 0.005, 0.025,
                                        0.005, 0.005, 0.025, 0.2, 0.2, 0.1,   0.1};
@@ -158,7 +158,7 @@ TEST(AutoAugment, DrawsWeightedOperationsWithoutRepeating) {
   EXPECT_GT(p_value(sizes, binomial), kMinP);
 }
 
-TEST(AutoAugment, DrawsAFilterForEachOperationWhereAsked) {
+TEST(AutoAugment, RandomInterpolationDrawsFilterPerOperation) {
   const std::string policy = "rand-m9-mstd0.5-inc1";
   const AutoAugment usual(policy);
   const AutoAugment random(policy, geometry_for({.interpolation = Interpolation::kBicubic,
@@ -179,7 +179,7 @@ TEST(AutoAugment, DrawsAFilterForEachOperationWhereAsked) {
   EXPECT_GT(p_uniform(filters), kMinP);
 }
 
-TEST(AutoAugment, DrawsThreeAugmentAsItsDistributionSays) {
+TEST(AutoAugment, ThreeAugmentFollowsDistribution) {
   const AutoAugment augment("three");
   std::vector<double> ops(3);
   Evenness radius(0.1, 2.0);
@@ -198,7 +198,7 @@ TEST(AutoAugment, DrawsThreeAugmentAsItsDistributionSays) {
   EXPECT_GT(radius.p(), kMinP);
 }
 
-TEST(AutoAugment, DrawsColorJitterAsItsDistributionSays) {
+TEST(AutoAugment, ColorJitterFollowsDistribution) {
   const ColorJitter jitter(0.4, 1.5, 0.3, 0.1);
   std::map<std::vector<Op>, double> orders;
   std::map<Op, Evenness> arguments;
@@ -227,7 +227,7 @@ TEST(AutoAugment, DrawsColorJitterAsItsDistributionSays) {
   EXPECT_THROW(ColorJitter(0, 0, 0, 0.6), ConfigError);
 }
 
-TEST(AutoAugment, TurnsMagnitudesIntoTimmsArguments) {
+TEST(AutoAugment, ConvertsMagnitudesLikeTimm) {
   struct Row {
     Op op;
     double magnitude, plain, increasing;
@@ -252,7 +252,7 @@ TEST(AutoAugment, TurnsMagnitudesIntoTimmsArguments) {
   EXPECT_EQ(rand_augment_argument(Op::kSolarize, 9, true, true), 26);
 }
 
-TEST(AutoAugment, ReadsTimmsLanguage) {
+TEST(AutoAugment, ParsesTimmPolicyNames) {
   using Policy = RandAugmentPolicy;
   EXPECT_EQ(parse_rand_augment("rand"), (Policy{10, 2, false, 0, false}));
   EXPECT_EQ(parse_rand_augment("rand-m9-mstd0.5-inc1"), (Policy{9, 2, false, 0.5, true}));
@@ -281,7 +281,7 @@ TEST(AutoAugment, ReadsTimmsLanguage) {
 }
 
 // Applying a policy equals applying each drawn operation with the policy's geometry.
-TEST(AutoAugment, AppliesWhatItDraws) {
+TEST(AutoAugment, AppliesDrawnOperations) {
   const AugmentGeometry geometry{AffineFilter::kBilinear, {1, 2, 3}};
   const AutoAugment augment("rand-m9-n4-mstd0.5-inc1", geometry);
   for (const int channels : {1, 3}) {
@@ -319,7 +319,7 @@ TEST(AutoAugment, AppliesWhatItDraws) {
   }
 }
 
-TEST(AutoAugment, DependsOnSeedEpochAndSampleAlone) {
+TEST(AutoAugment, DependsOnSeedEpochAndSampleOnly) {
   const AutoAugment augment("rand-m9-n8-mstd0.5-inc1"), again("rand-n8-inc1-m9-mstd0.5");
   const auto steps = [](const AutoAugment& a, const SampleKey& key) {
     const AugmentDraw draw = a.draw(key);

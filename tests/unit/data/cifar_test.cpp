@@ -57,7 +57,7 @@ TEST_F(CifarTest, ReadsCifar10InFileOrder) {
   }
 }
 
-TEST_F(CifarTest, FindsTheArchivesFolderAndClassNames) {
+TEST_F(CifarTest, FindsArchiveFolderAndClassNames) {
   write_bytes(dir.path() / "cifar-10-batches-bin/test_batch.bin", records({3}));
   std::string names = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n";
   write_bytes(dir.path() / "cifar-10-batches-bin/batches.meta.txt",
@@ -83,14 +83,14 @@ TEST_F(CifarTest, ReadsFineLabelsOfCifar100) {
   EXPECT_EQ(set->load(0, workspace).image->pixels[1], noise(3072, 4)[1024]);
 }
 
-TEST_F(CifarTest, RefusesWhatIsNotTheFormat) {
+TEST_F(CifarTest, RejectsFilesOfWrongSize) {
   write_bytes(dir.path() / "test_batch.bin", Bytes(3072, 0));
   expect_error<DataError>([&] { open(Split::kVal); }, {"test_batch.bin", "3073"});
   write_bytes(dir.path() / "test_batch.bin", {});
   expect_error<DataError>([&] { open(Split::kVal); }, {"test_batch.bin", "0 bytes"});
 }
 
-TEST_F(CifarTest, LabelsMustFitModelAndFormat) {
+TEST_F(CifarTest, RejectsLabelsOutOfRange) {
   write_bytes(dir.path() / "test_batch.bin", records({1, 10}));
   model.num_classes = 1000;
   expect_error<DataError>([&] { open(Split::kVal); }, {"test_batch.bin", "label 10", "index 1"});
@@ -100,7 +100,7 @@ TEST_F(CifarTest, LabelsMustFitModelAndFormat) {
   expect_error<DataError>([&] { open(Split::kVal); }, {"label 9"});
 }
 
-TEST_F(CifarTest, AMissingBatchIsNamed) {
+TEST_F(CifarTest, ErrorNamesMissingBatch) {
   write_train("");
   std::filesystem::remove(dir.path() / "data_batch_4.bin");
   expect_error<DataError>([&] { open(); }, {"data_batch_4.bin"});

@@ -20,7 +20,7 @@ class ClassFolders : public testing::Test {
   TempDir dir;
 };
 
-TEST_F(ClassFolders, LabelsAreThoseOfTheList) {
+TEST_F(ClassFolders, LabelsFollowGivenList) {
   for (const char* name : {"d/1.bmp", "b/2.bmp", "b/10.bmp"}) image(name);
   auto set = open_class_folders(dir.string(), {"d", "a", "b", "c"});
   EXPECT_EQ(set->num_classes(), 4);
@@ -34,7 +34,7 @@ TEST_F(ClassFolders, LabelsAreThoseOfTheList) {
   EXPECT_EQ(class_folders_of(dir.string()), (std::vector<std::string>{"b", "d"}));
 }
 
-TEST_F(ClassFolders, NamesWhatIsWrong) {
+TEST_F(ClassFolders, ErrorsNameInvalidFolders) {
   const auto open = [&] { open_class_folders(dir.string(), {"a", "b"}); };
   expect_error<DataError>(open, {dir.string(), "no class folders"});
   image("stray.bmp");
@@ -48,7 +48,7 @@ TEST_F(ClassFolders, NamesWhatIsWrong) {
   expect_error<DataError>([&] { class_folders_of(dir.string() + "/x"); }, {"no such folder"});
 }
 
-TEST_F(ClassFolders, SomeClassesOfADataSet) {
+TEST_F(ClassFolders, SelectsNamedClasses) {
   for (const char* name : {"a/1.bmp", "b/1.bmp", "c/1.bmp", "c/2.bmp"}) image(name);
   std::shared_ptr<const Dataset> all = open_class_folders(dir.string(), {"a", "b", "c"});
   const std::vector<std::string> classes = {"c", "x", "b", "a"};
@@ -63,7 +63,7 @@ TEST_F(ClassFolders, SomeClassesOfADataSet) {
   EXPECT_EQ(only_classes(all, classes, {})->size(), 0);
 }
 
-TEST_F(ClassFolders, SomeClassesWithoutNames) {
+TEST_F(ClassFolders, SelectsClassesOfUnnamedDataset) {
   DataConfig data;
   data.dataset = "synthetic";
   data.size = 12;
@@ -78,7 +78,7 @@ TEST_F(ClassFolders, SomeClassesWithoutNames) {
   EXPECT_EQ(some->sample_name(2), all->sample_name(9));
 }
 
-TEST(ImageNetClasses, AreThoseOfIlsvrc) {
+TEST(ImageNetClasses, MatchIlsvrc) {
   const std::vector<std::string>& names = imagenet_class_names();
   ASSERT_EQ(names.size(), 1000u);
   EXPECT_EQ(names.front(), "n01440764");  // tench
@@ -87,7 +87,7 @@ TEST(ImageNetClasses, AreThoseOfIlsvrc) {
   EXPECT_EQ(std::ranges::adjacent_find(names, std::greater_equal<>()), names.end());
 }
 
-TEST(ImageNetClasses, HaveShortNamesThatDiffer) {
+TEST(ImageNetClasses, HaveUniqueShortNames) {
   const std::vector<std::string>& words = imagenet_class_words();
   ASSERT_EQ(words.size(), imagenet_class_names().size());
   EXPECT_EQ(words.front(), "tench");

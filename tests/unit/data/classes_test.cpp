@@ -23,7 +23,7 @@ class Classes : public testing::Test {
   ModelConfig model;
 };
 
-TEST_F(Classes, AreNumberedInTheirOrder) {
+TEST_F(Classes, AreNumberedInListedOrder) {
   data.classes = {4, 1};
   const auto some = open();
   EXPECT_EQ(some->num_classes(), 2);
@@ -46,7 +46,7 @@ TEST_F(Classes, AreNumberedInTheirOrder) {
   }
 }
 
-TEST_F(Classes, OfFoldersKeepTheirNames) {
+TEST_F(Classes, KeepFolderNames) {
   TempDir dir;
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "train/c/1.bmp", "train/c/2.bmp"}) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));
@@ -66,7 +66,7 @@ TEST_F(Classes, OfFoldersKeepTheirNames) {
   EXPECT_EQ(open()->size(), 3);
 }
 
-TEST_F(Classes, MustBeThereAndFitTheModel) {
+TEST_F(Classes, MustExistAndMatchModel) {
   TempDir dir;
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp"}) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));

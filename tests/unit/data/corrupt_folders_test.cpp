@@ -103,7 +103,7 @@ TEST(CorruptNames, Items) {
   expect_error<DataError>([&] { CorruptFolders(twice, {}); }, {"a/x.png", "a/x.bmp", "a/x.JPEG"});
 }
 
-TEST(CorruptNames, ShapesOfTheCrop) {
+TEST(CorruptNames, CropShapes) {
   CorruptWorkspace ws;
   const NamedImages images({"1"}), gray({"1"}, 1);
   const Image& crop = load_for_corruption(images, 0, CorruptSource::kCrop, ws);
@@ -115,7 +115,7 @@ TEST(CorruptNames, ShapesOfTheCrop) {
   EXPECT_EQ(replicated.pixels[30], replicated.pixels[32]);
 }
 
-TEST_F(CorruptFiles, MakesAndResumes) {
+TEST_F(CorruptFiles, WritesAndResumes) {
   const auto dataset = open();
   const CorruptFolders folders(*dataset, options());
   const CorruptPlan plan = folders.plan(2);
@@ -151,7 +151,7 @@ TEST_F(CorruptFiles, MakesAndResumes) {
   EXPECT_EQ(files().size(), 13u);
 }
 
-TEST_F(CorruptFiles, DependOnNothingElse) {
+TEST_F(CorruptFiles, DependOnImageSeedAndCorruptionOnly) {
   const auto dataset = open();
   CorruptFolders(*dataset, options("fog,glass_blur")).run();
   const std::vector<std::byte> first = read("glass_blur/5/b/3.JPEG");
@@ -168,7 +168,7 @@ TEST_F(CorruptFiles, DependOnNothingElse) {
   EXPECT_NE(read("../out2/glass_blur/5/b/3.JPEG"), first);
 }
 
-TEST_F(CorruptFiles, DatasetOnTheFlyHasTheSameBytes) {
+TEST_F(CorruptFiles, OnTheFlyDatasetHasSameBytes) {
   const std::shared_ptr<const Dataset> clean = open();
   CorruptOptions how = options("spatter", "3");
   CorruptFolders(*clean, how).run();
@@ -200,7 +200,7 @@ TEST_F(CorruptFiles, DatasetOnTheFlyHasTheSameBytes) {
   EXPECT_EQ(sample.image->pixels, decode_image(read("../out2/spatter/3/a/2.png"), "png").pixels);
 }
 
-TEST_F(CorruptFiles, UnreadableImagesAreLeftOut) {
+TEST_F(CorruptFiles, SkipsUnreadableImages) {
   write_bytes(dir_.path() / "val/a/2.bmp", {'B', 'M', 0});
   const auto dataset = open();
   const CorruptFolders folders(*dataset, options());
@@ -216,7 +216,7 @@ TEST_F(CorruptFiles, UnreadableImagesAreLeftOut) {
   EXPECT_EQ(files().size(), 9u);
 }
 
-TEST_F(CorruptFiles, StopsWhenAsked) {
+TEST_F(CorruptFiles, StopsOnRequest) {
   const auto dataset = open();
   const CorruptReport report =
       CorruptFolders(*dataset, options()).run([](std::int64_t) { return false; });
@@ -228,7 +228,7 @@ TEST_F(CorruptFiles, StopsWhenAsked) {
   EXPECT_EQ(files().size(), 13u);
 }
 
-TEST_F(CorruptFiles, RefusesToMix) {
+TEST_F(CorruptFiles, RejectsOutputOfOtherOptions) {
   const auto dataset = open();
   CorruptFolders(*dataset, options("fog", "1")).run();
   CorruptOptions other = options("contrast", "1");
@@ -262,7 +262,7 @@ TEST_F(CorruptFiles, RefusesToMix) {
   }
 }
 
-TEST_F(CorruptFiles, RefusesAnOutputThatIsAFile) {
+TEST_F(CorruptFiles, RejectsOutputThatIsFile) {
   write_bytes(dir_.path() / "out", {1});
   const auto dataset = open();
   EXPECT_THROW(CorruptFolders(*dataset, options()).run(), Error);

@@ -77,7 +77,7 @@ constexpr KnownAnswers kKnownAnswers[] = {
     {"saturate", {0xf304a2bb, 0x6120162f, 0xba86278f, 0x63ad5d49, 0x2bb70982}},
 };
 
-TEST(CorruptedPixels, KnownAnswers) {
+TEST(CorruptedPixels, KnownChecksums) {
   const Image image = test_image();
   ASSERT_EQ(crc_of(image.pixels), 0x65a5f765u);
   const InstructionSets restore;
@@ -92,7 +92,7 @@ TEST(CorruptedPixels, KnownAnswers) {
   }
 }
 
-TEST(CorruptedPixels, KnownMotion) {
+TEST(CorruptedPixels, KnownMotionBlurChecksums) {
   const corrupt::Motion motions[] = {
       {10, 3, 0}, {15, 5, 30}, {15, 8, -30}, {15, 12, 45}, {20, 15, -17}};
   const std::uint32_t crcs[] = {0xdb3c1386, 0xb1948e17, 0x3a5c0db2, 0x03477713, 0xdef8bb3e};
@@ -109,7 +109,7 @@ TEST(CorruptedPixels, KnownMotion) {
   }
 }
 
-TEST(CorruptedPixels, KnownFrost) {
+TEST(CorruptedPixels, KnownFrostChecksums) {
   const TempDir dir;
   std::vector<std::byte> png;
   encode_png({260, 240, 3, Bytes(260 * 240 * 3, 200)}, png);
@@ -288,7 +288,7 @@ constexpr KnownMoments kKnownMoments[] = {
      {{127.2, 30, 16}, {130.7, 222, 28}, {133.8, 361, 30}, {117.3, 1233, 73}, {111.7, 1997, 98}}},
 };
 
-TEST(CorruptedPixels, KnownMoments) {
+TEST(CorruptedPixels, MomentsMatchImageNetC) {
   constexpr int kDraws = 16;
   const Image image = test_image();
   for (const KnownMoments& known : kKnownMoments) {
@@ -313,7 +313,7 @@ TEST(CorruptedPixels, KnownMoments) {
   }
 }
 
-TEST(CorruptedPixels, ImpulsesHitChannelsByThemselves) {
+TEST(CorruptedPixels, ImpulsesHitChannelsIndependently) {
   const Image image{224, 224, 3, Bytes(224 * 224 * 3, 100)};
   const Image out = corrupted(image, "impulse_noise", 3);
   int hits[4] = {};
@@ -380,7 +380,7 @@ TEST(CorruptedPixels, Plasma) {
   }
 }
 
-TEST(CorruptedPixels, StandInTextures) {
+TEST(CorruptedPixels, StandInTexturesMatchOriginalStatistics) {
   struct Known {
     int height, width;
     double mean[3], deviation[3], step;
@@ -420,7 +420,7 @@ TEST(CorruptedPixels, StandInTextures) {
   }
 }
 
-TEST(CorruptedPixels, FrostDrawsAllTexturesAlike) {
+TEST(CorruptedPixels, FrostDrawsTexturesUniformly) {
   const TempDir dir;
   for (int i = 0; i < 5; ++i) {
     std::vector<std::byte> png;
@@ -440,7 +440,7 @@ TEST(CorruptedPixels, FrostDrawsAllTexturesAlike) {
   for (int count : counts) EXPECT_NEAR(count, kDraws / 5, 5 * std::sqrt(kDraws * .2 * .8));
 }
 
-TEST(CorruptedPixels, RefusesBadTextures) {
+TEST(CorruptedPixels, RejectsBadTextures) {
   const TempDir dir;
   expect_error<DataError>([&] { FrostTextures::from_folder(dir.string() + "/absent"); },
                           {"absent"});
@@ -496,7 +496,7 @@ TEST(CorruptedPixels, FlatImages) {
   EXPECT_EQ(red[1], red[2]);
 }
 
-TEST(CorruptedPixels, DrawsDependOnTheirKeyAlone) {
+TEST(CorruptedPixels, DrawsDependOnKeyOnly) {
   const Image image = test_image();
   const auto frost = FrostTextures::stand_in();
   CorruptScratch used;
@@ -525,7 +525,7 @@ TEST(CorruptedPixels, DrawsDependOnTheirKeyAlone) {
   EXPECT_LT(std::fabs(product / static_cast<double>(a.size())), 5 / std::sqrt(224.0 * 224 * 3));
 }
 
-TEST(CorruptedPixels, Sizes) {
+TEST(CorruptedPixels, SupportedImageSizes) {
   for (const Corruption& c : corruptions()) {
     for (auto [width, height] : {std::pair{32, 32}, {1, 1}, {5, 3}, {224, 100}, {300, 224}}) {
       const Image image = test_image(width, height);

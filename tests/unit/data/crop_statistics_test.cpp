@@ -76,7 +76,7 @@ TEST(CropStatistics, PlaceAndFlip) {
   expect_fit(counts, std::vector<double>(counts.size(), 1));
 }
 
-TEST(CropStatistics, FlipsAsOftenAsAsked) {
+TEST(CropStatistics, FlipsWithGivenProbability) {
   AugmentConfig augment = light();
   for (double chance : {0.0, 0.1, 0.5, 1.0}) {
     augment.hflip = chance;
@@ -93,7 +93,7 @@ TEST(CropStatistics, FlipsAsOftenAsAsked) {
 }
 
 // The image is so long that most tries fail. Central crops show how often all tries fail.
-TEST(CropStatistics, FallsBackAsOftenAsTriesFail) {
+TEST(CropStatistics, FallsBackWithExpectedFrequency) {
   // The width of a try always fits, and its height fits if ratio >= 8 x area. Areas are uniform in
   // [0.08, 1], and ratios are at most 4/3.
   constexpr int width = 8000, height = 1000, fine = 2000;

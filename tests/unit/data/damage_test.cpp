@@ -151,7 +151,7 @@ struct Epoch {
   bool operator==(const Epoch&) const = default;
 };
 
-TEST_F(DamagedFolder, EpochsCompleteAndNameEachWhateverTheWorkers) {
+TEST_F(DamagedFolder, EpochsCompleteAndReportDamageForAnyWorkers) {
   ASSERT_GE(damages().size(), 10u);
   for (bool training : {true, false}) {
     Epoch expected;
@@ -188,7 +188,7 @@ TEST_F(DamagedFolder, EpochsCompleteAndNameEachWhateverTheWorkers) {
 }
 
 // Any other exception of a worker reaches the caller of next().
-TEST_F(DamagedFolder, OtherFailuresReachTheCaller) {
+TEST_F(DamagedFolder, OtherExceptionsReachCaller) {
   class Failing final : public Dataset {
    public:
     Failing() { labels_.assign(64, 0); }

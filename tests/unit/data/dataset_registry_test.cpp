@@ -29,7 +29,7 @@ ExperimentConfig parse(const std::string& data, const std::vector<std::string>& 
   return parse_experiment("model: {preset: vit_t}\ndata: {" + data + "}", "t.yaml", set, schemas);
 }
 
-TEST(DatasetRegistry, EachIsDocumentedAndListsKeysThatThereAre) {
+TEST(DatasetRegistry, EachRowIsDocumentedAndListsExistingKeys) {
   std::set<std::string> paths, names;
   for (const config::Key& key : config::keys()) paths.insert(key.path);
   for (const DatasetRow& row : dataset_registry()) {
@@ -43,7 +43,7 @@ TEST(DatasetRegistry, EachIsDocumentedAndListsKeysThatThereAre) {
   EXPECT_GE(names.size(), 9u);
 }
 
-TEST(DatasetRegistry, AConfigMaySetWhatMeansSomething) {
+TEST(DatasetRegistry, ConfigRejectsKeysOfOtherDatasets) {
   for (const DatasetSchema& dataset : dataset_registry().schemas()) {
     for (const auto& [key, value] : kValues) {
       const std::string text = cat("dataset: ", dataset.name, ", ", key, ": ", value);
@@ -57,7 +57,7 @@ TEST(DatasetRegistry, AConfigMaySetWhatMeansSomething) {
   }
 }
 
-TEST(DatasetRegistry, AnUnknownNameIsNoDataSet) {
+TEST(DatasetRegistry, RejectsUnknownNames) {
   expect_error<ConfigError>([&] { parse("dataset: webdatasets"); },
                             {"2:17", "did you mean 'webdataset'?", "imagefolder", "synthetic"});
   DataConfig data;
@@ -66,7 +66,7 @@ TEST(DatasetRegistry, AnUnknownNameIsNoDataSet) {
                             {"'webdatasets'", "imagefolder", "synthetic"});
 }
 
-TEST(DatasetRegistry, KnowsWhatImagesAreNormalizedBy) {
+TEST(DatasetRegistry, HasDefaultNormalization) {
   DataConfig data;
   for (auto [name, mean, std] : {std::tuple{"idx", 0.2860f, 0.3530f},
                                  {"cifar10", 0.4808f, 0.2392f},
@@ -80,7 +80,7 @@ TEST(DatasetRegistry, KnowsWhatImagesAreNormalizedBy) {
   }
 }
 
-TEST(DatasetRegistry, TellsIdxDataApartByName) {
+TEST(DatasetRegistry, RecognizesIdxDataByFolderName) {
   DataConfig data;
   data.dataset = "idx";
   for (auto [root, mean] : {std::pair{"/usr/share/datasets/fashion-mnist", 0.2860f},
@@ -110,7 +110,7 @@ class Moons final : public Dataset {
   std::string sample_name(std::int64_t index) const override { return cat("moon-", index); }
 };
 
-TEST(DatasetRegistry, AProgramMayAddItsOwn) {
+TEST(DatasetRegistry, ProgramsCanAddDatasets) {
   const DatasetRow moons{
       {"moons", "two of them", {"size"}},
       [](const DataConfig& data, const ModelConfig&, Split split, std::uint64_t seed) {

@@ -90,7 +90,7 @@ Distance distance(const Image& a, const Image& b) {
   return {sum / n, 10 * std::log10(255 * 255 / (squares / n))};
 }
 
-TEST(Decode, FastStaysWithinItsDistanceOfExact) {
+TEST(Decode, FastStaysWithinToleranceOfExact) {
   for (int quality : {75, 95}) {
     const auto file = jpeg_of(photograph(701, 603, static_cast<std::uint32_t>(quality)), quality);
     for (int size : {32, 64, 112}) {
@@ -121,7 +121,7 @@ TEST(Decode, FastStaysWithinItsDistanceOfExact) {
 }
 
 // A crop that starts within a pixel of the smaller image must not shift: a ramp keeps its values.
-TEST(Decode, FastKeepsTheGeometry) {
+TEST(Decode, FastKeepsGeometry) {
   Image ramp{1024, 768, 3, {}};
   for (int y = 0; y < 768; ++y)
     for (int x = 0; x < 1024; ++x)
@@ -146,7 +146,7 @@ TEST(Decode, FastKeepsTheGeometry) {
   }
 }
 
-TEST(Decode, FastEvaluationIsCloseToo) {
+TEST(Decode, FastEvaluationIsCloseToExact) {
   for (int width : {640, 333}) {
     const auto file = jpeg_of(photograph(width, 501, 7), 90);
     for (int size : {24, 56, 100}) {
@@ -163,7 +163,7 @@ TEST(Decode, FastEvaluationIsCloseToo) {
   }
 }
 
-TEST(Decode, AutoIsFastInTrainingAlone) {
+TEST(Decode, AutoIsFastInTrainingOnly) {
   const auto file = jpeg_of(photograph(320, 256, 3), 90);
   AugmentConfig whole = light();
   whole.scale_min = 1;
@@ -177,7 +177,7 @@ TEST(Decode, AutoIsFastInTrainingAlone) {
     }
 }
 
-TEST(Decode, FastLeavesOtherFormatsAlone) {
+TEST(Decode, FastChangesOnlyJpeg) {
   for (const char* name : {"rgb8.png", "png_inside.jpg", "24bit.bmp"}) {
     const auto file = golden::image_bytes(name);
     for (bool training : {false, true}) {
@@ -191,7 +191,7 @@ TEST(Decode, FastLeavesOtherFormatsAlone) {
 }
 
 // Every kind of JPEG at every scale that a transform may choose, in color and gray.
-TEST(Decode, FastTakesEveryKindOfJpeg) {
+TEST(Decode, FastDecodesEveryKindOfJpeg) {
   for (const char* name :
        {"gray.jpg", "444.jpg", "422.jpg", "440.jpg", "411.jpg", "420.jpg", "progressive.jpg",
         "cmyk.jpg", "cmyk_unmarked.jpg", "ycck_progressive.jpg", "rgb.jpg", "restart.jpg",

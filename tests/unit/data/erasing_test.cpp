@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kDraws = 100000;
 
-TEST(SampleErase, HasTheDistributionOfRandomErasing) {
+TEST(SampleErase, MatchesRandomErasingDistribution) {
   // The image is so large that rounding is negligible. A try fails if a side exceeds the image. So
   // the density of the area falls from 0.3 on, where the most elongated boxes no longer fit.
   constexpr int kSide = 20000;
@@ -46,7 +46,7 @@ TEST(SampleErase, HasTheDistributionOfRandomErasing) {
   EXPECT_GT(test::p_uniform(left), 0.001);
 }
 
-TEST(SampleErase, ComesWithItsChance) {
+TEST(SampleErase, ErasesWithGivenProbability) {
   for (double chance : {0.0, 0.25, 1.0}) {
     std::int64_t boxes = 0;
     std::set<std::uint64_t> noises;
@@ -66,7 +66,7 @@ TEST(SampleErase, ComesWithItsChance) {
   }
 }
 
-TEST(SampleErase, DependsOnItsKeyAlone) {
+TEST(SampleErase, DependsOnKeyOnly) {
   const auto box = sample_erase(224, 200, 1, {1, 2, 3});
   EXPECT_EQ(box, sample_erase(224, 200, 1, {1, 2, 3}));
   EXPECT_NE(box, sample_erase(224, 200, 1, {2, 2, 3}));
@@ -81,7 +81,7 @@ int python_round(double x) {
   return static_cast<int>(std::fmod(below, 2) == 0 ? below : below + 1);
 }
 
-TEST(EraseShape, FollowsItsFormula) {
+TEST(EraseShape, MatchesFormula) {
   int fits = 0, refused = 0;
   for (auto [width, height] : {std::pair{224, 224}, {32, 32}, {7, 19}, {4, 4}, {1, 1}}) {
     for (int i = 0; i <= 60; ++i) {
@@ -120,7 +120,7 @@ TEST(SampleErase, StaysInsideTinyImages) {
 }
 
 // Only in training, after all other stages. The noise depends on the position in the image.
-TEST(SampleErase, TransformsPutNoiseInTheBox) {
+TEST(SampleErase, TransformsFillBoxWithNoise) {
   constexpr int kSide = 21;
   AugmentConfig plain, erasing;
   erasing.erase = 0.5;

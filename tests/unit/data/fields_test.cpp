@@ -8,17 +8,17 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(AnyFields, TrainOnTheCpu) { expect_views_in_training(kCpu, true); }
-TEST(AnyFields, EvaluateOnTheCpu) { expect_views_in_evaluation(kCpu, true); }
+TEST(CustomFields, TrainOnCpu) { expect_views_in_training(kCpu, true); }
+TEST(CustomFields, EvaluateOnCpu) { expect_views_in_evaluation(kCpu, true); }
 
 // Validates the tests above: the lengths differ, and include 0 and the maximum.
-TEST(AnyFields, LengthsDiffer) {
+TEST(CustomFields, SupportVaryingLengths) {
   std::set<std::size_t> lengths;
   for (std::int64_t i = 0; i < 50; ++i) lengths.insert(view_of(i, {5, 0, 0}).words.size() / 2);
   EXPECT_EQ(lengths, (std::set<std::size_t>{0, 1, 2, 3, 4, 5}));
 }
 
-TEST(AnyFields, AreAllThatABatchHolds) {
+TEST(CustomFields, BatchHoldsOnlyFieldsOfSource) {
   const auto views = std::make_shared<TwoViews>(8, false, std::set<std::int64_t>{});
   Loader loader(views, LoaderOptions{});
   loader.start(0);
@@ -30,7 +30,7 @@ TEST(AnyFields, AreAllThatABatchHolds) {
   EXPECT_EQ(names, (std::vector<std::string>{"far", "near", "words", "words.lengths", "id"}));
 }
 
-TEST(FieldRow, KnowsItsRow) {
+TEST(FieldRow, WritesOnlyItsRow) {
   Fields fields{{"a", Tensor::zeros({3, 2}, DType::kFloat32)},
                 {"b", Tensor::full({3, 4, 2}, DType::kInt64, 9)},
                 {"b.lengths", Tensor::full({3}, DType::kInt64, 9)}};
@@ -53,7 +53,7 @@ TEST(FieldRow, KnowsItsRow) {
   expect_error<Error>([&] { row.at<float>("c"); }, {"no field 'c'", "a, b, b.lengths"});
 }
 
-TEST(FieldSpecs, AreChecked) {
+TEST(FieldSpecs, RejectInvalidSpecs) {
   EXPECT_EQ(with_lengths({kWords, kId}),
             (std::vector<FieldSpec>{kWords, {"words.lengths", {}, DType::kInt64}, kId}));
   expect_error<Error>([&] { with_lengths({kId, kFar, kId}); }, {"'id' comes up 2 times"});
@@ -91,7 +91,7 @@ class Forgetful final : public SampleSource {
   std::string description_ = "a forgetful source";
 };
 
-TEST(AnyFields, MustComeFromSomewhere) {
+TEST(CustomFields, ErrorNamesFieldMissingInSource) {
   Loader loader(std::make_shared<Forgetful>(), LoaderOptions{});
   expect_error<Error>([&] { BatchFeeder(loader, kCpu); }, {"a forgetful source", "'near'"});
 }

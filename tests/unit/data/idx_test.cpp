@@ -13,7 +13,7 @@ void expect_refused(const Bytes& file, const std::string& why) {
   expect_error<DataError>([&] { parse(file); }, {"some.idx", why});
 }
 
-TEST(ParseIdx, ReadsPlainAndGzipped) {
+TEST(ParseIdx, ReadsPlainAndGzippedFiles) {
   Bytes values = noise(2 * 3 * 5, 1);
   for (const Bytes& file : {idx_file({2, 3, 5}, values), gzipped(idx_file({2, 3, 5}, values))}) {
     IdxArray array = parse(file);
@@ -22,7 +22,7 @@ TEST(ParseIdx, ReadsPlainAndGzipped) {
   }
 }
 
-TEST(ParseIdx, RefusesBadHeaders) {
+TEST(ParseIdx, RejectsBadHeaders) {
   expect_refused({}, "too short");
   expect_refused({0, 0, 8}, "too short");
   expect_refused({1, 0, 8, 1, 0, 0, 0, 1, 7}, "two zero bytes");
@@ -34,14 +34,14 @@ TEST(ParseIdx, RefusesBadHeaders) {
   expect_refused(idx_file({2, 0, 2}, {}), "dimension 1 is 0");
 }
 
-TEST(ParseIdx, SizesMustMatchTheHeader) {
+TEST(ParseIdx, SizesMustMatchHeader) {
   expect_refused(idx_file({4}, {1, 2, 3}), "cut short");
   expect_refused(idx_file({4}, {1, 2, 3, 4, 5}), "more than the 4 bytes");
   expect_refused(gzipped(idx_file({4}, {1, 2, 3})), "cut short");
   expect_refused(gzipped(idx_file({4}, {1, 2, 3, 4, 5})), "more than the 4 bytes");
 }
 
-TEST(ParseIdx, RefusesHostileSizesWithoutAllocatingThem) {
+TEST(ParseIdx, RejectsHostileSizesWithoutAllocatingThem) {
   const std::uint32_t most = 0xffffffffu;
   expect_refused(idx_file({most, most, most}, {1}), "64 bits");
   expect_refused(idx_file({most, most}, {1}), "at most");
@@ -50,13 +50,13 @@ TEST(ParseIdx, RefusesHostileSizesWithoutAllocatingThem) {
   expect_refused(gzipped(idx_file({most}, {1})), "at most");
 }
 
-TEST(ParseIdx, AGzipBombEndsAtTheHeadersPromise) {
+TEST(ParseIdx, GzipBombStopsAtHeaderSize) {
   Bytes bomb = gzipped(idx_file({4}, Bytes(64 << 20, 0)));
   ASSERT_LT(bomb.size(), 100'000u);
   expect_refused(bomb, "more than the 4 bytes");
 }
 
-TEST(ParseIdx, RefusesDamagedGzip) {
+TEST(ParseIdx, RejectsDamagedGzip) {
   const Bytes good = gzipped(idx_file({1000}, noise(1000, 3)));
   Bytes cut(good.begin(), good.end() - 12);
   expect_refused(cut, "cut short");
@@ -71,7 +71,7 @@ TEST(ParseIdx, RefusesDamagedGzip) {
   expect_refused({0x1f, 0x8b}, "cut short");
 }
 
-TEST(Gzip, MembersCountAsOneAndPaddingIsIgnored) {
+TEST(Gzip, JoinsMembersAndIgnoresPadding) {
   Bytes joined = gzipped({1, 2, 3});
   Bytes second = gzipped({4, 5});
   joined.insert(joined.end(), second.begin(), second.end());
@@ -85,7 +85,7 @@ TEST(Gzip, MembersCountAsOneAndPaddingIsIgnored) {
                           {"a.gz", "more than the 4 bytes"});
 }
 
-TEST(Gzip, LimitsWhatIsInflated) {
+TEST(Gzip, LimitsDecompressedSize) {
   TempDir dir;
   std::string path = (dir.path() / "bomb.gz").string();
   write_bytes(path, gzipped(Bytes(32 << 20, 7)));
@@ -149,7 +149,7 @@ TEST_F(IdxDatasetTest, OpensOnlyItsSplitByPrefixAndGzipped) {
   expect_error<DataError>([&] { open(Split::kVal); }, {"other-images-idx3-ubyte"});
 }
 
-TEST_F(IdxDatasetTest, NamesWhatDoesNotFit) {
+TEST_F(IdxDatasetTest, ErrorsNameMismatch) {
   Bytes four = {1, 2, 3, 4};
   write("train", idx_file({1, 2, 2}, four), idx_file({2}, {0, 1}));
   expect_error<DataError>([&] { open(); }, {"holds 1 images", "2 labels"});
@@ -161,7 +161,7 @@ TEST_F(IdxDatasetTest, NamesWhatDoesNotFit) {
   expect_error<DataError>([&] { open(); }, {"images-idx3", "70000 x 1"});
 }
 
-TEST_F(IdxDatasetTest, LabelsMustFitTheModel) {
+TEST_F(IdxDatasetTest, RejectsLabelsOutOfRange) {
   write("train", idx_file({2, 1, 1}, {1, 2}), idx_file({2}, {0, 10}));
   expect_error<DataError>([&] { open(); },
                           {"train-labels-idx1-ubyte", "label 10", "index 1", "num_classes"});
@@ -193,7 +193,7 @@ TEST_F(IdxDatasetTest, ReadsFashionMnist) {
   EXPECT_NEAR(sum / (10'000 * 28 * 28 * 255.0), 0.2868, 1e-3);
 }
 
-TEST_F(IdxDatasetTest, UnknownDatasetsAreRefused) {
+TEST_F(IdxDatasetTest, RejectsUnknownDatasets) {
   data.dataset = "mnist";
   expect_error<ConfigError>([&] { open(); }, {"'mnist'", "idx"});
 }

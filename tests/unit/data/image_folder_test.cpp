@@ -79,7 +79,7 @@ TEST_F(ImageFolderTest, LoadsBmpPngAndJpeg) {
   }
 }
 
-TEST_F(ImageFolderTest, LeavesOutWhatIsNoImage) {
+TEST_F(ImageFolderTest, SkipsFilesThatAreNotImages) {
   bmp("train/a/1.bmp");
   bmp("train/.cache/1.bmp");
   bmp("train/a/._1.bmp");
@@ -90,7 +90,7 @@ TEST_F(ImageFolderTest, LeavesOutWhatIsNoImage) {
   EXPECT_EQ(names(*open()), (std::vector<std::string>{"train/a/1.bmp"}));
 }
 
-TEST_F(ImageFolderTest, FollowsLinksButNotInCircles) {
+TEST_F(ImageFolderTest, FollowsLinksWithoutCycles) {
   bmp("elsewhere/b/1.bmp");
   bmp("train/a/1.bmp");
   fs::create_directory_symlink(dir.path() / "elsewhere/b", dir.path() / "train/b");
@@ -110,7 +110,7 @@ TEST_F(ImageFolderTest, OpensOnlyItsSplit) {
 }
 
 // Validation labels follow the class names of the training split, whichever classes are present.
-TEST_F(ImageFolderTest, ValidationGoesByTheClassesOfTraining) {
+TEST_F(ImageFolderTest, ValidationUsesTrainingClasses) {
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "train/c/1.bmp", "val/c/1.bmp"}) {
     bmp(name);
   }
@@ -126,7 +126,7 @@ TEST_F(ImageFolderTest, ValidationGoesByTheClassesOfTraining) {
   expect_error<DataError>([&] { open(Split::kVal); }, {"val", "no images"});
 }
 
-TEST_F(ImageFolderTest, OtherNamesOfTheValidationSplit) {
+TEST_F(ImageFolderTest, FindsAlternativeValidationFolders) {
   bmp("validation/a/1.bmp");
   bmp("test/a/1.bmp");
   EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"validation/a/1.bmp"}));
@@ -145,7 +145,7 @@ TEST_F(ImageFolderTest, OtherNamesOfTheValidationSplit) {
 }
 
 // Labels follow the order of the classes; samples stay in the order of their files.
-TEST_F(ImageFolderTest, NumbersInTimmsOrder) {
+TEST_F(ImageFolderTest, NaturalOrderMatchesTimm) {
   for (int i = 0; i < 12; ++i) bmp("train/" + std::to_string(i) + "/1.bmp");
   model.num_classes = 12;
   const auto labels = [&] {
@@ -163,7 +163,7 @@ TEST_F(ImageFolderTest, NumbersInTimmsOrder) {
   EXPECT_EQ(open()->class_names()[10], "10");
 }
 
-TEST_F(ImageFolderTest, ALinkToNowhereIsAnError) {
+TEST_F(ImageFolderTest, RejectsDanglingLinks) {
   bmp("train/a/1.bmp");
   fs::create_symlink("/nowhere/2.bmp", dir.path() / "train/a/2.bmp");
   expect_error<DataError>([&] { open(); }, {"train/a/2.bmp", "/nowhere/2.bmp", "not there"});
@@ -172,7 +172,7 @@ TEST_F(ImageFolderTest, ALinkToNowhereIsAnError) {
   expect_error<DataError>([&] { open(); }, {"train/b", "/nowhere/b", "not there"});
 }
 
-TEST_F(ImageFolderTest, CountsWhatIsLeftOut) {
+TEST_F(ImageFolderTest, ReportsSkippedFiles) {
   for (const char* name : {"train/a/1.bmp", "train/a/2.jfif", "train/a/3.JPE", "train/a/4.gif",
                            "train/a/5.GIF", "train/a/6", "train/7.bmp"}) {
     bmp(name);
@@ -185,7 +185,7 @@ TEST_F(ImageFolderTest, CountsWhatIsLeftOut) {
       << said;
 }
 
-TEST_F(ImageFolderTest, NamesWhatIsMissing) {
+TEST_F(ImageFolderTest, ErrorsNameMissingFolders) {
   fs::create_directories(dir.path() / "train");
   expect_error<DataError>([&] { open(); }, {"train", "no class folders"});
   bmp("train/a/1.bmp");
@@ -195,7 +195,7 @@ TEST_F(ImageFolderTest, NamesWhatIsMissing) {
   expect_error<DataError>([&] { open(); }, {"train/b", "left out are 1 .tif"});
 }
 
-TEST_F(ImageFolderTest, ClassesMustFitTheModel) {
+TEST_F(ImageFolderTest, RejectsMoreClassesThanModel) {
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp"}) bmp(name);
   model.num_classes = 1;
   expect_error<DataError>([&] { open(); }, {"train/b", "class index 1", "2 class folders"});
@@ -203,7 +203,7 @@ TEST_F(ImageFolderTest, ClassesMustFitTheModel) {
   EXPECT_EQ(open()->num_classes(), 2);
 }
 
-TEST_F(ImageFolderTest, AFileThatWentAwayIsADataError) {
+TEST_F(ImageFolderTest, DeletedFileIsDataError) {
   bmp("train/a/1.bmp");
   auto set = open();
   fs::remove(dir.path() / "train/a/1.bmp");

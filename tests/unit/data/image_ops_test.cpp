@@ -131,7 +131,7 @@ TEST(ImageOps, AllInstructionSetsAgreeOnLargeImages) {
   limit_instruction_set(2);
 }
 
-TEST(ImageOps, AllocateNothingWhenWarm) {
+TEST(ImageOps, AllocateNothingAfterWarmup) {
   ImageOpsWorkspace workspace;
   Image image = procedural_image(5, 61, 43);
   const auto all = [&] {
@@ -149,7 +149,7 @@ TEST(ImageOps, AllocateNothingWhenWarm) {
   EXPECT_EQ(others[2], workspace.source_x.data());
 }
 
-TEST(ImageOps, FillWithTheMeanOfTheData) {
+TEST(ImageOps, FillWithDatasetMean) {
   EXPECT_EQ(fill_color(std::vector<float>{0.485f, 0.456f, 0.406f}), (FillColor{124, 116, 104}));
   EXPECT_EQ(fill_color(std::vector<float>{0.5f}), (FillColor{128, 128, 128}));  // half to even
   EXPECT_EQ(fill_color(std::vector<float>{1.5f}), (FillColor{255, 255, 255}));
@@ -159,7 +159,7 @@ TEST(ImageOps, FillWithTheMeanOfTheData) {
   for (std::size_t i = 0; i < image.pixels.size(); ++i) EXPECT_EQ(image.pixels[i], 1 + i % 3);
 }
 
-TEST(ImageOps, RefuseImpossibleArguments) {
+TEST(ImageOps, RejectInvalidArguments) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Image image = procedural_image(3, 5, 4), empty, two = procedural_image(3, 5, 4, 2);
   ImageOpsWorkspace ws;

@@ -64,7 +64,7 @@ double padding(const std::vector<Indices>& batches, const Indices& lengths) {
   return padded / used - 1;
 }
 
-TEST(LengthBuckets, PadLittle) {
+TEST(LengthBuckets, NeedLittlePadding) {
   const Indices lengths = some_lengths(6420);
   LoaderOptions options = by_length(lengths, 32);
   const auto batches = batches_of(options, 6420, 0);
@@ -78,7 +78,7 @@ TEST(LengthBuckets, PadLittle) {
   EXPECT_EQ(std::set<std::int64_t>(all.begin(), all.end()).size(), 6400u);
 }
 
-TEST(LengthBuckets, AreInNoOrderOfLengths) {
+TEST(LengthBuckets, ShuffleOrderOfLengths) {
   const Indices lengths = some_lengths(6400);
   const auto batches = batches_of(by_length(lengths, 32), 6400, 0);
   double longer = 0;
@@ -92,7 +92,7 @@ TEST(LengthBuckets, AreInNoOrderOfLengths) {
   EXPECT_NEAR(longer, 99.5, 4.5 * 4.1);
 }
 
-TEST(LengthBuckets, DependOnSeedAndEpochAlone) {
+TEST(LengthBuckets, DependOnSeedAndEpochOnly) {
   const Indices lengths = some_lengths(700);
   LoaderOptions options = by_length(lengths, 16);
   const auto first = batches_of(options, 700, 3);
@@ -109,7 +109,7 @@ TEST(LengthBuckets, DependOnSeedAndEpochAlone) {
   EXPECT_NE(batches_of(options, 700, 3), first);
 }
 
-TEST(LengthBuckets, AreSharedByRanks) {
+TEST(LengthBuckets, SplitBatchesEvenlyAcrossRanks) {
   const Indices lengths = some_lengths(700);
   LoaderOptions options = by_length(lengths, 16);
   const auto whole = batches_of(options, 700, 1);
@@ -132,7 +132,7 @@ TEST(LengthBuckets, AreSharedByRanks) {
   }
 }
 
-TEST(LengthBuckets, TakePassesThatEndWithinABatch) {
+TEST(LengthBuckets, SupportPassesEndingWithinBatch) {
   const Indices lengths = some_lengths(330);
   LoaderOptions options = by_length(lengths, 32);
   options.repeats = 3;
@@ -160,7 +160,7 @@ TEST(LengthBuckets, TakePassesThatEndWithinABatch) {
   EXPECT_EQ(one[0], (Indices{0, 1, 2, 3, 4}));
 }
 
-TEST(LengthBuckets, DoNothingWithoutLengths) {
+TEST(LengthBuckets, KeepEpochOrderWithoutLengths) {
   LoaderOptions options = by_length({}, 8);
   Indices all;
   for (const Indices& batch : batches_of(options, 80, 2)) {
@@ -191,7 +191,7 @@ class Lengths final : public SampleSource {
   std::string description_ = "eight";
 };
 
-TEST(LengthBuckets, AreChecked) {
+TEST(LengthBuckets, RejectInvalidLengths) {
   const Indices eight(8, 5);
   LoaderOptions options;
   options.shuffle = true;

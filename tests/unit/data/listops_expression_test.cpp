@@ -6,7 +6,7 @@
 namespace dtn::listops {
 namespace {
 
-TEST(ListopsExpression, HasItsValue) {
+TEST(ListopsExpression, EvaluatesOperators) {
   for (const auto& [words, value] : std::map<std::string, int>{
            {"7", 7},
            {"[MAX 4 3 ]", 4},
@@ -33,7 +33,7 @@ TEST(ListopsExpression, HasItsValue) {
   }
 }
 
-TEST(ListopsExpression, IsSpelledInPairs) {
+TEST(ListopsExpression, WritesNestedPairs) {
   EXPECT_EQ(spelled(tokens_of("[MAX 4 3 ]")), "( ( ( [MAX 4 ) 3 ) ] )");
   EXPECT_EQ(spelled(tokens_of("6")), "6");
   EXPECT_EQ(spelled(tokens_of("[SM [MIN 1 2 ] 0 ]")), "( ( ( [SM ( ( ( [MIN 1 ) 2 ) ] ) ) 0 ) ] )");
@@ -46,7 +46,7 @@ TEST(ListopsExpression, IsSpelledInPairs) {
   EXPECT_EQ(text, "before( ( ( [MAX 4 ) 3 ) ] )1");
 }
 
-TEST(ListopsExpression, FaultsAreFound) {
+TEST(ListopsExpression, RejectsInvalidExpressions) {
   for (const auto& [words, fault] : std::map<std::string, std::string>{
            {"", "empty"},
            {"]", "without an operator"},

@@ -30,7 +30,7 @@ Ids ids_of(const LabelledSequences& sequences, std::size_t i) {
   return {tokens.begin(), tokens.end()};
 }
 
-TEST(ListopsFile, HasTokensAndLabels) {
+TEST(ListopsFile, ReadsTokensAndLabels) {
   const LabelledSequences read =
       parse(cat(kHead, "( ( ( [MAX 4 ) 3 ) ] )\t4\n", "( ( ( ( [MED 0 ) ( ( ( [SM 9 ) 8 ) ] ) ) ",
                 "( ( ( [MIN 1 ) 2 ) ] ) ) ] )\t1\n", "7\t7"));
@@ -41,7 +41,7 @@ TEST(ListopsFile, HasTokensAndLabels) {
   EXPECT_EQ(read.labels, (std::vector<std::int64_t>{4, 1, 7}));
 }
 
-TEST(ListopsFile, IsTheSameInOtherSpellings) {
+TEST(ListopsFile, ReadsOtherNotations) {
   const std::string lines = "( ( ( [MAX 4 ) 3 ) ] )\t4\n( ( ( [SM 0 ) 5 ) ] )\t5\n";
   const LabelledSequences usual = parse(kHead + lines);
   std::string windows = kHead + lines;
@@ -58,7 +58,7 @@ TEST(ListopsFile, IsTheSameInOtherSpellings) {
   }
 }
 
-TEST(ListopsFile, FaultsAreErrorsWithTheirLines) {
+TEST(ListopsFile, ErrorsNameLine) {
   const auto expect_fault = [](const std::string& text, const std::vector<std::string>& parts) {
     expect_error<DataError>([&] { parse(text); }, parts);
   };
@@ -91,7 +91,7 @@ TEST(ListopsFile, FaultsAreErrorsWithTheirLines) {
   expect_fault(cat(kHead, "[MAX 4 \r 3 ]\t4\n"), {"f.tsv:2:", "unknown word '\\x0d'"});
 }
 
-TEST(ListopsFile, EnormousLinesAreErrors) {
+TEST(ListopsFile, RejectsTooLongLines) {
   const std::string ones = [] {
     std::string text = "[MAX";
     for (int i = 0; i < 3'000'000; ++i) text += " 1";
@@ -107,7 +107,7 @@ TEST(ListopsFile, EnormousLinesAreErrors) {
 }
 
 // Files are read in blocks, and lines may cross the boundaries of blocks.
-TEST(ListopsFile, BlocksDoNotMatter) {
+TEST(ListopsFile, DoesNotDependOnBlockSize) {
   std::string text = kHead;
   std::vector<std::int64_t> labels;
   for (int i = 0; text.size() < 3'000'000; ++i) {
@@ -147,7 +147,7 @@ class Listops : public testing::Test {
   ExperimentConfig config;
 };
 
-TEST_F(Listops, IsADataSet) {
+TEST_F(Listops, OpensAsDataset) {
   for (auto [split, file, size] :
        {std::tuple{Split::kTrain, "basic_train.tsv", 90}, {Split::kVal, "basic_val.tsv", 12}}) {
     const auto set = open(split);
@@ -171,7 +171,7 @@ TEST_F(Listops, IsADataSet) {
   }
 }
 
-TEST_F(Listops, IsFoundByOtherNames) {
+TEST_F(Listops, FindsFilesByPathOrName) {
   for (const std::string& name :
        {config.data.root + "/basic_test.tsv", std::string("basic_test.tsv")}) {
     config.data.val = name;
@@ -193,7 +193,7 @@ TEST_F(Listops, IsFoundByOtherNames) {
                            "data.val", "data/README.md"});
 }
 
-TEST_F(Listops, HasTenClasses) {
+TEST_F(Listops, RequiresTenClasses) {
   config.model.num_classes = 9;
   expect_error<DataError>([&] { open(Split::kVal); },
                           {"basic_val.tsv", "10 classes", "set it to 10"});
@@ -253,7 +253,7 @@ TEST_F(Listops, GivesBatchesOfTokens) {
   }
 }
 
-TEST_F(Listops, AndImagesDoNotMixUp) {
+TEST_F(Listops, CannotBeMixedWithImages) {
   expect_error<ConfigError>([&] { open_image_samples(config, Split::kVal, kCpu); },
                             {"takes images", "sequences", "basic_val.tsv"});
   config.data.dataset = "synthetic";
@@ -262,7 +262,7 @@ TEST_F(Listops, AndImagesDoNotMixUp) {
 }
 
 // The loader asks the source for lengths only if it shuffles.
-TEST_F(Listops, GivesBatchesOfAboutEqualLength) {
+TEST_F(Listops, GroupsSequencesOfSimilarLength) {
   const auto mean_spread = [&](bool by_length, bool shuffle) {
     const auto source = samples(Split::kTrain, {.max_length = 60, .batches_by_length = by_length});
     LoaderOptions options;

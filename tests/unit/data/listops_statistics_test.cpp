@@ -55,7 +55,7 @@ void expect_labels(const Trees& trees, const std::array<double, 10>& percent) {
   }
 }
 
-TEST(ListopsTrees, AreLikeThoseOfTheLongRangeArena) {
+TEST(ListopsTrees, MatchStatisticsOfLongRangeArena) {
   constexpr double n = 10'000;
   const Trees trees = draw(drawing(static_cast<std::int64_t>(n)));
   const std::vector<double> lengths = lengths_of(trees);
@@ -107,7 +107,7 @@ TEST(ListopsTrees, AreLikeThoseOfTheLongRangeArena) {
   expect_figure("too long", {too_long / 1e5, std::sqrt(too_long) / 1e5}, 0.011, 1e5, 1e5, 0.0005);
 }
 
-TEST(ListopsTrees, OfAHundredTokensAreLikeThoseOfTheLongRangeArena) {
+TEST(ListopsTrees, ShortTreesMatchStatisticsOfLongRangeArena) {
   constexpr double n = 4'000;
   const Trees trees = draw(drawing(static_cast<std::int64_t>(n), {100, 200, 10, 10}));
   expect_labels(trees, {16.0, 9.1, 7.8, 8.6, 9.0, 9.2, 8.0, 7.7, 9.2, 15.3});

@@ -13,7 +13,7 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(ListopsTrees, AreWhatTheirLinesSay) {
+TEST(ListopsTrees, AreValidUniqueAndWithinLimits) {
   const TreeLimits limits{20, 300, 6, 5};
   const Trees trees = draw(drawing(500, limits));
   ASSERT_EQ(trees.tokens.size(), 500u);
@@ -77,7 +77,7 @@ TEST(ListopsTrees, DoNotDependOnThreads) {
 }
 
 // All bits of a try's number affect its random words.
-TEST(ListopsTrees, DifferForLargeNumbers) {
+TEST(ListopsTrees, DifferForLargeIndices) {
   TreeDrawer drawer({3, 2000, 10, 10}, 5);
   std::set<Tokens> trees;
   int found = 0;
@@ -95,7 +95,7 @@ TEST(ListopsTrees, DifferForLargeNumbers) {
 }
 
 // The probability of every tree with at most one operator follows from the definition.
-TEST(ListopsTrees, OccurAsOftenAsDefined) {
+TEST(ListopsTrees, OccurWithDefinedProbability) {
   TreeDrawer drawer({0, 7, 2, 4}, 3);
   constexpr int kTries = 200'000;
   std::map<Tokens, double> counts;
@@ -167,7 +167,7 @@ std::set<Tokens> all_trees(std::size_t length, int depth, int max_args) {
   return trees;
 }
 
-TEST(ListopsTrees, AreCounted) {
+TEST(ListopsTrees, CountTreesWithinLimits) {
   for (const auto& [limits, lengths] :
        std::map<std::array<int, 4>, std::vector<std::size_t>>{{{0, 2, 10, 10}, {1}},
                                                               {{0, 5, 10, 10}, {1, 4}},
@@ -186,7 +186,7 @@ TEST(ListopsTrees, AreCounted) {
   EXPECT_EQ(count_trees({0, 64, 10, 10}), std::int64_t{1'000'000'000'000'000'000});
 }
 
-TEST(ListopsTrees, AreAllFoundWhereThereAreFew) {
+TEST(ListopsTrees, FindAllTreesOfSmallSets) {
   const Trees digits = draw(drawing(10, {0, 2, 10, 10}));
   std::set<Tokens> found(digits.tokens.begin(), digits.tokens.end());
   EXPECT_EQ(found, all_trees(1, 1, 2));
@@ -196,7 +196,7 @@ TEST(ListopsTrees, AreAllFoundWhereThereAreFew) {
   EXPECT_EQ(found, all_trees(4, 2, 2));
 }
 
-TEST(ListopsTrees, ThatCannotBeAreAnError) {
+TEST(ListopsTrees, RejectImpossibleLimits) {
   const auto expect_impossible = [](const TreeLimits& limits, const std::vector<std::string>& parts,
                                     std::int64_t trees = 5) {
     expect_error<ConfigError>([&] { draw(drawing(trees, limits)); }, parts);
@@ -229,7 +229,7 @@ TEST(ListopsTrees, ThatCannotBeAreAnError) {
   EXPECT_EQ(draw(drawing(0)).report.tries, 0);
 }
 
-TEST(ListopsTrees, StopWhenTheyAreAskedTo) {
+TEST(ListopsTrees, StopOnRequest) {
   int calls = 0;
   std::int64_t taken = 0;
   const DrawReport report = draw_trees(

@@ -38,7 +38,7 @@ class ListopsFiles : public testing::Test {
   WriteOptions options;
 };
 
-TEST_F(ListopsFiles, HoldTheTreesInTheOrderOfDrawing) {
+TEST_F(ListopsFiles, KeepOrderOfDrawing) {
   DrawOptions same = drawing(110, options.limits, 4);
   const Trees trees = draw(same);
   for (int jobs : {1, 4}) {
@@ -69,7 +69,7 @@ TEST_F(ListopsFiles, HoldTheTreesInTheOrderOfDrawing) {
   }
 }
 
-TEST_F(ListopsFiles, AreNotWrittenOverOthers) {
+TEST_F(ListopsFiles, NeverOverwriteOtherFiles) {
   fs::create_directories(options.output);
   write_bytes(options.output / "notes.txt", {'x'});
   expect_error<ConfigError>([&] { write_files(options); },
@@ -92,7 +92,7 @@ TEST_F(ListopsFiles, AreNotWrittenOverOthers) {
   expect_error<ConfigError>([&] { write_files(options); }, {"basic_train.tsv is no folder"});
 }
 
-TEST_F(ListopsFiles, AreAllThereOrNone) {
+TEST_F(ListopsFiles, AreWrittenAllOrNone) {
   int calls = 0;
   options.train = 100'000;
   const WriteReport report = write_files(options, [&](std::int64_t, std::int64_t) {
@@ -114,7 +114,7 @@ TEST_F(ListopsFiles, AreAllThereOrNone) {
   EXPECT_EQ(files_in(options.output), 0u) << "a folder that was there stays";
 }
 
-TEST_F(ListopsFiles, ThatCannotBeLeaveNothing) {
+TEST_F(ListopsFiles, LeaveNothingForImpossibleOptions) {
   const auto expect_impossible = [&](const std::vector<std::string>& parts) {
     expect_error<ConfigError>([&] { write_files(options); }, parts);
     EXPECT_FALSE(fs::exists(dir.path() / "a"));

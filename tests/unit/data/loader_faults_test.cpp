@@ -17,7 +17,7 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(LoaderFaults, AWorkerOutlivesWhateverIsThrown) {
+TEST(LoaderFaults, WorkersSurviveAnyException) {
   std::atomic<int> kind = 0;
   auto set = std::make_shared<FakeDataset>(40, [&](std::int64_t i) {
     if (i < 9) return;
@@ -43,7 +43,7 @@ TEST(LoaderFaults, AWorkerOutlivesWhateverIsThrown) {
 }
 
 // An allocation may fail between two tensors of a batch; the batch must not be lost.
-TEST(LoaderFaults, ABatchSurvivesAFailedAllocation) {
+TEST(LoaderFaults, BatchSurvivesFailedAllocation) {
   const auto set = std::make_shared<FakeDataset>(40);
   const auto expected = epoch(set, evaluation(0), 0);
   for (int workers : {0, 2}) {
@@ -87,7 +87,7 @@ class NoThreads {
   bool refused_ = false;
 };
 
-TEST(LoaderFaults, MakesDoWithoutThreads) {
+TEST(LoaderFaults, WorksWithoutThreads) {
   const auto set = std::make_shared<FakeDataset>(43);
   const auto expected = epoch(set, training(0), 1);
   std::optional<Loader> loader;
@@ -104,7 +104,7 @@ TEST(LoaderFaults, MakesDoWithoutThreads) {
 
 // Epochs are started, abandoned and finished in any order, with failures at any time. The data is
 // correct, and everything ends.
-TEST(LoaderFaults, AnyOrderOfEvents) {
+TEST(LoaderFaults, SurvivesAnyOrderOfEvents) {
   std::atomic<int> until_failure = -1;
   auto set = std::make_shared<FakeDataset>(37, [&](std::int64_t) {
     if (until_failure.load() >= 0 && until_failure-- == 0) throw std::bad_alloc();

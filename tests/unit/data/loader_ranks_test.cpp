@@ -66,7 +66,7 @@ std::vector<Record> put_together(const std::shared_ptr<const Dataset>& set, Load
   return whole;
 }
 
-TEST(EpochLength, IsThatOfDeit) {
+TEST(EpochLength, MatchesDeit) {
   EXPECT_EQ(epoch_length(1'281'167, 1, 1), 1'281'167);
   EXPECT_EQ(epoch_length(1'281'167, 1, 3), 1'281'024);
   EXPECT_EQ(epoch_length(1'281'167, 1, 3) / 1024, 1251);
@@ -78,7 +78,7 @@ TEST(EpochLength, IsThatOfDeit) {
   EXPECT_THROW(epoch_length(std::int64_t{1} << 40, 1 << 20, 2), DataError);
 }
 
-TEST(RepeatedAugmentation, RepeatsImagesInARowUnderOtherRandomNumbers) {
+TEST(RepeatedAugmentation, RepeatsImagesWithNewRandomNumbers) {
   constexpr std::int64_t n = 300;
   auto set = std::make_shared<FakeDataset>(n);
   LoaderOptions options = training(2, 16);
@@ -106,7 +106,7 @@ TEST(RepeatedAugmentation, RepeatsImagesInARowUnderOtherRandomNumbers) {
 }
 
 // With one copy each sample has the same key as without repeated augmentation.
-TEST(RepeatedAugmentation, OnceIsAsWithoutIt) {
+TEST(RepeatedAugmentation, OneCopyChangesNothing) {
   auto set = std::make_shared<FakeDataset>(10);
   LoaderOptions options = training(1, 5);
   options.repeats = 3;
@@ -127,7 +127,7 @@ TEST(RepeatedAugmentation, OnceIsAsWithoutIt) {
   }
 }
 
-TEST(RepeatedAugmentation, KeepsTheOrderOfTheDataSetWithoutShuffling) {
+TEST(RepeatedAugmentation, KeepsDatasetOrderWithoutShuffling) {
   LoaderOptions options = training(0, 4);
   options.shuffle = false;
   options.copies = 2;
@@ -135,7 +135,7 @@ TEST(RepeatedAugmentation, KeepsTheOrderOfTheDataSetWithoutShuffling) {
             (Indices{0, 0, 1, 1, 2, 2, 3, 3}));
 }
 
-TEST(RowsOfRank, ShareABatchInMirroredPairs) {
+TEST(RowsOfRank, SplitBatchInMirroredPairs) {
   for (std::int64_t size = 0; size <= 40; ++size) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       std::vector<int> owner(static_cast<std::size_t>(size), -1);
@@ -158,7 +158,7 @@ TEST(RowsOfRank, ShareABatchInMirroredPairs) {
   EXPECT_EQ(rows_of_rank(8, 1, 2), (Indices{1, 3, 4, 6}));
 }
 
-TEST(Ranks, ShareTheSameGlobalBatches) {
+TEST(LoaderRanks, SplitSameGlobalBatches) {
   auto set = with_bad(300, {7, 8, 120});
   for (const std::int64_t batch_size : {24, 10}) {
     for (const int copies : {1, 3}) {
@@ -179,7 +179,7 @@ TEST(Ranks, ShareTheSameGlobalBatches) {
   }
 }
 
-TEST(Ranks, EvaluateEveryImageOnce) {
+TEST(LoaderRanks, EvaluateEveryImageOnce) {
   for (std::int64_t n : {1, 2, 5, 7, 16, 33}) {
     const auto set = std::make_shared<FakeDataset>(n);
     for (std::int64_t batch_size : {1, 4, 7, 64}) {
@@ -215,7 +215,7 @@ TEST(Ranks, EvaluateEveryImageOnce) {
   }
 }
 
-TEST(Ranks, NeedARowEachInTraining) {
+TEST(LoaderRanks, NeedOneRowEachInTraining) {
   const auto set = std::make_shared<FakeDataset>(40);
   expect_error<ConfigError>([&] { epoch(set, of_rank(training(0, 4), 0, 3), 0); },
                             {"train.batch_size 4", "3 processes", "raise it to 6"});

@@ -19,7 +19,7 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(EpochOrder, IsAPermutationOfItsOwn) {
+TEST(EpochOrder, IsPermutationPerSeedAndEpoch) {
   std::vector<std::int64_t> identity(1000);
   std::iota(identity.begin(), identity.end(), 0);
   EXPECT_EQ(epoch_order(1, 0, 1000, false), identity);
@@ -70,7 +70,7 @@ TEST(Loader, BatchesDoNotDependOnWorkers) {
   EXPECT_FALSE(epoch(set, options, 4) == expected);
 }
 
-TEST(Loader, HasTheWorkersThatTheConfigOrTheDeviceAsksFor) {
+TEST(Loader, NumberOfWorkersComesFromConfigOrDevice) {
   const int threads = max_threads();
   DataConfig data;
   for (auto [cores, expected] : {std::pair{1, 2}, {2, 2}, {8, 7}, {256, 32}}) {
@@ -98,7 +98,7 @@ TEST(Loader, ResumesAtAnyBatch) {
   }
 }
 
-TEST(Loader, StartAbandonsWhatIsUnderWay) {
+TEST(Loader, StartAbandonsRunningEpoch) {
   auto set = std::make_shared<FakeDataset>(64);
   auto expected = epoch(set, training(0), 1);
   for (int workers : {0, 1, 4}) {
@@ -115,7 +115,7 @@ TEST(Loader, StartAbandonsWhatIsUnderWay) {
   }
 }
 
-TEST(Loader, RepeatsSeeEveryImageUnderOtherRandomNumbers) {
+TEST(Loader, RepeatsUseNewRandomNumbers) {
   auto set = std::make_shared<FakeDataset>(8);
   LoaderOptions options = training(2, 8);
   options.repeats = 2;
@@ -133,7 +133,7 @@ TEST(Loader, RepeatsSeeEveryImageUnderOtherRandomNumbers) {
   }
 }
 
-TEST(Loader, EvaluationGoesThroughAllInOrder) {
+TEST(Loader, EvaluationVisitsAllSamplesInOrder) {
   auto set = std::make_shared<FakeDataset>(10);
   for (int workers : {0, 1, 4}) {
     Loader loader(samples(set, make_transform(false)), evaluation(workers));
@@ -154,7 +154,7 @@ TEST(Loader, EvaluationGoesThroughAllInOrder) {
   }
 }
 
-TEST(Loader, TrainingDropsTheRaggedBatch) {
+TEST(Loader, TrainingDropsIncompleteBatch) {
   auto set = std::make_shared<FakeDataset>(10);
   Loader loader(samples(set, make_transform()), training(1));
   EXPECT_EQ(loader.batches_per_epoch(), 2);
@@ -190,7 +190,7 @@ TEST(Loader, TrainingReplacesDamagedImages) {
   for (int workers : {1, 4}) EXPECT_TRUE(epoch(set, training(workers), 0) == expected);
 }
 
-TEST(Loader, DamageDoesNotDependOnWhatWasMetBefore) {
+TEST(Loader, ReplacementDoesNotDependOnEarlierDamage) {
   auto set = with_bad(12, {3, 4, 11});
   auto fresh = epoch(set, training(2), 1);
   Loader loader(samples(set, make_transform()), training(2));
@@ -204,7 +204,7 @@ TEST(Loader, DamageDoesNotDependOnWhatWasMetBefore) {
   EXPECT_EQ(report.bad_names, (std::vector<std::string>{"fake-11", "fake-3", "fake-4"}));
 }
 
-TEST(Loader, EvaluationLeavesDamagedImagesOut) {
+TEST(Loader, EvaluationSkipsDamagedImages) {
   auto set = with_bad(11, {0, 2, 4, 5, 6, 7, 9});
   for (int workers : {0, 1, 4}) {
     Loader loader(samples(set, make_transform(false)), evaluation(workers));
@@ -225,7 +225,7 @@ TEST(Loader, EvaluationLeavesDamagedImagesOut) {
   }
 }
 
-TEST(Loader, TooManyDamagedImagesAreAnError) {
+TEST(Loader, RejectsTooManyDamagedImages) {
   auto set = with_bad(40, {20, 21, 22, 23, 24, 25, 26});
   for (int workers : {0, 1, 4}) {
     LoaderOptions options = evaluation(workers);
@@ -255,7 +255,7 @@ TEST(Loader, TooManyDamagedImagesAreAnError) {
   }
 }
 
-TEST(Loader, AllImagesDamagedIsAnError) {
+TEST(Loader, RejectsDatasetWithAllImagesDamaged) {
   auto set = with_bad(4, {0, 1, 2, 3});
   for (int workers : {0, 2}) {
     expect_error<DataError>([&] { epoch(set, training(workers), 0); }, {"all images are damaged"});
@@ -263,7 +263,7 @@ TEST(Loader, AllImagesDamagedIsAnError) {
   }
 }
 
-TEST(Loader, OtherExceptionsArriveInTheirBatch) {
+TEST(Loader, ReportsExceptionsInFailingBatch) {
   std::atomic<bool> broken = true;
   auto set = std::make_shared<FakeDataset>(40, [&](std::int64_t i) {
     if (broken && i == 9) throw std::domain_error("nine");
@@ -284,7 +284,7 @@ TEST(Loader, OtherExceptionsArriveInTheirBatch) {
   }
 }
 
-TEST(Loader, EndsWhileWorkersAreBusy) {
+TEST(Loader, StopsWhileWorkersAreBusy) {
   std::atomic<int> loaded = 0;
   auto slow = std::make_shared<FakeDataset>(10'000, [&](std::int64_t) {
     ++loaded;
@@ -302,7 +302,7 @@ TEST(Loader, EndsWhileWorkersAreBusy) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
-TEST(Loader, WorkersStayABoundedDistanceAhead) {
+TEST(Loader, BoundsPrefetching) {
   std::atomic<int> loaded = 0;
   auto set = std::make_shared<FakeDataset>(1000, [&](std::int64_t) { ++loaded; });
   Loader loader(samples(set, make_transform()), training(2, 10));
@@ -317,7 +317,7 @@ TEST(Loader, WorkersStayABoundedDistanceAhead) {
   EXPECT_EQ(loaded, ahead);
 }
 
-TEST(Loader, RecyclesItsBuffers) {
+TEST(Loader, ReusesBuffers) {
   auto set = std::make_shared<FakeDataset>(400);
   for (int workers : {0, 4}) {
     Loader loader(samples(set, make_transform()), training(workers));
@@ -334,7 +334,7 @@ TEST(Loader, RecyclesItsBuffers) {
   }
 }
 
-TEST(Loader, LeavesTensorsAloneThatSomebodyHolds) {
+TEST(Loader, DoesNotReuseTensorsInUse) {
   auto set = std::make_shared<FakeDataset>(80);
   auto expected = epoch(set, training(0), 0);
   Loader loader(samples(set, make_transform()), training(4));
@@ -348,7 +348,7 @@ TEST(Loader, LeavesTensorsAloneThatSomebodyHolds) {
   }
 }
 
-TEST(Loader, CountsTheWaitingTime) {
+TEST(Loader, MeasuresWaitTime) {
   auto slow = std::make_shared<FakeDataset>(
       4, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
   for (int workers : {0, 1}) {

@@ -18,7 +18,7 @@ ClassMatch match(const ClassList& data, const ClassList& model) {
   return match_classes(data, model, "do this");
 }
 
-TEST(MatchClasses, ByNameInAnyOrderAndNumber) {
+TEST(MatchClasses, MatchesByName) {
   const ClassList model = named_classes("model", {"cat", "dog", "fish"});
   const ClassMatch same = match(named_classes("data", {"cat", "dog", "fish"}), model);
   EXPECT_TRUE(same.is_identity());
@@ -34,13 +34,13 @@ TEST(MatchClasses, ByNameInAnyOrderAndNumber) {
 }
 
 // A checkpoint stores the names as UTF-8.
-TEST(MatchClasses, NamesThatAreNoUtf8) {
+TEST(MatchClasses, MatchesNamesWithInvalidUtf8) {
   const ClassMatch m =
       match(named_classes("data", {"\xff", "b"}), named_classes("model", {"b", "\xef\xbf\xbd"}));
   EXPECT_EQ(m.labels, (Labels{1, 0}));
 }
 
-TEST(MatchClasses, ByPositionWhereOneSideHasNoNames) {
+TEST(MatchClasses, MatchesByPositionIfOneSideHasNoNames) {
   for (const auto& [data, model] :
        {std::pair(named_classes("data", {"a", "b"}), unnamed("model", 2)),
         std::pair(unnamed("data", 2), named_classes("model", {"a", "b"}))}) {
@@ -59,7 +59,7 @@ TEST(MatchClasses, ByPositionWhereOneSideHasNoNames) {
 }
 
 // Numeric labels identify their classes, so the data may have fewer classes.
-TEST(MatchClasses, DataWithoutNamesHasAtMostTheModelsClasses) {
+TEST(MatchClasses, UnnamedDataMayHaveFewerClassesThanModel) {
   EXPECT_TRUE(match(unnamed("data", 2), unnamed("model", 2)).note.empty());
   EXPECT_EQ(match(unnamed("data", 2), unnamed("model", 3)).labels, (Labels{0, 1}));
   EXPECT_EQ(match(unnamed("data", 2), named_classes("model", {"a", "b", "c"})).labels,
@@ -70,7 +70,7 @@ TEST(MatchClasses, DataWithoutNamesHasAtMostTheModelsClasses) {
   }
 }
 
-TEST(MatchClasses, FoldersThatAreNumbersAreLabelsOfImageNet) {
+TEST(MatchClasses, NumericFolderNamesAreImageNetLabels) {
   const Names& ids = imagenet_class_names();
   const ClassList model = named_classes("model", {ids[5], ids[8], ids[9]});
   const ClassMatch m = match(named_classes("data", {"0", "2"}), model);
@@ -92,7 +92,7 @@ TEST(MatchClasses, FoldersThatAreNumbersAreLabelsOfImageNet) {
             (Labels{1, 0}));
 }
 
-TEST(MatchClasses, WordNetIdsOfImageNet) {
+TEST(MatchClasses, MapsWordNetIdsToImageNetLabels) {
   const Names& ids = imagenet_class_names();
   const ClassList some = named_classes("data", {ids[7], ids[999], ids[3]});
   EXPECT_EQ(match(some, unnamed("timm's", 1000)).labels, (Labels{7, 999, 3}));
@@ -105,7 +105,7 @@ TEST(MatchClasses, WordNetIdsOfImageNet) {
       {"2 classes"});
 }
 
-TEST(HeadRows, AreThoseOfTheNames) {
+TEST(HeadRows, MatchNames) {
   std::string note;
   const ClassList data = named_classes("data", {"cat", "dog"});
   const auto rows = [&](std::int64_t outputs, const ClassList& head) {
@@ -128,7 +128,7 @@ TEST(HeadRows, AreThoseOfTheNames) {
       {"'cat'", "reset"});
 }
 
-TEST(ClassOrder, NaturalIsTimms) {
+TEST(ClassOrder, NaturalOrderMatchesTimm) {
   Names names = {"a10", "b1", "A2", "a1", "img12b", "img3", "10", "9", "007", "7", "", "a"};
   sort_class_names(names, ClassOrder::kNatural);
   EXPECT_EQ(names,
@@ -138,7 +138,7 @@ TEST(ClassOrder, NaturalIsTimms) {
   EXPECT_EQ(names[2], "10");
 }
 
-TEST(ClassOrder, Numbers) {
+TEST(ClassOrder, ParsesNumericNames) {
   EXPECT_EQ(number_of_class("0"), 0);
   EXPECT_EQ(number_of_class("999999"), 999999);
   for (const char* name : {"", "-1", "+1", "01", "1 ", "1a", "1000000", "99999999999999999999"}) {
@@ -146,7 +146,7 @@ TEST(ClassOrder, Numbers) {
   }
 }
 
-TEST(LeftOut, CountsByKind) {
+TEST(SkippedFiles, CountsByKind) {
   LeftOut some, more;
   EXPECT_EQ(some.warning("here"), "");
   for (const char* name : {"a/x.GIF", "a.b/noext", "y.gif", ".", "z.", "q.much-too-odd"}) {

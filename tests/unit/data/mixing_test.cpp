@@ -28,7 +28,7 @@ std::vector<BatchMix> draw(const AugmentConfig& augment, int side, std::uint64_t
   return mixes;
 }
 
-TEST(SymmetricBeta, HasItsDistribution) {
+TEST(SymmetricBeta, MatchesDistribution) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> uniform(0x1p-60, 1);
   // Tests the lower half: a number near 1 does not represent its distance from 1 accurately.
@@ -58,7 +58,7 @@ TEST(SymmetricBeta, HasItsDistribution) {
   }
 }
 
-TEST(SampleMix, SharesOfMixupAreBeta) {
+TEST(SampleMix, MixupWeightsAreBetaDistributed) {
   AugmentConfig augment = deit();
   augment.cutmix = 0;
   std::vector<double> at;
@@ -69,7 +69,7 @@ TEST(SampleMix, SharesOfMixupAreBeta) {
   EXPECT_GT(test::p_uniform(at), 0.001);
 }
 
-TEST(SampleMix, ChancesAreAsAsked) {
+TEST(SampleMix, MixesWithGivenProbabilities) {
   AugmentConfig augment = deit();
   augment.mix_chance = 0.7;
   augment.mix_switch = 0.4;
@@ -102,7 +102,7 @@ BatchMix transcribed(int img_w, int img_h, double lam, int cx, int cy) {
   return {1 - area / static_cast<double>(img_h * img_w), true, xl, yl, xh - xl, yh - yl};
 }
 
-TEST(CutBox, FollowsItsFormulas) {
+TEST(CutBox, MatchesFormulas) {
   for (auto [width, height] : {std::pair{1, 1}, {7, 5}, {16, 16}, {32, 24}}) {
     for (int k = 0; k <= 50; ++k) {
       for (int y = 0; y < height; ++y) {
@@ -120,7 +120,7 @@ TEST(CutBox, FollowsItsFormulas) {
 
 // Compares with this transcription on independent random numbers: the remaining shares, which
 // depend on size and place, and the positions of the boxes.
-TEST(SampleMix, BoxesOfCutMixAreDistributedAsThoseOfTimm) {
+TEST(SampleMix, CutMixBoxesAreDistributedLikeTimm) {
   AugmentConfig augment = deit();
   augment.mixup = 0;
   std::mt19937_64 random(11);
@@ -146,7 +146,7 @@ TEST(SampleMix, BoxesOfCutMixAreDistributedAsThoseOfTimm) {
   EXPECT_LT(test::p_same(share, want_share), 0.001);
 }
 
-TEST(SampleMix, EndsWithAnEpoch) {
+TEST(SampleMix, StopsAtMixOffEpoch) {
   AugmentConfig off = deit();
   off.mix_off_epoch = 3;
   for (std::uint64_t batch = 0; batch < 20; ++batch) {
@@ -161,7 +161,7 @@ TEST(SampleMix, EndsWithAnEpoch) {
   }
 }
 
-TEST(SampleMix, DependsOnItsKeyAlone) {
+TEST(SampleMix, DependsOnKeyOnly) {
   const AugmentConfig augment = deit();
   const BatchMix mix = sample_mix(32, 32, augment, {1, 2, 3});
   EXPECT_EQ(mix, sample_mix(32, 32, augment, {1, 2, 3}));

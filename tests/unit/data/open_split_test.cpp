@@ -48,7 +48,7 @@ Epoch read(OpenSplit& split) {
   return epoch;
 }
 
-TEST(OpenSplit, TrainsAsTheConfigSays) {
+TEST(OpenSplit, TrainingFollowsConfig) {
   ExperimentConfig config = small_config();
   const auto split = open_split(config, Split::kTrain, {.batch_size = 32});
   // A pass over 300 images has 256 samples, in copies of three; there are two passes.
@@ -64,7 +64,7 @@ TEST(OpenSplit, TrainsAsTheConfigSays) {
   EXPECT_EQ(read(*open_split(config, Split::kTrain, {.batch_size = 32})).indices[3], 1);
 }
 
-TEST(OpenSplit, EvaluatesEachImageOnceAndInOrder) {
+TEST(OpenSplit, EvaluatesEachImageOnceInOrder) {
   const auto split = open_split(small_config(), Split::kVal, {.batch_size = 32});
   const Epoch epoch = read(*split);
   EXPECT_EQ(epoch.names, (std::vector<std::string>{"image", "label"}));
@@ -73,7 +73,7 @@ TEST(OpenSplit, EvaluatesEachImageOnceAndInOrder) {
   EXPECT_EQ(epoch.indices, all);
 }
 
-TEST(OpenSplit, SharesBatchesAmongRanks) {
+TEST(OpenSplit, SplitsBatchesAcrossRanks) {
   for (Split which : {Split::kTrain, Split::kVal}) {
     const Epoch whole = read(*open_split(small_config(), which, {.batch_size = 10}));
     std::multiset<std::int64_t> parts;
@@ -87,7 +87,7 @@ TEST(OpenSplit, SharesBatchesAmongRanks) {
   }
 }
 
-TEST(OpenSplit, SaysWhatIsWrongWithTheConfigBeforeItOpensData) {
+TEST(OpenSplit, ChecksConfigBeforeOpeningData) {
   ExperimentConfig config = small_config();
   config.data.dataset = "packed";
   config.data.root = "/nowhere";

@@ -67,7 +67,7 @@ class PackedTest : public testing::Test {
   fs::path output;
 };
 
-TEST_F(PackedTest, HoldsTheSameFilesUnderTheSameLabels) {
+TEST_F(PackedTest, HoldsSameFilesAndLabels) {
   pack();
   auto files = open_folder(), records = open_packed_file();
   ASSERT_EQ(records->size(), 12);
@@ -89,7 +89,7 @@ TEST_F(PackedTest, HoldsTheSameFilesUnderTheSameLabels) {
   expect_error<DataError>([&] { open_packed_file(); }, {"other.packed", "dtn-data pack"});
 }
 
-TEST_F(PackedTest, DependsOnTheDataAlone) {
+TEST_F(PackedTest, DependsOnDataOnly) {
   const std::string one = pack();
   for (int jobs : {2, 5}) {
     PackOptions options;
@@ -103,7 +103,7 @@ TEST_F(PackedTest, DependsOnTheDataAlone) {
   EXPECT_EQ(read(again), one);
 }
 
-TEST_F(PackedTest, AnyDamageIsNoticed) {
+TEST_F(PackedTest, DetectsAnyDamage) {
   const std::string good = pack();
   packed::PackedHeader header;
   std::memcpy(&header, good.data(), sizeof header);
@@ -138,7 +138,7 @@ TEST_F(PackedTest, AnyDamageIsNoticed) {
   expect_error<DataError>([&] { open_packed_file(); }, {"bytes, its header says"});
 }
 
-TEST_F(PackedTest, AFileThatIsCutWhileItIsReadIsADataError) {
+TEST_F(PackedTest, FileTruncatedWhileReadingIsDataError) {
   pack();
   auto set = open_packed_file();
   SampleWorkspace workspace;
@@ -148,7 +148,7 @@ TEST_F(PackedTest, AFileThatIsCutWhileItIsReadIsADataError) {
 }
 
 // The checksums are valid, but the contents contradict each other.
-TEST_F(PackedTest, RefusesIndexesThatLie) {
+TEST_F(PackedTest, RejectsInconsistentIndexes) {
   const std::string good = pack();
   packed::PackedHeader header;
   std::memcpy(&header, good.data(), sizeof header);
@@ -187,7 +187,7 @@ TEST_F(PackedTest, RefusesIndexesThatLie) {
   refused([](H& h, E*) { h.num_classes = ~0ull; }, "does not fit");
 }
 
-TEST_F(PackedTest, GoesOnWhereItWasStopped) {
+TEST_F(PackedTest, ResumesAfterStop) {
   const std::string whole = pack();
   PackOptions often;
   often.sync_bytes = 1;
@@ -209,7 +209,7 @@ TEST_F(PackedTest, GoesOnWhereItWasStopped) {
   }
 }
 
-TEST_F(PackedTest, ResumesFromAnyJournalThatIsLeft) {
+TEST_F(PackedTest, ResumesFromTruncatedJournal) {
   const std::string whole = pack();
   fs::remove(output);
   pack_until(8, {});
@@ -230,7 +230,7 @@ TEST_F(PackedTest, ResumesFromAnyJournalThatIsLeft) {
   }
 }
 
-TEST_F(PackedTest, RefusesToMixJobsOrToOverwrite) {
+TEST_F(PackedTest, RejectsOtherJobsAndExistingOutput) {
   pack_until(5);
   PackOptions other;
   other.short_side = 4;
@@ -250,7 +250,7 @@ TEST_F(PackedTest, RefusesToMixJobsOrToOverwrite) {
   expect_error<ConfigError>([&] { pack_dataset(*open_folder(), output, {}); }, {"exists"});
 }
 
-TEST_F(PackedTest, AFullDiskLosesNothing) {
+TEST_F(PackedTest, FullDiskLosesNothing) {
   const std::string whole = pack();
   fs::remove(output);
   ::signal(SIGXFSZ, SIG_IGN);
@@ -269,7 +269,7 @@ TEST_F(PackedTest, AFullDiskLosesNothing) {
   EXPECT_EQ(read(output), whole);
 }
 
-TEST_F(PackedTest, AnUnreadableFileStopsItAndADamagedOneDoesNot) {
+TEST_F(PackedTest, StopsAtUnreadableFilesButPacksDamagedImages) {
   auto set = open_folder();
   const fs::path file = set->sample_name(4);
   const std::string content = read(file);
@@ -321,7 +321,7 @@ TEST_F(PackedTest, ResizesLargeImagesExactlyAndKeepsSmallOnes) {
   EXPECT_LT(resized, 12);
 }
 
-TEST_F(PackedTest, ImagesWithoutFilesKeepTheirPixels) {
+TEST_F(PackedTest, ImagesWithoutFilesKeepPixels) {
   write_bytes(dir.path() / "t10k-images-idx3-ubyte", idx_file({3, 4, 5}, noise(60, 2)));
   write_bytes(dir.path() / "t10k-labels-idx1-ubyte", idx_file({3}, {0, 2, 1}));
   DataConfig idx;

@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-TEST(Preview, UndoesTheNormalisation) {
+TEST(Preview, UndoesNormalization) {
   // One row of two pixels, three channels.
   const std::vector<float> image = {0, 1, -1, 0, 2, 100};
   const std::vector<float> mean = {0.5F, 0.5F, 0.2F}, std = {0.25F, 0.5F, 0.1F};
@@ -18,13 +18,13 @@ TEST(Preview, UndoesTheNormalisation) {
   EXPECT_EQ(out.pixels, (std::vector<std::uint8_t>{128, 0, 102, 191, 128, 255}));
 }
 
-TEST(Preview, ShowsGreyThreeTimesAndUnknownFromBlackToWhite) {
+TEST(Preview, ShowsGrayAsRgbAndScalesUnknownRange) {
   const std::vector<float> image = {-3, std::numeric_limits<float>::quiet_NaN(), 5};
   const Image out = preview_of(image.data(), 1, {1, 3}, {}, {});
   EXPECT_EQ(out.pixels, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 255, 255, 255}));
 }
 
-TEST(Preview, MosaicsHaveAGapBetweenImages) {
+TEST(Preview, MosaicsSeparateImagesByGap) {
   const Image black{1, 1, 3, {0, 0, 0}}, red{1, 1, 3, {255, 0, 0}};
   const std::vector<Image> images = {black, red, red};
   const Image out = mosaic_of(images, 2);

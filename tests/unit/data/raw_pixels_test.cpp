@@ -175,7 +175,7 @@ class RawPixels : public testing::Test {
   ModelConfig model;
 };
 
-TEST_F(RawPixels, EqualImagesFromAnImageFolder) {
+TEST_F(RawPixels, EqualImagesFromImageFolder) {
   auto set = open_folder();
   for (int channels : {1, 3}) {
     for (double crop_pct : {0.875, 1.0, 1.5}) {
@@ -224,7 +224,7 @@ TEST_F(RawPixels, EqualImagesFromSynthetic) {
   }
 }
 
-TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
+TEST_F(RawPixels, PadsWithBlackBeforeNormalization) {
   write_bytes(dir.path() / "train/a/white.bmp", bmp_file(4, 4, Bytes(48, 255)));
   data.dataset = "imagefolder";
   data.crop_pct = 2;  // resized to 4 x 4, in the middle of 8 x 8
@@ -249,7 +249,7 @@ TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
   }
 }
 
-TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
+TEST_F(RawPixels, FlipsInTrainingOnly) {
   for (bool training : {false, true}) {
     const Batch batch = all_at_once(training);
     const auto flips = batch.fields.at("flip").values<std::uint8_t>();
@@ -259,7 +259,7 @@ TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
   }
 }
 
-TEST_F(RawPixels, ErasesFromSomeAndOnlyInTraining) {
+TEST_F(RawPixels, ErasesInTrainingOnly) {
   for (bool training : {false, true}) {
     const Batch batch = all_at_once(training);
     ASSERT_EQ(batch.fields.has("erasure"), training);
@@ -271,7 +271,7 @@ TEST_F(RawPixels, ErasesFromSomeAndOnlyInTraining) {
   }
 }
 
-TEST_F(RawPixels, TensorsHaveNone) {
+TEST_F(RawPixels, TensorDatasetsHaveNoRawPixels) {
   std::vector<float> values(6 * 3 * 4 * 4);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.25f * static_cast<float>(i);
   write_safetensors(dir.path() / "train.safetensors",
@@ -293,7 +293,7 @@ TEST_F(RawPixels, TensorsHaveNone) {
   EXPECT_EQ(got, values);
 }
 
-TEST_F(RawPixels, DamagedImagesAreHandledAlike) {
+TEST_F(RawPixels, HandlesDamagedImagesLikeFloatImages) {
   open_folder();
   write_bytes(dir.path() / "train/a/0-damaged.jpg", {0xff, 0xd8, 0xff, 0xe0, 1, 2, 3});
   write_bytes(dir.path() / "train/b/1-empty.png", {});
@@ -316,7 +316,7 @@ TEST_F(RawPixels, DamagedImagesAreHandledAlike) {
   }
 }
 
-TEST_F(RawPixels, BatchesLieWhereTheCallerWantsThem) {
+TEST_F(RawPixels, UsesAllocatorOfCaller) {
   data.dataset = "synthetic";
   data.size = 40;
   model.image_size = 8;
@@ -346,7 +346,7 @@ TEST_F(RawPixels, BatchesLieWhereTheCallerWantsThem) {
   }
 }
 
-TEST_F(RawPixels, HasReadySaysWhetherNextWouldWait) {
+TEST_F(RawPixels, HasReadyTellsIfNextWouldWait) {
   data.dataset = "synthetic";
   data.size = 8;
   model.image_size = 8;

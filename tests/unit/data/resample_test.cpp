@@ -46,7 +46,7 @@ TEST(Resample, EqualsPillow13BitForBitOnEveryInstructionSet) {
 }
 
 // Tall images here lose more than twice as many rows as columns.
-TEST(Resample, OnlyTallImagesDependOnTheOrder) {
+TEST(Resample, OrderMattersForTallImagesOnly) {
   const auto differ = [](int width, int height, int to_width, int to_height) {
     const Image image = procedural_image(0, width, height);
     const auto pixels = [&](Resample order) {
@@ -61,14 +61,14 @@ TEST(Resample, OnlyTallImagesDependOnTheOrder) {
   EXPECT_FALSE(differ(60, 40, 30, 20));
 }
 
-TEST(Resample, WholeBoxIsTheSameAsNoBox) {
+TEST(Resample, WholeBoxEqualsNoBox) {
   const Image image = procedural_image(2, 50, 31);
   for (auto filter : {Interpolation::kBilinear, Interpolation::kBicubic})
     EXPECT_EQ(resize(image, 20, 44, filter).pixels,
               resize_box(image, 0, 0, 50, 31, 20, 44, filter).pixels);
 }
 
-TEST(Resample, KeepsConstantImagesAndCopiesAtTheSameSize) {
+TEST(Resample, KeepsConstantImagesAndCopiesAtSameSize) {
   const Image image = procedural_image(0, 17, 23);
   EXPECT_EQ(resize(image, 17, 23, Interpolation::kBicubic).pixels, image.pixels);
   for (int value : {0, 1, 128, 255}) {
@@ -96,7 +96,7 @@ ImageRegion random_region(std::mt19937& random, int width, int height) {
 }
 
 // One workspace for all cases, so that a stale weight or buffer would have an effect.
-TEST(Resample, WindowOfAPartEqualsTheSameCutOfTheWhole) {
+TEST(Resample, WindowEqualsCropOfWholeResult) {
   std::mt19937 random(7);
   ResampleWorkspace workspace;
   for (int i = 0; i < 300; ++i) {
@@ -117,7 +117,7 @@ TEST(Resample, WindowOfAPartEqualsTheSameCutOfTheWhole) {
   }
 }
 
-TEST(Resample, CropViewSeesNothingOutsideTheCrop) {
+TEST(Resample, CropViewIgnoresPixelsOutsideCrop) {
   const Image image = procedural_image(3, 40, 30);
   const ImageRegion at{5, 7, 28, 26};
   ResampleWorkspace workspace;
@@ -127,7 +127,7 @@ TEST(Resample, CropViewSeesNothingOutsideTheCrop) {
   EXPECT_EQ(out.pixels, resize(cut(image, at), 11, 12, Interpolation::kBicubic).pixels);
 }
 
-TEST(Resample, RefusesImpossibleGeometry) {
+TEST(Resample, RejectsInvalidGeometry) {
   const Image image = procedural_image(3, 10, 10);
   const auto filter = Interpolation::kBilinear;
   EXPECT_THROW(resize(image, 0, 5, filter), Error);

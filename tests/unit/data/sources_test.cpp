@@ -148,7 +148,7 @@ class SourcesTest : public testing::Test {
   std::vector<File> files;
 };
 
-TEST_F(SourcesTest, GiveTheSameBatches) {
+TEST_F(SourcesTest, GiveSameBatches) {
   testing::internal::CaptureStderr();
   const auto train = batches("imagefolder", Split::kTrain, 0);
   const auto val = batches("imagefolder", Split::kVal, 0);

@@ -39,7 +39,7 @@ struct File {
   std::vector<std::byte> bytes;
 };
 
-TEST(SteadyMemory, PreparingImagesAllocatesNothingOnceWarm) {
+TEST(SteadyMemory, PreparingImagesAllocatesNothingAfterWarmup) {
   std::vector<File> files;
   for (const char* name :
        {"420.jpg", "444.jpg", "gray.jpg", "progressive.jpg", "cmyk.jpg", "restart.jpg", "rgb8.png",

@@ -26,7 +26,7 @@ class SyntheticTest : public testing::Test {
   ModelConfig model;
 };
 
-TEST_F(SyntheticTest, HasTheModelsShapeAndItsSizes) {
+TEST_F(SyntheticTest, HasShapeOfModelAndConfiguredSize) {
   EXPECT_EQ(open(Split::kTrain)->size(), 1024);
   EXPECT_EQ(open(Split::kVal)->size(), 256);
   data.size = 7;
@@ -40,7 +40,7 @@ TEST_F(SyntheticTest, HasTheModelsShapeAndItsSizes) {
   EXPECT_EQ(sample.image->pixels.size(), 256u);
 }
 
-TEST_F(SyntheticTest, DependsOnSeedSplitAndIndexAlone) {
+TEST_F(SyntheticTest, DependsOnSeedSplitAndIndexOnly) {
   auto a = open(Split::kTrain), b = open(Split::kTrain);
   EXPECT_EQ(pixels(*a, 5), pixels(*b, 5));
   EXPECT_NE(pixels(*a, 5), pixels(*a, 15));
@@ -57,7 +57,7 @@ TEST_F(SyntheticTest, ClassesAreBalanced) {
 }
 
 // The class means of the training split must classify the other split.
-TEST_F(SyntheticTest, ClassesCanBeLearned) {
+TEST_F(SyntheticTest, ClassesAreSeparable) {
   model.num_classes = 100;
   auto train = open(Split::kTrain), val = open(Split::kVal);
   std::vector<std::vector<double>> means(100, std::vector<double>(16 * 16 * 3));
@@ -81,7 +81,7 @@ TEST_F(SyntheticTest, ClassesCanBeLearned) {
   EXPECT_GT(right, 250);  // of 256
 }
 
-TEST_F(SyntheticTest, RefusesWhatItCannotMake) {
+TEST_F(SyntheticTest, RejectsInvalidConfigs) {
   model.channels = 4;
   expect_error<ConfigError>([&] { open(Split::kTrain); }, {"model.channels is 4"});
   model.channels = 3;

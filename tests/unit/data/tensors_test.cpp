@@ -36,7 +36,7 @@ class TensorsTest : public testing::Test {
   Tensor images, labels;
 };
 
-TEST_F(TensorsTest, GivesTheValuesAsTheyAre) {
+TEST_F(TensorsTest, ReturnsStoredValues) {
   auto set = open(images, labels);
   ASSERT_EQ(set->size(), 2);
   EXPECT_EQ(set->label(0), 4);
@@ -47,7 +47,7 @@ TEST_F(TensorsTest, GivesTheValuesAsTheyAre) {
   EXPECT_EQ(sample.ready[11], 15.5f);
 }
 
-TEST_F(TensorsTest, FindsTheFile) {
+TEST_F(TensorsTest, FindsFileOfSplit) {
   expect_error<DataError>([&] { open(); }, {"train.safetensors", "data.train"});
   write_safetensors(dir.path() / "x.st", {{"images", images}, {"labels", labels}});
   data.val = "x.st";
@@ -58,12 +58,12 @@ TEST_F(TensorsTest, FindsTheFile) {
   EXPECT_EQ(open(Split::kTrain)->size(), 2);
 }
 
-TEST_F(TensorsTest, TakesByteLabels) {
+TEST_F(TensorsTest, AcceptsByteLabels) {
   Tensor bytes = Tensor::from(std::vector<std::uint8_t>{0, 3}, {2});
   EXPECT_EQ(open(images, bytes)->label(1), 3);
 }
 
-TEST_F(TensorsTest, NamesWhatDoesNotFit) {
+TEST_F(TensorsTest, ErrorsNameInvalidTensor) {
   write_safetensors(dir.path() / "train.safetensors", {{"pixels", images}});
   expect_error<DataError>([&] { open(); }, {"train.safetensors", "'images'", "pixels"});
   write_safetensors(dir.path() / "train.safetensors", {{"images", images}});
@@ -78,14 +78,14 @@ TEST_F(TensorsTest, NamesWhatDoesNotFit) {
   expect_refused(images, Tensor::zeros({2}, DType::kFloat32), {"`labels`", "float32"});
 }
 
-TEST_F(TensorsTest, LabelsMustFitTheModel) {
+TEST_F(TensorsTest, RejectsLabelsOutOfRange) {
   expect_refused(images, Tensor::from(std::vector<std::int64_t>{0, 5}, {2}),
                  {"train.safetensors", "label 5", "index 1"});
   expect_refused(images, Tensor::from(std::vector<std::int64_t>{-1, 0}, {2}),
                  {"train.safetensors", "label -1", "index 0"});
 }
 
-TEST_F(TensorsTest, DamagedFilesAreRefused) {
+TEST_F(TensorsTest, RejectsDamagedFiles) {
   write_bytes(dir.path() / "train.safetensors", noise(100, 1));
   expect_error<DataError>([&] { open(); }, {"train.safetensors"});
 }

@@ -56,7 +56,7 @@ TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
 
 // The side with the larger scale becomes int(side / crop_pct); the other side follows and is
 // cropped. Half pixels round to even.
-TEST(Transforms, EvaluationOfRectanglesScalesByTheLargerSide) {
+TEST(Transforms, EvaluationScalesRectanglesByLargerSide) {
   const EvalGeometry wide = eval_geometry(500, 375, {96, 192}, 0.875);
   EXPECT_EQ(wide.width, 219);   // 192 / 0.875 = 219.4
   EXPECT_EQ(wide.height, 164);  // 219 x 375 / 500 = 164.25
@@ -71,7 +71,7 @@ TEST(Transforms, EvaluationOfRectanglesScalesByTheLargerSide) {
   EXPECT_EQ(high.top, 6);     // 6.5
 }
 
-TEST(Transforms, WriteImagesOfTheSizeAskedFor) {
+TEST(Transforms, WriteImagesOfRequestedSize) {
   const Image image = procedural_image(5, 90, 70);
   for (bool training : {false, true}) {
     const Transform transform({}, light(), {24, 40}, 3, training);
@@ -108,7 +108,7 @@ TEST(Transforms, ResizedCropEqualsTorchvisionBitForBit) {
   for (const auto& [order, name] : kOrders) expect_resized_crop(order, "light_" + name);
 }
 
-TEST(Transforms, ResizesAsTheConfigSays) {
+TEST(Transforms, ResizesWithConfiguredResample) {
   const Image image = procedural_image(0, 40, 90);
   DataConfig data;
   const auto inputs = [&](Resample order, const AugmentConfig& augment) {
@@ -125,7 +125,7 @@ TEST(Transforms, ResizesAsTheConfigSays) {
     EXPECT_NE(inputs(Resample::kPillow12, augment), inputs(Resample::kPillow13, augment));
 }
 
-TEST(Transforms, LightAppliesTheCropItSamples) {
+TEST(Transforms, LightAppliesSampledCrop) {
   const Image image = procedural_image(5, 97, 71);
   const Transform transform({}, light(), 24, 3, true);
   int flips = 0;
@@ -147,7 +147,7 @@ TEST(Transforms, LightAppliesTheCropItSamples) {
 
 // The key of a crop selects one of two filters, with equal probability. Evaluation and the crop
 // boxes do not depend on it.
-TEST(Transforms, TrainingMayResizeByAFilterOfItsOwn) {
+TEST(Transforms, TrainingUsesTrainInterpolation) {
   const Image image = procedural_image(5, 97, 71);
   const auto of = [&](std::optional<TrainInterpolation> how, bool training) {
     DataConfig data;
@@ -181,7 +181,7 @@ TEST(Transforms, TrainingMayResizeByAFilterOfItsOwn) {
   }
 }
 
-TEST(Transforms, FromTheFileEqualsFromTheImage) {
+TEST(Transforms, EncodedAndDecodedImagesGiveSameResult) {
   TransformWorkspace workspace;
   DataConfig data;
   data.decode = DecodeMode::kExact;
@@ -232,7 +232,7 @@ TEST(Transforms, EvaluationGeometry) {
   EXPECT_EQ(eval_geometry(1, 65500, 224, 0.875).height, 256 * 65500);
 }
 
-TEST(Transforms, ElongatedImagesUseTheirMiddleOnly) {
+TEST(Transforms, ElongatedImagesUseMiddleOnly) {
   TransformWorkspace workspace;
   const Image line = procedural_image(0, 1, 3000);
   const Transform transform({}, {}, 32, 3, false);
@@ -240,7 +240,7 @@ TEST(Transforms, ElongatedImagesUseTheirMiddleOnly) {
   for (float value : out) EXPECT_TRUE(std::isfinite(value));
 }
 
-TEST(SampleCrop, DependsOnItsKeyAlone) {
+TEST(SampleCrop, DependsOnKeyOnly) {
   const AugmentConfig augment = light();
   const CropBox box = sample_crop(500, 375, augment, {1, 2, 3});
   EXPECT_EQ(box, sample_crop(500, 375, augment, {1, 2, 3}));
@@ -249,7 +249,7 @@ TEST(SampleCrop, DependsOnItsKeyAlone) {
   EXPECT_NE(box, sample_crop(500, 375, augment, {1, 2, 4}));
 }
 
-TEST(SampleCrop, FallsBackToTheMiddle) {
+TEST(SampleCrop, FallsBackToCenterCrop) {
   AugmentConfig augment = light();
   augment.scale_min = augment.scale_max = 1;  // never fits an elongated image
   augment.hflip = 0;
@@ -260,7 +260,7 @@ TEST(SampleCrop, FallsBackToTheMiddle) {
   }
 }
 
-TEST(Normalization, ComesFromTheConfigOrTheDataSet) {
+TEST(Normalization, ComesFromConfigOrDataset) {
   DataConfig data;
   EXPECT_EQ(resolve_normalization(data, 3).mean, (std::vector<float>{0.485f, 0.456f, 0.406f}));
   data.dataset = "cifar10";
@@ -277,7 +277,7 @@ TEST(Normalization, ComesFromTheConfigOrTheDataSet) {
   EXPECT_THROW(resolve_normalization(data, 1), ConfigError);
 }
 
-TEST(Normalization, WritesPlanesAndMirrors) {
+TEST(Normalization, WritesPlanesAndFlips) {
   const Image image{2, 1, 3, {0, 51, 102, 153, 204, 255}};
   DataConfig data;
   data.mean = {0, 0, 0.5};
@@ -290,7 +290,7 @@ TEST(Normalization, WritesPlanesAndMirrors) {
   EXPECT_EQ(out, (std::vector<float>{153 / 255.0f, 0, 1.6f, 0.4f, 0.5f, 102 / 255.0f - 0.5f}));
 }
 
-TEST(Transforms, RefusesBadConfigs) {
+TEST(Transforms, RejectsBadConfigs) {
   DataConfig data;
   AugmentConfig augment;
   augment.policy = "randaugment";

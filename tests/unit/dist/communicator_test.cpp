@@ -29,7 +29,7 @@ const std::int64_t kCounts[] = {1, 15, 16, 17, 16384, 16385, 20000, 100003};
 
 class Ranks : public ::testing::TestWithParam<int> {};
 
-TEST_P(Ranks, SumInTheirOrder) {
+TEST_P(Ranks, SumInRankOrder) {
   const int size = GetParam();
   with_ranks(size, [&](Communicator& ranks) {
     ASSERT_EQ(ranks.size(), size);
@@ -45,7 +45,7 @@ TEST_P(Ranks, SumInTheirOrder) {
   });
 }
 
-TEST_P(Ranks, SumBfloat16WithOneRoundingOfTheSum) {
+TEST_P(Ranks, SumBfloat16WithOneRounding) {
   const int size = GetParam();
   with_ranks(size, [&](Communicator& ranks) {
     for (std::int64_t n : kCounts) {
@@ -61,7 +61,7 @@ TEST_P(Ranks, SumBfloat16WithOneRoundingOfTheSum) {
   });
 }
 
-TEST_P(Ranks, SumManyTensorsThatWereStartedTogether) {
+TEST_P(Ranks, SumManyPendingTensors) {
   const int size = GetParam();
   with_ranks(size, [&](Communicator& ranks) {
     std::vector<Tensor> all;
@@ -99,7 +99,7 @@ TEST_P(Ranks, BroadcastGatherAndAgree) {
 INSTANTIATE_TEST_SUITE_P(, Ranks, ::testing::Values(1, 2, 3, 4, 7),
                          [](const auto& i) { return cat(i.param); });
 
-TEST(Communicator, OfOneRankLeavesEverythingAlone) {
+TEST(Communicator, OneRankChangesNothing) {
   Communicator alone;
   EXPECT_TRUE(alone.is_single());
   EXPECT_TRUE(alone.is_root());
@@ -113,12 +113,12 @@ TEST(Communicator, OfOneRankLeavesEverythingAlone) {
   EXPECT_EQ(alone.time().waiting, 0);
 }
 
-TEST(Communicator, SaysWhyItCouldNotStart) {
+TEST(Communicator, PropagatesStartError) {
   auto fail = []() -> std::unique_ptr<Transport> { throw ConfigError("no network"); };
   EXPECT_THROW(Communicator{fail}, ConfigError);
 }
 
-TEST(Communicator, RefusesSumsOfBytes) {
+TEST(Communicator, RejectsSumsOfBytes) {
   with_ranks(2, [](Communicator& ranks) {
     EXPECT_THROW(ranks.all_reduce(Tensor::zeros({4}, DType::kUInt8)), Error);
   });
@@ -160,7 +160,7 @@ class HangingTransport : public testing::ThreadTransport {
   std::string where_;
 };
 
-TEST(CommunicatorDeathTest, EndsTheJobWhenADeviceHasLostTheOthers) {
+TEST(CommunicatorDeathTest, EndsJobWhenDeviceLosesOtherRanks) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -181,7 +181,7 @@ void work_with_one_that_hangs(const std::string& where) {
   }
 }
 
-TEST(CommunicatorDeathTest, EndsTheProcessWhenTheTransportDoesNotComeBack) {
+TEST(CommunicatorDeathTest, EndsProcessWhenTransportHangs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto one = ::testing::ExitedWithCode(1);
   EXPECT_EXIT(work_with_one_that_hangs("start"), one, "rank 0 has been in MPI.*joining.*--resume");
@@ -190,7 +190,7 @@ TEST(CommunicatorDeathTest, EndsTheProcessWhenTheTransportDoesNotComeBack) {
   EXPECT_EXIT(work_with_one_that_hangs("end"), one, "rank 0 on .* in MPI.*parting.*--resume");
 }
 
-TEST(Communicator, MeasuresItsTime) {
+TEST(Communicator, MeasuresTime) {
   with_ranks(2, [](Communicator& ranks) {
     if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
     ranks.barrier();

@@ -12,7 +12,7 @@ RankNote note(int rank, std::uint64_t entered, double waited, double allowance =
   return n;
 }
 
-TEST(RankWatch, HasNothingToSayWhileAllIsWell) {
+TEST(RankWatch, ReportsNothingWhileRanksAreHealthy) {
   RankWatch watch(0, 3, 20, 0);
   for (double now = 1; now < 100; ++now) {
     for (int r = 0; r < 3; ++r) watch.hear(note(r, 5, r == 1 ? 0 : 1.5), now);
@@ -20,7 +20,7 @@ TEST(RankWatch, HasNothingToSayWhileAllIsWell) {
   }
 }
 
-TEST(RankWatch, FindsTheRankThatIsSilent) {
+TEST(RankWatch, FindsSilentRank) {
   RankWatch watch(0, 3, 20, 0);
   for (double now = 1; now < 30; ++now) {
     watch.hear(note(0, 5, 0), now);
@@ -34,7 +34,7 @@ TEST(RankWatch, FindsTheRankThatIsSilent) {
   }
 }
 
-TEST(RankWatch, FindsTheFirstRankSilentFromTheOthersOneByOne) {
+TEST(RankWatch, OtherRanksDetectSilentRootOneAfterAnother) {
   RankWatch second(1, 3, 20, 0), third(2, 3, 20, 0);
   EXPECT_FALSE(second.judge(20.4));
   EXPECT_TRUE(second.judge(20.6));
@@ -46,7 +46,7 @@ TEST(RankWatch, FindsTheFirstRankSilentFromTheOthersOneByOne) {
   EXPECT_FALSE(third.judge(60));
 }
 
-TEST(RankWatch, FindsTheRankThatKeepsTheOthersWaiting) {
+TEST(RankWatch, FindsRankThatBlocksOthers) {
   RankWatch watch(0, 3, 20, 0);
   watch.hear(note(0, 8, 19), 1);
   watch.hear(note(1, 7, 0, 20, "reading images"), 1);
@@ -59,7 +59,7 @@ TEST(RankWatch, FindsTheRankThatKeepsTheOthersWaiting) {
   EXPECT_NE(verdict->what.find("reading images"), std::string::npos);
 }
 
-TEST(RankWatch, WaitsAsLongAsARankIsAllowed) {
+TEST(RankWatch, RespectsTimeoutOfRank) {
   RankWatch watch(0, 2, 20, 0);
   watch.hear(note(0, 8, 900), 1);
   watch.hear(note(1, 7, 0, 1800, "writing a checkpoint"), 1);
@@ -68,7 +68,7 @@ TEST(RankWatch, WaitsAsLongAsARankIsAllowed) {
   EXPECT_TRUE(watch.judge(1));
 }
 
-TEST(RankWatch, LooksForTheLastOfSeveral) {
+TEST(RankWatch, FindsLastOfSeveralWaitingRanks) {
   RankWatch watch(0, 4, 20, 0);
   watch.hear(note(0, 9, 30), 1);
   watch.hear(note(1, 8, 25), 1);  // waits for rank 3 too
@@ -78,7 +78,7 @@ TEST(RankWatch, LooksForTheLastOfSeveral) {
   EXPECT_EQ(watch.judge(1)->rank, 3);
 }
 
-TEST(RankWatch, SeesThatAllWaitAndNothingMoves) {
+TEST(RankWatch, DetectsDeadlock) {
   RankWatch watch(0, 2, 20, 0);
   auto hear = [&](double now, std::uint64_t finished) {
     for (int r = 0; r < 2; ++r) {
@@ -101,7 +101,7 @@ TEST(RankWatch, SeesThatAllWaitAndNothingMoves) {
   EXPECT_FALSE(watch.judge(140)->rank);
 }
 
-TEST(RankWatch, ForgivesTheTimeThatItsOwnMachineWasSuspended) {
+TEST(RankWatch, IgnoresTimeOfMachineSuspension) {
   RankWatch watch(0, 2, 20, 0);
   watch.hear(note(1, 1, 0), 1);
   EXPECT_TRUE(watch.judge(3600));
@@ -110,12 +110,12 @@ TEST(RankWatch, ForgivesTheTimeThatItsOwnMachineWasSuspended) {
   EXPECT_TRUE(watch.judge(3621));
 }
 
-TEST(RankWatch, IsQuietWithoutATimeout) {
+TEST(RankWatch, IsQuietWithoutTimeout) {
   RankWatch watch(0, 2, 0, 0);
   EXPECT_FALSE(watch.judge(1e6));
 }
 
-TEST(RankWatch, TakesNoNotesOfRanksThatAreNone) {
+TEST(RankWatch, IgnoresNotesOfInvalidRanks) {
   RankWatch watch(0, 2, 20, 0);
   watch.hear(note(7, 1, 0), 1);
   watch.hear(note(-1, 1, 0), 1);

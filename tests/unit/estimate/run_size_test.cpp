@@ -81,7 +81,7 @@ TEST(RunSize, Time) {
 
 // Batches hold sequences of similar length, so some batches are short and some long. The estimate
 // is for the longest sequences, in any order of the batches.
-TEST(RunSize, MemoryOfTheLongestSequences) {
+TEST(RunSize, MemoryForLongestSequences) {
   ExperimentConfig c = parse_experiment(R"(
 model: {preset: listops_dense, max_length: 300, embed_dim: 32, num_heads: 2, depth: 2}
 data: {dataset: synthetic, size: 400, workers: 0}
@@ -165,7 +165,7 @@ TEST(RunSize, Description) {
 }
 
 // A batch of a million ViT-B images exceeds the memory; micro-batches make it fit.
-TEST(RunSize, WarnsOfAMemoryThatIsTooSmall) {
+TEST(RunSize, WarnsIfMemoryIsTooSmall) {
   ExperimentConfig c = parse_experiment(
       "model: {preset: vit_b}\ndata: {dataset: synthetic}\ntrain: {batch_size: 1000000}\n", "test",
       {}, standard_registries().schemas());

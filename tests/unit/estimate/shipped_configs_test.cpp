@@ -30,7 +30,7 @@ std::vector<fs::path> files_of(const std::string& folder) {
 
 class Shipped : public testing::TestWithParam<const char*> {};
 
-TEST_P(Shipped, ExperimentsLoadAndMakeAModel) {
+TEST_P(Shipped, ExperimentsLoadAndBuildModel) {
   std::vector<fs::path> files = files_of(GetParam());
   EXPECT_FALSE(files.empty());
   for (const fs::path& file : files) {
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, Shipped,
                          testing::Values("imagenet", "fashion_mnist", "images32", "finetune"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
+TEST(ShippedSweeps, LoadWithPaperResults) {
   std::vector<fs::path> files = files_of("sweeps");
   EXPECT_GE(files.size(), 19u);
   for (const fs::path& file : files) {
@@ -72,7 +72,7 @@ TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
 }
 
 // The collection of the paper contains every sweep named after one of its ImageNet tables.
-TEST(ShippedSweeps, AreAllInThePaper) {
+TEST(ShippedSweeps, PaperCollectionIsComplete) {
   const SweepCollection paper =
       load_sweep_collection(find_config("paper"), {}, standard_registries().schemas());
   std::set<std::string> collected;
@@ -165,7 +165,7 @@ constexpr Row kRows[] = {
     {"position_init", "local", "vit_t_star_dtn", 73.2},
 };
 
-TEST(ShippedSweeps, AreTheTablesOfThePaper) {
+TEST(ShippedSweeps, MatchPaperTables) {
   std::map<std::string, SweepConfig> sweeps;
   std::size_t variants = 0;
   for (const Row& row : kRows) {
@@ -194,7 +194,7 @@ struct Model {
   int layers;
 };
 
-TEST(PaperRows, AreWhatTheTablesSay) {
+TEST(PaperRows, MatchPaperTables) {
   const Model rows[] = {
       {"vit_s_bn", "bn", "", "", 10},
       {"vit_s_star_power", "power", "groups", "heads", 10},
@@ -228,7 +228,7 @@ struct StageRecipe {
   int repeats;
 };
 
-TEST(StageRecipes, AreThePublishedOnes) {
+TEST(StageRecipes, MatchPublishedRecipes) {
   for (const StageRecipe& want :
        {StageRecipe{"pvt_tiny", 0.1, {}, 5, 1e-6, 3}, StageRecipe{"pvt_small", 0.1, {}, 5, 1e-6, 3},
         StageRecipe{"pvt_medium", 0.3, 1.0, 5, 1e-6, 3},

@@ -96,7 +96,7 @@ ModelConfig dtn_vit(std::vector<NormOption> options) {
   return with_norm(c, "dtn", std::move(options));
 }
 
-TEST(OnnxVit, HasTheModelsLogitsForEveryOption) {
+TEST(OnnxVit, MatchesLogitsForEveryOption) {
   std::vector<ModelConfig> configs = checkpoint_vits();
   configs.push_back(deit_vit());
   configs.push_back(biased_vit());
@@ -107,7 +107,7 @@ TEST(OnnxVit, HasTheModelsLogitsForEveryOption) {
   }
 }
 
-TEST(OnnxVit, HasTheModelsLogitsWithDtn) {
+TEST(OnnxVit, MatchesLogitsWithDtn) {
   using S = std::string;
   const std::vector<std::vector<NormOption>> variants = {
       {},
@@ -136,7 +136,7 @@ TEST(OnnxVit, HasTheModelsLogitsWithDtn) {
   }
 }
 
-TEST(OnnxVit, HasTheModelsLogitsWithOtherNorms) {
+TEST(OnnxVit, MatchesLogitsWithOtherNorms) {
   for (const char* type : {"rms", "scale", "bn", "in", "gn", "sn", "power"}) {
     EXPECT_LT(difference(with_norm(paper_vit(), type, {}), onnx::kMinOpset, 2), kBound) << type;
   }
@@ -144,7 +144,7 @@ TEST(OnnxVit, HasTheModelsLogitsWithOtherNorms) {
   EXPECT_LT(difference(official, onnx::kMinOpset, 2), kBound);
 }
 
-TEST(OnnxVit, HoldsAtEveryOpset) {
+TEST(OnnxVit, MatchesLogitsAtEveryOpset) {
   for (int opset = onnx::kMinOpset; opset <= onnx::kMaxOpset; ++opset) {
     EXPECT_LT(difference(dtn_vit({}), opset, 1), kBound) << opset;
     EXPECT_LT(difference(checkpoint_vits()[4], opset, 1), kBound) << opset;  // gelu_tanh, mean
@@ -163,19 +163,19 @@ TEST(OnnxVit, StoresPositionsAsTwoSmallMatrices) {
   EXPECT_FALSE(file.constants.contains("blocks.0.norm1.positions"));
 }
 
-TEST(OnnxVit, RefusesWhatItCannotWrite) {
+TEST(OnnxVit, RejectsUnsupportedOpsets) {
   Classifier model(dtn_vit({}), 1);
   expect_error<ConfigError>([&] { onnx::graph_of(model, 16); }, {"--opset 16", "17 to 23"});
   expect_error<ConfigError>([&] { onnx::graph_of(model, 24); }, {"--opset 24"});
 }
 
-TEST(OnnxGraph, CarriesNotes) {
+TEST(OnnxGraph, StoresMetadata) {
   onnx::Graph graph(17);
   graph.note("mean", "0.5");
   EXPECT_EQ(written(graph).notes.at("mean"), "0.5");
 }
 
-TEST(OnnxGraph, RefusesMoreThanTwoGibibytes) {
+TEST(OnnxGraph, RejectsMoreThanTwoGibibytes) {
   onnx::Graph graph(17);
   // The graph refers to one tensor of 64 MiB under many names, so it needs no more memory.
   const Tensor part = Tensor::zeros({16, 1 << 20}, DType::kFloat32);

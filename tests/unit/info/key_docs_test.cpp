@@ -17,7 +17,7 @@ using config::KeyDoc;
 
 std::vector<KeyDoc> all_docs() { return config::key_docs(standard_registries().schemas()); }
 
-TEST(KeyDocs, SayWhatEachKeyIs) {
+TEST(KeyDocs, DescribeEveryKey) {
   constexpr std::size_t kShortest = 20;
   const std::vector<KeyDoc> docs = all_docs();
   ASSERT_GT(docs.size(), config::keys().size());  // options of normalizers too
@@ -32,7 +32,7 @@ TEST(KeyDocs, SayWhatEachKeyIs) {
   }
 }
 
-TEST(KeyDocs, ExamplesAreTaken) {
+TEST(KeyDocs, ExamplesAreValid) {
   const ConfigSchemas schemas = standard_registries().schemas();
   for (const config::Key& key : config::keys()) {
     for (const KeyDoc& doc : all_docs()) {
@@ -54,7 +54,7 @@ TEST(KeyDocs, ExamplesAreTaken) {
   }
 }
 
-TEST(KeyDocs, DefaultsFollowTheChoicesAbove) {
+TEST(KeyDocs, DefaultsDependingOnOtherKeysAreDescribed) {
   const auto default_of = [&](const std::string& path) {
     for (const KeyDoc& doc : all_docs()) {
       if (doc.path == path) return doc.default_value;
@@ -72,7 +72,7 @@ TEST(KeyDocs, DefaultsFollowTheChoicesAbove) {
   EXPECT_EQ(default_of("model.norm.lambda"), "learnable");
 }
 
-TEST(KeyDocs, TheDocumentIsUpToDate) {
+TEST(KeyDocs, ConfigReferenceIsUpToDate) {
   std::ifstream file(DTN_TESTS_FOLDER "/../docs/config.md");
   std::ostringstream text;
   text << file.rdbuf();
@@ -80,7 +80,7 @@ TEST(KeyDocs, TheDocumentIsUpToDate) {
       << "docs/config.md is out of date: dtn-info --keys --markdown > docs/config.md";
 }
 
-TEST(KeyDocs, LinesAreAsWideAsAsked) {
+TEST(KeyDocs, LinesFitRequestedWidth) {
   for (const std::size_t columns : {40, 100}) {
     std::istringstream text(config::to_text(all_docs(), columns));
     for (std::string line; std::getline(text, line);) {
@@ -92,7 +92,7 @@ TEST(KeyDocs, LinesAreAsWideAsAsked) {
 }
 
 // The config with comments parses to the same config, and every key has a comment.
-TEST(CommentedYaml, ReadsBack) {
+TEST(CommentedYaml, RoundTrips) {
   const ConfigSchemas schemas = standard_registries().schemas();
   for (const char* norm : {"ln", "dtn", "gn", "power"}) {
     const ExperimentConfig config =

@@ -18,7 +18,7 @@ std::set<std::string> known_paths() {
   return paths;
 }
 
-TEST(KeySynonyms, LeadToKeysAndAreNone) {
+TEST(KeySynonyms, LeadToExistingKeysAndAreNoKeys) {
   const std::set<std::string> known = known_paths();
   std::set<std::string> words, leaves;
   for (const std::string& path : known) leaves.insert(leaf_of(path));
@@ -29,7 +29,7 @@ TEST(KeySynonyms, LeadToKeysAndAreNone) {
   }
 }
 
-TEST(KeySynonyms, AreFoundInAnySpelling) {
+TEST(KeySynonyms, MatchAnySpelling) {
   const std::set<std::string> known = known_paths();
   const std::vector<std::string> rate = {"optim.lr"}, epochs = {"schedule.epochs"};
   for (const char* word : {"learning_rate", "learning-rate", "Learning_Rate", "lr"}) {

@@ -34,7 +34,7 @@ TEST(ModelFamilies, EveryPresetIsReadAndWritten) {
   }
 }
 
-TEST(ModelFamilies, HaveNormalizersOfTheirOwn) {
+TEST(ModelFamilies, HaveDefaultNormalizers) {
   EXPECT_EQ(parse("model: {preset: levit_128s}").model.norm.type, "bn");
   EXPECT_EQ(parse("model: {preset: resnet50}").model.norm.type, "bn");
   EXPECT_EQ(parse("model: {preset: t2t_vit_t_14}").model.norm.type, "ln");
@@ -45,7 +45,7 @@ TEST(ModelFamilies, HaveNormalizersOfTheirOwn) {
             ImageSize(160, 240));
 }
 
-TEST(ModelFamilies, SayWhatIsWrongAndWhatToDo) {
+TEST(ModelFamilies, ErrorsNameProblemAndFix) {
   struct Case {
     const char *text, *where, *words;
   };

@@ -82,7 +82,7 @@ class AtomicFiles : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(AtomicFiles, CommitReplacesAndDropLeavesTheOldFile) {
+TEST_F(AtomicFiles, CommitReplacesAndDropKeepsOldFile) {
   fs::path path = folder_ / "f";
   write_file_atomic(path, "one");
   EXPECT_EQ(read_text(path), "one");
@@ -97,7 +97,7 @@ TEST_F(AtomicFiles, CommitReplacesAndDropLeavesTheOldFile) {
   EXPECT_EQ(entries_in(folder_), 1u);
 }
 
-TEST_F(AtomicFiles, ErrorsNameThePathAndTheReason) {
+TEST_F(AtomicFiles, ErrorsNamePathAndReason) {
   fs::path path = folder_ / "absent" / "f";
   try {
     write_file_atomic(path, "x");
@@ -111,7 +111,7 @@ TEST_F(AtomicFiles, ErrorsNameThePathAndTheReason) {
   EXPECT_EQ(entries_in(folder_), 1u);
 }
 
-TEST_F(AtomicFiles, FullDiskLeavesTheOldFileAndNoTemporary) {
+TEST_F(AtomicFiles, FullDiskKeepsOldFileAndLeavesNoTemporary) {
   fs::path path = folder_ / "f";
   write_file_atomic(path, "old");
   {
@@ -122,7 +122,7 @@ TEST_F(AtomicFiles, FullDiskLeavesTheOldFileAndNoTemporary) {
   EXPECT_EQ(entries_in(folder_), 1u);
 }
 
-TEST_F(AtomicFiles, DirectoryAppearsWholeAndReplaces) {
+TEST_F(AtomicFiles, DirectoryAppearsComplete) {
   fs::path path = folder_ / "d";
   for (const char* text : {"one", "two"}) {
     AtomicDirectory directory(path);
@@ -164,7 +164,7 @@ TEST_F(AtomicFiles, DirectoryIsReplacedWithoutExchange) {
   }
 }
 
-TEST_F(AtomicFiles, DirectoryThatCannotBeReplacedStays) {
+TEST_F(AtomicFiles, DirectoryThatCannotBeReplacedIsKept) {
   const WithoutExchange file_system;
   const fs::path path = folder_ / "d";
   fs::create_directory(path);
@@ -198,7 +198,7 @@ TEST_F(AtomicFiles, SymlinkIsReplacedAndRelative) {
   EXPECT_EQ(entries_in(folder_), 3u);
 }
 
-TEST_F(AtomicFiles, RenamesWhatIsThere) {
+TEST_F(AtomicFiles, RenamesExistingPathsOnly) {
   fs::create_directory(folder_ / "a");
   rename_durably(folder_ / "a", folder_ / "b");
   EXPECT_TRUE(fs::is_directory(folder_ / "b"));
@@ -251,7 +251,7 @@ TEST_F(AtomicFiles, JsonLinesResumeDropsLaterAndTornLines) {
   EXPECT_EQ(read_text(folder_ / "new.jsonl"), "");
 }
 
-TEST_F(AtomicFiles, JsonLinesResumeDropsEvaluationsThatAreStillOwed) {
+TEST_F(AtomicFiles, JsonLinesResumeDropsEvaluationsToBeRepeated) {
   fs::path path = folder_ / "metrics.jsonl";
   std::string early = "{\"step\":10,\"split\":\"val\"}\n{\"step\":20,\"loss\":1}\n";
   std::string owed = "{\"step\":20,\"split\":\"val\"}\n";
@@ -262,7 +262,7 @@ TEST_F(AtomicFiles, JsonLinesResumeDropsEvaluationsThatAreStillOwed) {
   EXPECT_EQ(read_text(path), early);
 }
 
-TEST_F(AtomicFiles, JsonLinesOnAFullDiskStayWhole) {
+TEST_F(AtomicFiles, JsonLinesStayIntactOnFullDisk) {
   fs::path path = folder_ / "metrics.jsonl";
   JsonLinesWriter writer(path);
   writer.write({{"step", std::int64_t{1}}});

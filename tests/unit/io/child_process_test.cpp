@@ -13,7 +13,7 @@ namespace dtn {
 namespace {
 namespace fs = std::filesystem;
 
-class Children : public ::testing::Test {
+class ChildProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / cat("dtn-children-", ::getpid());
@@ -40,7 +40,7 @@ class Children : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(Children, EndAsTheyShould) {
+TEST_F(ChildProcesses, ReportExitStatusAndWriteLog) {
   const fs::path log = folder_ / "log";
   const auto run = [&](const char* script) {
     return ChildProcess({"sh", "-c", script}, log, folder_).wait();

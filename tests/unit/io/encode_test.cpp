@@ -23,7 +23,7 @@ Image smooth_image(int width, int height, int channels) {
   return image;
 }
 
-TEST(Encode, PngGivesTheSamePixelsBack) {
+TEST(Encode, PngRoundTrips) {
   for (int channels : {1, 3}) {
     for (auto [width, height] : {std::pair{1, 1}, {17, 5}, {300, 211}}) {
       const Image image = smooth_image(width, height, channels);
@@ -37,7 +37,7 @@ TEST(Encode, PngGivesTheSamePixelsBack) {
   }
 }
 
-TEST(Encode, PngWithAPalette) {
+TEST(Encode, PngWithPalette) {
   const std::vector<std::array<std::uint8_t, 3>> palette = {{0, 0, 0}, {10, 20, 30}, {255, 0, 7}};
   std::vector<std::byte> file;
   encode_png(3, 2, std::vector<std::uint8_t>{1, 2, 1, 2, 2, 1}, palette, file);
@@ -50,7 +50,7 @@ TEST(Encode, PngWithAPalette) {
   EXPECT_THROW(encode_png(2, 1, std::vector<std::uint8_t>{0}, palette, file), Error);
 }
 
-TEST(Encode, JpegIsCloseAndCloserWithQuality) {
+TEST(Encode, JpegErrorFallsWithQuality) {
   for (int channels : {1, 3}) {
     Image image = smooth_image(90, 61, channels);
     double errors[2];
@@ -76,7 +76,7 @@ TEST(Encode, JpegIsCloseAndCloserWithQuality) {
   EXPECT_THROW(encode_jpeg(Image{4, 4, 3, {}}, 90, file), Error);
 }
 
-TEST(Crc32c, IsTheSameWithAndWithoutTheInstruction) {
+TEST(Crc32c, HardwareAndPortableVersionsAgree) {
   std::string text;
   for (unsigned i = 0; i < 300; ++i) text += static_cast<char>(i * i * 7 + i);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

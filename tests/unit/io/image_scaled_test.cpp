@@ -45,7 +45,7 @@ ImageRegion all_of(const Bytes& bytes) {
   return {0, 0, info.width, info.height};
 }
 
-TEST(ScaledImage, DecodesAsPillowsDraftDoesBitForBit) {
+TEST(ScaledImage, MatchesPillowDraftBitForBit) {
   for (const Scaled& s : scaled_fixtures()) {
     const Bytes bytes = golden::image_bytes(s.name);
     const Image image = decode_scaled(bytes, s.eighths, all_of(bytes));
@@ -55,7 +55,7 @@ TEST(ScaledImage, DecodesAsPillowsDraftDoesBitForBit) {
   }
 }
 
-TEST(ScaledImage, RegionsEqualThatPartOfTheWhole) {
+TEST(ScaledImage, RegionsEqualPartOfWholeImage) {
   std::mt19937 random(7);
   for (const Scaled& s : scaled_fixtures()) {
     if (s.eighths != 1) continue;  // each file once
@@ -88,7 +88,7 @@ TEST(ScaledImage, RegionsEqualThatPartOfTheWhole) {
   }
 }
 
-TEST(ScaledImage, FullScaleIsTheExactDecode) {
+TEST(ScaledImage, FullScaleEqualsExactDecode) {
   for (const Scaled& s : scaled_fixtures()) {
     const Bytes bytes = golden::image_bytes(s.name);
     for (ColorMode mode : {ColorMode::kRgb, ColorMode::kGray})
@@ -97,7 +97,7 @@ TEST(ScaledImage, FullScaleIsTheExactDecode) {
   }
 }
 
-TEST(ScaledImage, RegionsCoverWhatTheyTouch) {
+TEST(ScaledImage, RegionsRoundOutwards) {
   const auto expect = [](ImageRegion r, int eighths, ImageRegion to) {
     const ImageRegion got = scaled_region(r, eighths);
     EXPECT_EQ(got.x0, to.x0);
@@ -111,7 +111,7 @@ TEST(ScaledImage, RegionsCoverWhatTheyTouch) {
   expect({5, 6, 7, 8}, 8, {5, 6, 7, 8});
 }
 
-TEST(ScaledImage, OnlyJpegHasScales) {
+TEST(ScaledImage, OnlyJpegIsScalable) {
   for (const char* name : {"rgb8.png", "png_inside.jpg", "24bit.bmp"}) {
     const Bytes bytes = golden::image_bytes(name);
     EXPECT_FALSE(read_image_info(bytes, name).scalable) << name;
@@ -124,7 +124,7 @@ TEST(ScaledImage, OnlyJpegHasScales) {
 }
 
 // Every prefix of a file, except for the last few bytes, is refused at any scale and region.
-TEST(ScaledImage, PrefixesAreErrorsAtEveryByte) {
+TEST(ScaledImage, RejectsTruncationAtEveryByte) {
   for (const char* name : {"420_tiny.jpg", "arithmetic_progressive.jpg", "palette2.png"}) {
     const Bytes bytes = golden::image_bytes(name);
     const ImageRegion full = all_of(bytes);
@@ -145,7 +145,7 @@ TEST(ScaledImage, PrefixesAreErrorsAtEveryByte) {
 }
 
 // The kinds of JPEG that libjpeg-turbo does not decode into 8 bits.
-TEST(ScaledImage, OtherKindsOfJpegAreRefused) {
+TEST(ScaledImage, RejectsUnsupportedKindsOfJpeg) {
   const Bytes good = golden::image_bytes("420.jpg");
   const std::byte sof[] = {std::byte{0xFF}, std::byte{0xC0}};
   const auto at = std::ranges::search(good, sof).begin() - good.begin();
@@ -211,7 +211,7 @@ void refuse_huge_headers() {
   _exit(0);
 }
 
-TEST(ScaledImageDeathTest, HugeHeadersAreRefusedBeforeMemoryIsTaken) {
+TEST(ScaledImageDeathTest, RejectsHugeHeadersBeforeAllocating) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(refuse_huge_headers(), testing::ExitedWithCode(0), "");
 }

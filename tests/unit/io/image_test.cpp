@@ -100,7 +100,7 @@ Bytes png_of(std::uint32_t width, std::uint32_t height, const Bytes& raw) {
   return file;
 }
 
-TEST(Image, DecodesAsPillowDoesBitForBit) {
+TEST(Image, MatchesPillowBitForBit) {
   for (const Fixture& f : fixtures()) {
     const Bytes bytes = golden::image_bytes(f.name);
     const ImageInfo info = read_image_info(bytes, f.name);
@@ -121,7 +121,7 @@ TEST(Image, DecodesAsPillowDoesBitForBit) {
   }
 }
 
-TEST(Image, RegionsEqualThatPartOfTheWhole) {
+TEST(Image, RegionsEqualPartOfWholeImage) {
   std::mt19937 random(3);
   Image part;
   for (const Fixture& f : fixtures()) {
@@ -150,7 +150,7 @@ TEST(Image, RegionsEqualThatPartOfTheWhole) {
   }
 }
 
-TEST(Image, FilesCutShortAreErrors) {
+TEST(Image, RejectsTruncatedFiles) {
   for (const Fixture& f : fixtures()) {
     const Bytes bytes = golden::image_bytes(f.name);
     // The end marker, and the padding of a BMP's last row, may be missing.
@@ -166,7 +166,7 @@ TEST(Image, FilesCutShortAreErrors) {
   }
 }
 
-TEST(Image, DamageNeverCrashes) {
+TEST(Image, DamagedFilesNeverCrash) {
   std::mt19937 random(5);
   int decoded = 0, refused = 0;
   const DecodeLimits limits{1 << 22, 4096, 50, 1 << 24};
@@ -183,7 +183,7 @@ TEST(Image, DamageNeverCrashes) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(Image, HugeSizesAreRefusedByTheHeader) {
+TEST(Image, RejectsHugeSizesByHeader) {
   EXPECT_TRUE(contains(error_of(jpeg_of_size("420.jpg", 65500, 65500)), "65500 x 65500 pixels"));
   EXPECT_TRUE(contains(error_of(jpeg_of_size("420.jpg", 13000, 13000)), "cut short"));
   EXPECT_NE(error_of(jpeg_of_size("420.jpg", 65535, 10)), "");
@@ -226,14 +226,14 @@ TEST(Image, CompressionBombsStayWithinMemory) {
   EXPECT_TRUE(contains(error_of(png_of(4, 4, Bytes(20)), {.max_memory = 1000}), "1000 bytes"));
 }
 
-TEST(Image, DamagedPngIsNoticedByItsChecksum) {
+TEST(Image, DetectsDamagedPngByChecksum) {
   Bytes bytes = golden::image_bytes("rgb8.png");
   const std::size_t at = find(bytes, "IDAT") + 20;
   bytes[at] ^= std::byte{1};
   EXPECT_TRUE(contains(error_of(bytes), "checksum"));
 }
 
-TEST(Image, OtherFilesAreNamed) {
+TEST(Image, RejectsOtherFileTypes) {
   EXPECT_TRUE(contains(error_of({}), "empty"));
   EXPECT_TRUE(contains(error_of(Bytes(100)), "neither JPEG nor PNG nor WebP nor BMP nor PNM"));
   EXPECT_THROW(read_image_info(Bytes(3), "x"), DataError);
@@ -261,7 +261,7 @@ class FileTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(FileTest, ReadsAndExplainsWhyNot) {
+TEST_F(FileTest, ReadsOrExplainsFailure) {
   const std::string path = folder_ / "file";
   std::ofstream(path) << "hello";
   EXPECT_EQ(read_file(path).size(), 5u);

@@ -39,7 +39,7 @@ std::span<const std::byte> bytes(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
-TEST_F(SafetensorsStreamTest, WritesTheBytesOfAWholeFile) {
+TEST_F(SafetensorsStreamTest, MatchesWholeFileWriter) {
   const std::vector<std::int64_t> labels = {3, 1, 2};
   std::vector<float> rows(3 * 400000);  // more than the write buffer holds
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 1013);
@@ -62,7 +62,7 @@ TEST_F(SafetensorsStreamTest, WritesTheBytesOfAWholeFile) {
             401013 % 1013);
 }
 
-TEST_F(SafetensorsStreamTest, HasTensorsWithoutElements) {
+TEST_F(SafetensorsStreamTest, AcceptsEmptyTensors) {
   SafetensorsStream stream(
       path("empty"),
       {{"a", DType::kFloat32, {0, 4}}, {"b", DType::kFloat32, {1}}, {"c", DType::kFloat32, {0}}});
@@ -71,7 +71,7 @@ TEST_F(SafetensorsStreamTest, HasTensorsWithoutElements) {
   EXPECT_EQ(read_safetensors(path("empty")).find("b")->values<float>()[0], 7);
 }
 
-TEST_F(SafetensorsStreamTest, RefusesTooLittleAndTooMuch) {
+TEST_F(SafetensorsStreamTest, RejectsMissingAndExcessData) {
   const std::vector<float> two = {1, 2};
   {
     SafetensorsStream stream(path("short"), {{"a", DType::kFloat32, {3}}});
@@ -85,7 +85,7 @@ TEST_F(SafetensorsStreamTest, RefusesTooLittleAndTooMuch) {
   EXPECT_TRUE(is_empty());
 }
 
-TEST_F(SafetensorsStreamTest, RefusesTwoTensorsOfOneName) {
+TEST_F(SafetensorsStreamTest, RejectsDuplicateNames) {
   EXPECT_THROW(
       SafetensorsStream(path("twice"), {{"a", DType::kFloat32, {1}}, {"a", DType::kFloat32, {1}}}),
       Error);

@@ -105,7 +105,7 @@ TEST_F(Safetensors, FileWithoutTensorsRoundTrips) {
   EXPECT_TRUE(file.metadata.empty());
 }
 
-TEST_F(Safetensors, BytesDependOnContentAlone) {
+TEST_F(Safetensors, BytesDependOnContentOnly) {
   NamedTensors tensors = every_kind();
   tensors.emplace_back("long", long_tensor());
   write_safetensors(path_, tensors, {{"k", "v"}});
@@ -122,7 +122,7 @@ TEST_F(Safetensors, BytesDependOnContentAlone) {
   EXPECT_EQ(length % 8, 0u);
 }
 
-TEST_F(Safetensors, WritingToAMappedTensorLeavesTheFileAlone) {
+TEST_F(Safetensors, WritingToMappedTensorDoesNotChangeFile) {
   write_safetensors(path_, every_kind());
   std::string before = read_text(path_);
   TensorFile file = read_safetensors(path_, {.map = true});
@@ -131,7 +131,7 @@ TEST_F(Safetensors, WritingToAMappedTensorLeavesTheFileAlone) {
   EXPECT_EQ(before, read_text(path_));
 }
 
-TEST_F(Safetensors, TensorsOutliveTheFile) {
+TEST_F(Safetensors, TensorsOutliveFile) {
   write_safetensors(path_, every_kind());
   Tensor read = *read_safetensors(path_).find("i64");
   Tensor mapped = *read_safetensors(path_, {.map = true}).find("i64");
@@ -140,7 +140,7 @@ TEST_F(Safetensors, TensorsOutliveTheFile) {
   EXPECT_EQ(mapped.data<std::int64_t>()[1], INT64_MAX);
 }
 
-TEST_F(Safetensors, RefusesToWriteNonsense) {
+TEST_F(Safetensors, RejectsInvalidTensorsWhenWriting) {
   Tensor t = Tensor::zeros({1}, DType::kFloat32);
   EXPECT_THROW(write_safetensors(path_, {{"a", t}, {"a", t}}), Error);
   EXPECT_THROW(write_safetensors(path_, {{"__metadata__", t}}), Error);
@@ -153,14 +153,14 @@ TEST_F(Safetensors, RefusesToWriteNonsense) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-TEST_F(Safetensors, NamesLikeOurChecksumKeysAreFine) {
+TEST_F(Safetensors, AcceptsNamesLikeChecksumKeys) {
   Tensor t = Tensor::from(std::vector<float>{3}, {1});
   NamedTensors tensors{{"header_checksum", t}, {"checksums", t}, {"checksum.a", t}, {"", t}};
   write_safetensors(path_, tensors, {{"note", "\"header_checksum\":\"00000000\""}});
   EXPECT_EQ(read_safetensors(path_).tensors.size(), 4u);
 }
 
-TEST_F(Safetensors, ForeignFilesAndTypes) {
+TEST_F(Safetensors, ReadsFilesAndTypesOfOtherPrograms) {
   // Float16: 1, -2, the smallest subnormal, infinity. Odd offsets force copies. There are no
   // checksums: a key that looks like a checksum but is not declared has no effect.
   std::string data("\x00\x3c\x00\xc0\x01\x00\x00\x7c", 8);
@@ -284,7 +284,7 @@ std::vector<Hostile> hostile_headers() {
   };
 }
 
-TEST_F(Safetensors, HostileHeadersGiveNamedErrors) {
+TEST_F(Safetensors, ErrorsNameFaultOfHostileHeader) {
   auto cases = hostile_headers();
   ASSERT_GE(cases.size(), 30u);
   for (const Hostile& hostile : cases) {
@@ -300,7 +300,7 @@ TEST_F(Safetensors, HostileHeadersGiveNamedErrors) {
   }
 }
 
-TEST_F(Safetensors, HostileLengthsGiveNamedErrors) {
+TEST_F(Safetensors, RejectsHostileLengths) {
   for (std::uint64_t length : {std::uint64_t{3}, std::uint64_t{100'000'001}, UINT64_MAX,
                                UINT64_MAX - 7, std::uint64_t{1} << 63}) {
     std::string file = file_of("{}");
@@ -312,7 +312,7 @@ TEST_F(Safetensors, HostileLengthsGiveNamedErrors) {
   EXPECT_EQ(parse(file_of("{}")).tensors.size(), 0u);
 }
 
-TEST_F(Safetensors, FilesOfOtherProgramsAreRecognised) {
+TEST_F(Safetensors, ErrorsNameOtherFileFormats) {
   const auto error_of = [&](const std::string& file, const char* name = "a.pth") {
     const fs::path path = folder_ / name;
     std::ofstream(path, std::ios::binary) << file;
@@ -350,7 +350,7 @@ TEST_F(Safetensors, FilesOfOtherProgramsAreRecognised) {
   EXPECT_EQ(error_of(whole), "");
 }
 
-TEST_F(Safetensors, UnreadablePathsGiveNamedErrors) {
+TEST_F(Safetensors, ErrorsNameUnreadablePath) {
   fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::ofstream(folder_ / "zero");
@@ -366,7 +366,7 @@ TEST_F(Safetensors, UnreadablePathsGiveNamedErrors) {
   }
 }
 
-TEST_F(Safetensors, EverySingleBitFlipIsNoticed) {
+TEST_F(Safetensors, DetectsEveryBitFlip) {
   NamedTensors tensors = every_kind();
   write_safetensors(path_, tensors, {{"config", "name: x\nseed: 0\n"}});
   std::string good = read_text(path_);
@@ -378,7 +378,7 @@ TEST_F(Safetensors, EverySingleBitFlipIsNoticed) {
   }
 }
 
-TEST_F(Safetensors, EveryTruncationAndExtensionIsNoticed) {
+TEST_F(Safetensors, DetectsEveryTruncationAndExtension) {
   write_safetensors(path_, every_kind());
   std::string good = read_text(path_);
   for (std::size_t size = 0; size < good.size(); ++size) {
@@ -387,7 +387,7 @@ TEST_F(Safetensors, EveryTruncationAndExtensionIsNoticed) {
   EXPECT_THROW(parse(good + "x"), DataError);
 }
 
-TEST_F(Safetensors, FlipsInALongTensorAreNoticedUnlessNotAskedFor) {
+TEST_F(Safetensors, DetectsBitFlipsInLongTensorUnlessDisabled) {
   write_safetensors(path_, {{"long", long_tensor()}});
   std::string good = read_text(path_);
   std::mt19937_64 random(7);

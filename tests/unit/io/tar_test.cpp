@@ -57,7 +57,7 @@ void old_style(TarFile::Header& h) {
   TarFile::set(h, 257, std::string_view("\0\0\0\0\0\0\0\0", 8));
 }
 
-TEST(Tar, ReadsEveryWayToWriteAPlainFile) {
+TEST(Tar, ReadsEveryFormatOfRegularFiles) {
   const std::string long_name = std::string(150, 'd') + "/" + std::string(200, 'f') + ".jpg";
   std::string binary_size("\x80\0\0\0\0\0\0\0\0\0\0\7", 12);
   TarFile tar;
@@ -93,7 +93,7 @@ TEST(Tar, ReadsEveryWayToWriteAPlainFile) {
   EXPECT_EQ(got.skipped, 0);
 }
 
-TEST(Tar, PassesOverAndCountsWhatIsNoPlainFile) {
+TEST(Tar, SkipsAndCountsOtherMembers) {
   struct Case {
     const char* why;
     std::function<void(TarFile&)> add;
@@ -154,7 +154,7 @@ TEST(Tar, PassesOverAndCountsWhatIsNoPlainFile) {
   EXPECT_EQ(read(tar.bytes()).skipped, 0);
 }
 
-TEST(Tar, RefusesWhatIsDamaged) {
+TEST(Tar, RejectsDamagedArchives) {
   TarFile good;
   good.add("a.jpg", "content").add("b.jpg", std::string(700, 'b'));
   const std::string bytes = good.bytes();
@@ -173,7 +173,7 @@ TEST(Tar, RefusesWhatIsDamaged) {
   EXPECT_EQ(read(bytes.substr(0, bytes.size() - 512)).files.size(), 2u);  // one block of zeros
 }
 
-TEST(Tar, RefusesImpossibleSizes) {
+TEST(Tar, RejectsInvalidSizes) {
   const std::vector<std::string> sizes = {"77777777777",
                                           "0000000000x",
                                           "-0000000001",
@@ -196,7 +196,7 @@ TEST(Tar, RefusesImpossibleSizes) {
   }
 }
 
-TEST(Tar, RefusesHostileExtensions) {
+TEST(Tar, RejectsHostileExtensions) {
   TarFile endless;
   for (int i = 0; i < 1000; ++i) endless.add("././@LongLink", "name", 'L');
   expect_refused(endless.add("a.jpg", "1").bytes(), "more than 16");
@@ -225,7 +225,7 @@ TEST(Tar, RefusesHostileExtensions) {
 }
 
 // If any byte changes, members stay inside the archive (read() checks it), or it is refused.
-TEST(Tar, AnyChangedByteIsRefusedOrHarmless) {
+TEST(Tar, AnyChangedByteIsRejectedOrHarmless) {
   TarFile tar;
   tar.add("././@LongLink", std::string(120, 'n'), 'L').add("n", "content");
   tar.add("x", TarFile::pax("path", "other") + TarFile::pax("size", "5"), 'x').add("a", "12345");
@@ -250,7 +250,7 @@ TEST(Tar, AnyChangedByteIsRefusedOrHarmless) {
   }
 }
 
-TEST(Tar, ReadsAnArchiveWithinAnArchive) {
+TEST(Tar, ReadsNestedArchive) {
   TarFile inner, outer;
   inner.add("a.jpg", "in here");
   outer.add("first", "1").add("inner.tar", inner.bytes());
@@ -268,7 +268,7 @@ TEST(Tar, ReadsAnArchiveWithinAnArchive) {
   EXPECT_THROW(cut.next(within), DataError);
 }
 
-TEST(ByteSource, RefusesWhatLiesOutside) {
+TEST(ByteSource, RejectsReadsOutOfRange) {
   const std::string text = "0123456789";
   MemorySource source(bytes_of(text), "ten");
   std::array<std::byte, 4> out;

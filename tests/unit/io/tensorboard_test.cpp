@@ -146,7 +146,7 @@ std::map<int, std::string> value_in(const fs::path& path) {
   return fields(fields(fields(all.back())[5])[1]);
 }
 
-TEST_F(EventFiles, PicturesAreKeptAsTheyAre) {
+TEST_F(EventFiles, StoresImagesUnchanged) {
   const std::string png = "\x89PNG...";
   fs::path path;
   {
@@ -185,7 +185,7 @@ TEST_F(EventFiles, HistogramsCountEveryFiniteValue) {
   EXPECT_EQ(as_double(histogram[7], 63), 2);
 }
 
-TEST_F(EventFiles, HistogramsOfOneValueHaveItsPlace) {
+TEST_F(EventFiles, HistogramOfOneValueContainsIt) {
   fs::path path;
   {
     EventWriter writer(folder_);
@@ -197,7 +197,7 @@ TEST_F(EventFiles, HistogramsOfOneValueHaveItsPlace) {
   EXPECT_EQ(as_double(histogram[6], 63), 2.5);
 }
 
-TEST_F(EventFiles, HyperparametersCarryThePluginsMark) {
+TEST_F(EventFiles, HyperparametersNamePlugin) {
   const std::vector<EventWriter::Hyperparameter> all = {
       {"optim.lr", 0.5}, {"model.norm.type", std::string("dtn")}, {"data.shuffle", true}};
   fs::path path;
@@ -215,7 +215,7 @@ TEST_F(EventFiles, HyperparametersCarryThePluginsMark) {
   EXPECT_EQ(fields(fields(session)[1])[1], "data.shuffle") << "the last entry of the map";
 }
 
-TEST_F(EventFiles, ResumeOpensANewFileThatRestartsAfterTheStep) {
+TEST_F(EventFiles, ResumeOpensNewFileAfterLastStep) {
   EventWriter first(folder_);
   EventWriter second(folder_, 41);
   EXPECT_NE(first.path(), second.path());
@@ -227,7 +227,7 @@ TEST_F(EventFiles, ResumeOpensANewFileThatRestartsAfterTheStep) {
   EXPECT_EQ(as<std::int64_t>(fields(start.at(7)).at(1)), 1);
 }
 
-TEST_F(EventFiles, ErrorsNameTheFolder) {
+TEST_F(EventFiles, ErrorsNameFolder) {
   fs::create_directories(folder_);
   std::ofstream(folder_ / "file");
   try {

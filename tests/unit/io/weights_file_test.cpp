@@ -29,7 +29,7 @@ class WeightsFile : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(WeightsFile, IsItselfOrInItsFolder) {
+TEST_F(WeightsFile, FindsFileOrModelInFolder) {
   const fs::path file = touch("any.safetensors"), model = touch("hub/model.safetensors");
   EXPECT_EQ(find_weights(file), file);
   EXPECT_EQ(find_weights(folder_ / "hub"), model);
@@ -38,7 +38,7 @@ TEST_F(WeightsFile, IsItselfOrInItsFolder) {
   EXPECT_EQ(find_weights(folder_ / "absent"), std::nullopt);
 }
 
-TEST_F(WeightsFile, OfARunIsThatOfItsBestCheckpoint) {
+TEST_F(WeightsFile, FindsBestCheckpointOfRun) {
   const fs::path step = touch("run/checkpoints/step-00000001/model.safetensors");
   EXPECT_EQ(find_weights(folder_ / "run"), std::nullopt);
   fs::create_symlink("step-00000001", folder_ / "run/checkpoints/best");

@@ -73,7 +73,7 @@ TEST(AdaptiveClip, MatchesFloat64) {
   }
 }
 
-TEST(AdaptiveClip, WhatIsNotFiniteStaysSo) {
+TEST(AdaptiveClip, PropagatesNonFiniteValues) {
   for (Isa isa : isas()) {
     for (float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
@@ -92,7 +92,7 @@ TEST(AdaptiveClip, WhatIsNotFiniteStaysSo) {
   }
 }
 
-TEST(AdaptiveClip, BitsIgnoreThreads) {
+TEST(AdaptiveClip, SameBitsForAnyNumberOfThreads) {
   for (Isa isa : isas()) {
     std::vector<float> first;
     for (int threads : kThreadCounts) {

@@ -237,7 +237,7 @@ void expect_all_close(const Problem& p) {
   }
 }
 
-TEST(AttentionBias, MatchesTheDefinition) {
+TEST(AttentionBias, MatchesDefinition) {
   for (const Size& s :
        {Size{1, 14, 14, 3, 48}, Size{2, 7, 5, 2, 16}, Size{1, 1, 31, 2, 8}, Size{2, 31, 1, 1, 7},
         Size{3, 1, 1, 2, 4}, Size{1, 9, 23, 1, 33}, Size{2, 2, 2, 3, 1}, Size{1, 17, 15, 1, 64}}) {
@@ -245,13 +245,13 @@ TEST(AttentionBias, MatchesTheDefinition) {
   }
 }
 
-TEST(AttentionBias, MatchesTheDefinitionOverSeveralChunksOfKeys) {
+TEST(AttentionBias, MatchesDefinitionOverSeveralChunksOfKeys) {
   expect_all_close(Problem({1, 24, 23, 1, 16}));
   expect_all_close(Problem({1, 3, 347, 1, 8}));
 }
 
 // With a_d > 0 the most distant tokens get the largest weight, but the padding never gets any.
-TEST(AttentionBias, MayGrowWithDistance) {
+TEST(AttentionBias, SupportsBiasGrowingWithDistance) {
   expect_all_close(Problem({1, 7, 11, 2, 8}, 0.03125));
   for (Isa isa : isas()) {
     Problem steep({1, 9, 11, 2, 8}, 8);
@@ -269,7 +269,7 @@ void expect_bits_without_bias(Isa isa, Problem p) {
   EXPECT_TRUE(with == without) << name_of(isa) << " " << p.size;
 }
 
-TEST(AttentionBias, OfZeroWeightsChangesNoBit) {
+TEST(AttentionBias, ZeroWeightsChangeNoBit) {
   for (Isa isa : isas()) {
     for (const Size& s : {Size{2, 14, 14, 2, 48}, Size{1, 23, 24, 1, 16}, Size{2, 5, 7, 3, 9}}) {
       expect_bits_without_bias<float>(isa, Problem(s));
@@ -307,7 +307,7 @@ TEST(AttentionBias, EqualBitsAtAnyThreadCount) {
 }
 
 // A NaN in the weights or in a gradient reaches its own head only.
-TEST(AttentionBias, NanIsNeverHidden) {
+TEST(AttentionBias, PropagatesNan) {
   const Size s{2, 5, 7, 2, 8};
   for (Isa isa : isas()) {
     for (int k = 0; k < 3; ++k) {

@@ -239,7 +239,7 @@ void expect_all_close(const Size& s) {
   }
 }
 
-TEST(Attention, MatchesTheDefinition) {
+TEST(Attention, MatchesDefinition) {
   int64_t heads = 0;
   for (int64_t t : {1, 2, 5, 49, 196, 197, 300}) {
     for (int64_t d : {48, 64, 7, 1, 33}) {
@@ -249,7 +249,7 @@ TEST(Attention, MatchesTheDefinition) {
   }
 }
 
-TEST(Attention, MatchesTheDefinitionOverSeveralChunksOfKeys) {
+TEST(Attention, MatchesDefinitionOverSeveralChunksOfKeys) {
   for (int64_t t : {513, 1024, 1100}) expect_all_close({1, t, 1, 24});
 }
 
@@ -341,7 +341,7 @@ TEST(Attention, HugeScores) {
   }
 }
 
-TEST(Attention, EqualScoresAverageTheValues) {
+TEST(Attention, EqualScoresAverageValues) {
   const Size s{1, 197, 2, 48};
   std::vector<double> qkv = random_values(s.qkv(), 9), dout = random_values(s.out(), 10);
   for (int64_t i = 0; i < s.t; ++i) {
@@ -387,7 +387,7 @@ void expect_nan_spreads(const Kernel& kernel, const Size& s, int64_t token) {
   }
 }
 
-TEST(Attention, NanIsNeverHidden) {
+TEST(Attention, PropagatesNan) {
   for (const Kernel& kernel : kernels()) {
     for (int64_t token : {0, 17, 36}) {
       expect_nan_spreads<float>(kernel, {1, 37, 2, 7}, token);
@@ -401,7 +401,7 @@ TEST(Attention, NanIsNeverHidden) {
   }
 }
 
-TEST(Attention, DispatchesToTheCurrentInstructionSet) {
+TEST(Attention, DispatchesToCurrentInstructionSet) {
   const Size s{1, 49, 2, 48};
   std::vector<double> qkv = random_values(s.qkv(), 13), dout = random_values(s.out(), 14);
   for (const Kernel& kernel : kernels()) {
@@ -418,7 +418,7 @@ TEST(Attention, DispatchesToTheCurrentInstructionSet) {
   ADD_FAILURE() << "no kernel named " << name_of(current_isa());
 }
 
-TEST(Attention, NothingToDo) {
+TEST(Attention, EmptyInputIsNoOp) {
   for (const Kernel& kernel : kernels()) {
     for (const Size& s : {Size{0, 5, 2, 8}, Size{2, 0, 2, 8}, Size{2, 5, 0, 8}}) {
       EXPECT_TRUE(run_kernel<float>(kernel, s, {}, {}).out.empty());

@@ -153,7 +153,7 @@ TYPED_TEST(BinaryCrossEntropy, MatchesLongDouble) {
 }
 
 // For an almost certain answer the loss and the gradient are tiny, but stay accurate.
-TYPED_TEST(BinaryCrossEntropy, CertaintyCostsNoDigits) {
+TYPED_TEST(BinaryCrossEntropy, AccurateForSaturatedLogits) {
   for (Isa isa : isas()) {
     Problem<TypeParam> sure(3, 37, -20, 1);
     for (std::int64_t i = 0; i < 3; ++i) {
@@ -183,7 +183,7 @@ TYPED_TEST(BinaryCrossEntropy, NaNStaysInItsRow) {
   }
 }
 
-TYPED_TEST(BinaryCrossEntropy, InfinityIsCertainty) {
+TYPED_TEST(BinaryCrossEntropy, InfiniteLogitsAreExact) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   for (Isa isa : isas()) {
@@ -203,7 +203,7 @@ TYPED_TEST(BinaryCrossEntropy, InfinityIsCertainty) {
   }
 }
 
-TYPED_TEST(BinaryCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
+TYPED_TEST(BinaryCrossEntropy, InvalidLabelGivesNaNInItsRowOnly) {
   using T = TypeParam;
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   for (Isa isa : isas()) {
@@ -229,7 +229,7 @@ TYPED_TEST(BinaryCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   }
 }
 
-TYPED_TEST(BinaryCrossEntropy, TheUpstreamGradientIsAFactor) {
+TYPED_TEST(BinaryCrossEntropy, ScalesWithUpstreamGradient) {
   for (Isa isa : isas()) {
     Problem<TypeParam> problem(5, 37);
     const auto upstream = static_cast<AccumulatorOf<TypeParam>>(-0.75);
@@ -239,7 +239,7 @@ TYPED_TEST(BinaryCrossEntropy, TheUpstreamGradientIsAFactor) {
   }
 }
 
-TYPED_TEST(BinaryCrossEntropy, IgnoresThreads) {
+TYPED_TEST(BinaryCrossEntropy, SameBitsForAnyNumberOfThreads) {
   Problem<TypeParam> problem(203, 1003);
   problem.smoothing = 0.1;
   for (Isa isa : isas()) {

@@ -205,7 +205,7 @@ TYPED_TEST_SUITE(ChannelNorm, Types);
 const Sizes kSizes[] = {{9, 196, 48, 48},  {8, 197, 48, 4},  {11, 7, 77, 7}, {8, 521, 12, 3},
                         {1, 3137, 20, 20}, {2, 197, 100, 1}, {3, 3, 7, 7},   {1, 1031, 33, 11}};
 
-TYPED_TEST(ChannelNorm, MatchesTheFormulas) {
+TYPED_TEST(ChannelNorm, MatchesFormulas) {
   for (Isa isa : isas()) {
     for (const Sizes& n : kSizes) {
       for (bool of_sets : {false, true}) {
@@ -219,7 +219,7 @@ TYPED_TEST(ChannelNorm, MatchesTheFormulas) {
   }
 }
 
-TYPED_TEST(ChannelNorm, WithoutParametersFrozenOrOfMoreRows) {
+TYPED_TEST(ChannelNorm, NoParametersFrozenStatisticsOrMoreRows) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {kSizes[1], kSizes[4]}) {
       Problem<TypeParam> bare(n), frozen(n), more(n);
@@ -256,7 +256,7 @@ TYPED_TEST(ChannelNorm, ZeroWeightAndConstantRows) {
   }
 }
 
-TEST(ChannelNormNumerics, LargeMeanAndOneLargeRow) {
+TEST(ChannelNormNumerics, LargeMeanAndOutlierRow) {
   for (Isa isa : isas()) {
     for (const Sizes& n : kSizes) {
       if (n.rows < 4) continue;
@@ -274,7 +274,7 @@ TEST(ChannelNormNumerics, LargeMeanAndOneLargeRow) {
   }
 }
 
-TEST(ChannelNormNumerics, ASingleRowLeavesNothing) {
+TEST(ChannelNormNumerics, SingleRowGivesBiasAndZeroGradient) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {Sizes{1, 1, 24, 24}, Sizes{9, 1, 7, 7}}) {
       Problem<float> p(n);
@@ -349,7 +349,7 @@ TYPED_TEST(ChannelNorm, SameBitsForAnyNumberOfThreadsAndInParts) {
   }
 }
 
-TYPED_TEST(ChannelNorm, AddsAndMayWorkInPlace) {
+TYPED_TEST(ChannelNorm, AccumulatesAndRunsInPlace) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {kSizes[2], kSizes[5]}) {
       Problem<TypeParam> apart(n), over_add(n), over_dy(n);
@@ -401,7 +401,7 @@ TEST(ChannelNormNumerics, NaNAndInfinityStayInTheirGroup) {
 }
 
 // The kernel reads only the inputs of the requested gradients, and writes only these gradients.
-TEST(ChannelNormNumerics, OnlyWhatIsAskedFor) {
+TEST(ChannelNormNumerics, ComputesRequestedOutputsOnly) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {kSizes[2], kSizes[5]}) {
       Problem<float> all(n), some(n);
@@ -431,7 +431,7 @@ TEST(ChannelNormNumerics, OnlyWhatIsAskedFor) {
   }
 }
 
-TEST(ChannelNormNumerics, MovesRunningStatistics) {
+TEST(ChannelNormNumerics, UpdatesRunningStatistics) {
   for (Isa isa : isas()) {
     for (std::int64_t rows : {1, 50}) {
       const Doubles mean = {1, -2, 0.5}, rest = {0.25, 0, 0}, variance = {4, 1, 0};
@@ -448,7 +448,7 @@ TEST(ChannelNormNumerics, MovesRunningStatistics) {
   }
 }
 
-TEST(ChannelNormNumerics, NothingToDo) {
+TEST(ChannelNormNumerics, EmptyInputIsNoOp) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {Sizes{0, 5, 8, 8}, Sizes{5, 0, 8, 2}}) {
       Problem<float> p(n);

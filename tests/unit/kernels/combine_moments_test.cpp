@@ -94,7 +94,7 @@ void check(Isa isa, const Ranks& ranks, bool two_numbers) {
   }
 }
 
-TEST(CombineMoments, AreThoseOfAllRows) {
+TEST(CombineMoments, MatchMomentsOfAllRows) {
   const std::vector<std::vector<std::int64_t>> shares = {{5}, {1, 1}, {196, 1}, {1, 40, 7, 300}};
   for (Isa isa : isas()) {
     for (const auto& rows : shares) {
@@ -111,7 +111,7 @@ TEST(CombineMoments, AreThoseOfAllRows) {
 }
 
 // More rows than float32 represents exactly.
-TEST(CombineMoments, CountEveryRow) {
+TEST(CombineMoments, CountIsExactBeyondFloat32) {
   constexpr std::int64_t kRows = (std::int64_t{1} << 40) + 1;
   const float mean = 0, rest = 0, variance = 1;
   double packed[2][3];
@@ -121,7 +121,7 @@ TEST(CombineMoments, CountEveryRow) {
   }
 }
 
-TEST(CombineMoments, NotANumberStays) {
+TEST(CombineMoments, NanPropagates) {
   for (Isa isa : isas()) {
     const double packed[2][3] = {{1, 1, 4}, {NAN, 1, 4}};
     float mean = 0, rest = 0, variance = 0;
@@ -130,7 +130,7 @@ TEST(CombineMoments, NotANumberStays) {
   }
 }
 
-TEST(CombineMoments, BFloat16IsRefused) {
+TEST(CombineMoments, RejectsBFloat16) {
   double value = 0;
   EXPECT_THROW(
       run(cpu_queue(), PackMoments{DType::kBFloat16, 1, 1, &value, &value, &value, &value}), Error);

@@ -92,7 +92,7 @@ void expect_values(const Results& got, const ConvolutionValues& v, const Convolu
   expect_near(got.dbias, plus_one(v.dbias), bound_of(acc, acc, terms_of_dweight(s)), "dbias");
 }
 
-TEST(Convolution, IsTheSumOfItsFormula) {
+TEST(Convolution, MatchesFormula) {
   std::vector<ConvolutionCase> cases = dense_cases();
   for (const ConvolutionCase& c : depthwise_cases()) cases.push_back(c);
   for (const ConvolutionCase& c : cases) {
@@ -108,7 +108,7 @@ TEST(Convolution, IsTheSumOfItsFormula) {
   }
 }
 
-TEST(Convolution, DoesNotDependOnTheNumberOfThreads) {
+TEST(Convolution, SameBitsForAnyNumberOfThreads) {
   for (const ConvolutionCase& c : dense_cases()) {
     const ConvolutionValues values(c.shape);
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -123,7 +123,7 @@ TEST(Convolution, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(DepthwiseTokens, AreTheSumOfTheirFormulaOnEveryInstructionSet) {
+TEST(DepthwiseTokens, MatchFormulaOnEveryInstructionSet) {
   for (const ConvolutionCase& c : depthwise_cases()) {
     const ConvolutionValues values(c.shape);
     for (DType dtype : kTypes) {
@@ -142,7 +142,7 @@ TEST(DepthwiseTokens, AreTheSumOfTheirFormulaOnEveryInstructionSet) {
 }
 
 // Parameters that are not trained, and convolutions without bias.
-TEST(Convolution, LeavesOutWhatIsNotWanted) {
+TEST(Convolution, SkipsNullOutputs) {
   for (const std::vector<ConvolutionCase>& cases : {dense_cases(), depthwise_cases()}) {
     const ConvolutionShape s = cases[1].shape;
     const ConvolutionValues v(s);
@@ -171,7 +171,7 @@ TEST(Convolution, LeavesOutWhatIsNotWanted) {
   }
 }
 
-TEST(Convolution, CountsWhatItMultiplies) {
+TEST(Convolution, CountsMultiplyAdds) {
   const ConvolutionShape s{DType::kFloat32, window_of(9, 8, 3, 3, 2, 2, 1, 1), 2, 16, 8, 4};
   EXPECT_EQ(s.multiply_adds(), 2 * 5 * 4 * 8 * 4 * 9);
   EXPECT_EQ((ConvolutionForward{s, nullptr, nullptr, nullptr, nullptr}.multiply_adds()),
@@ -180,7 +180,7 @@ TEST(Convolution, CountsWhatItMultiplies) {
 }
 
 // Every pair of an input and a tap that contributes to an output occurs in exactly one phase.
-TEST(AxisTaps, OfAllPhasesAreThoseOfTheWindows) {
+TEST(AxisTaps, PhasesCoverEveryTapOnce) {
   for (std::int64_t kernel : {1, 2, 3, 7}) {
     for (std::int64_t stride : {1, 2, 4}) {
       for (std::int64_t pad : {0, 1, 3, 5}) {

@@ -158,7 +158,7 @@ TYPED_TEST(CrossEntropy, MatchesFloat64) {
   }
 }
 
-TYPED_TEST(CrossEntropy, ACommonOffsetOrALargeSpreadCostsNothing) {
+TYPED_TEST(CrossEntropy, AccurateForLargeOffsetsAndSpreads) {
   for (Isa isa : isas()) {
     Problem<TypeParam>(5, 37, 1000, 1).check(isa);
     Problem<TypeParam>(5, 37, -30000, 1).check(isa);
@@ -187,7 +187,7 @@ TYPED_TEST(CrossEntropy, NaNStaysInItsRow) {
   }
 }
 
-TYPED_TEST(CrossEntropy, MinusInfinityIsAnImpossibleClass) {
+TYPED_TEST(CrossEntropy, MinusInfinityLogitHasZeroProbability) {
   using T = TypeParam;
   for (Isa isa : isas()) {
     Problem<T> problem(2, 19);
@@ -208,7 +208,7 @@ TYPED_TEST(CrossEntropy, MinusInfinityIsAnImpossibleClass) {
 }
 
 // A share of 1, or mixing with a row of the same class, changes no bit.
-TYPED_TEST(CrossEntropy, AWholeShareHasTheBitsOfALabel) {
+TYPED_TEST(CrossEntropy, MixWeightOneHasBitsOfPlainLabel) {
   for (Isa isa : isas()) {
     for (double smoothing : {0.0, 0.1}) {
       Problem<TypeParam> problem(6, 37);
@@ -232,7 +232,7 @@ TYPED_TEST(CrossEntropy, AWholeShareHasTheBitsOfALabel) {
 }
 
 // An impossible class with a share of 0 adds nothing to the loss.
-TYPED_TEST(CrossEntropy, AShareOfNothingIsNothing) {
+TYPED_TEST(CrossEntropy, MixWeightZeroIgnoresImpossibleClass) {
   using T = TypeParam;
   for (Isa isa : isas()) {
     Problem<T> problem(2, 19);
@@ -250,7 +250,7 @@ TYPED_TEST(CrossEntropy, AShareOfNothingIsNothing) {
   }
 }
 
-TYPED_TEST(CrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
+TYPED_TEST(CrossEntropy, InvalidLabelGivesNaNInItsRowOnly) {
   using T = TypeParam;
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   for (Isa isa : isas()) {
@@ -277,7 +277,7 @@ TYPED_TEST(CrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   }
 }
 
-TYPED_TEST(CrossEntropy, TheUpstreamGradientIsAFactor) {
+TYPED_TEST(CrossEntropy, ScalesWithUpstreamGradient) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   for (Isa isa : isas()) {
@@ -306,7 +306,7 @@ TYPED_TEST(CrossEntropy, TheUpstreamGradientIsAFactor) {
   }
 }
 
-TYPED_TEST(CrossEntropy, IgnoresThreads) {
+TYPED_TEST(CrossEntropy, SameBitsForAnyNumberOfThreads) {
   Problem<TypeParam> problem(203, 1003);
   problem.smoothing = 0.1;
   for (Isa isa : isas()) {

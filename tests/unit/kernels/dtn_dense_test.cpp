@@ -190,7 +190,7 @@ template <class T>
 class DtnDense : public ::testing::Test {};
 TYPED_TEST_SUITE(DtnDense, Types);
 
-TYPED_TEST(DtnDense, MatchesTheOracle) {
+TYPED_TEST(DtnDense, MatchesReference) {
   struct Case {
     int batch, grid_h, grid_w, channels, heads, pool;
   };
@@ -239,7 +239,7 @@ TEST(DtnDenseNumerics, ManyTokensAndChannels) {
 }
 
 // Exceeds the memory budget for position matrices, so the heads are processed in waves.
-TEST(DtnDenseNumerics, HeadsInWaves) {
+TEST(DtnDenseNumerics, ProcessesHeadsInWavesBeyondMemoryBudget) {
   check_against_oracle<float>(
       make_problem<float>(1, 1, 2100, 4, 4, {.kind = DtnPositionKind::kRelative}), {current_isa()});
 }
@@ -286,7 +286,7 @@ TYPED_TEST(DtnDense, NoWeightIsDenormal) {
 }
 
 // The full matrix of relative positions gives the same results as the two small matrices.
-TYPED_TEST(DtnDense, OfRelativePositionsIsTheSeparableOne) {
+TYPED_TEST(DtnDense, RelativePositionsMatchSeparableKernel) {
   using A = AccumulatorOf<TypeParam>;
   for (DtnVariant variant : kVariants) {
     const DenseDtn p = make_problem<TypeParam>(
@@ -337,7 +337,7 @@ TYPED_TEST(DtnDense, SameBitsForAnyNumberOfThreads) {
 
 // --- contract --------------------------------------------------------------------------------
 
-TYPED_TEST(DtnDense, AddsToParameterGradientsAndTakesTheResidualGradient) {
+TYPED_TEST(DtnDense, AccumulatesParameterGradientsAndAddsResidualGradient) {
   using A = AccumulatorOf<TypeParam>;
   for (DtnVariant variant : kVariants) {
     for (int pool : {1, 2}) {
@@ -369,7 +369,7 @@ TYPED_TEST(DtnDense, AddsToParameterGradientsAndTakesTheResidualGradient) {
   }
 }
 
-TYPED_TEST(DtnDense, AnyGradientMayBeLeftOut) {
+TYPED_TEST(DtnDense, AnyGradientIsOptional) {
   for (DtnVariant variant : kVariants) {
     const DenseDtn p = make_problem<TypeParam>(2, 4, 6, 20, 2, {.pool = 2, .variant = variant});
     const Doubles dy = cotangent_of<TypeParam>(p);
@@ -396,7 +396,7 @@ TYPED_TEST(DtnDense, AnyGradientMayBeLeftOut) {
   }
 }
 
-TEST(DtnDenseContract, NoImagesHaveNoGradient) {
+TEST(DtnDenseContract, EmptyBatchHasZeroGradient) {
   DenseDtn p = make_problem<float>(1, 2, 3, 8, 2);
   Fused<float> f(p, cotangent_of<float>(p));
   run_on(current_isa(), f.matrix);
@@ -408,7 +408,7 @@ TEST(DtnDenseContract, NoImagesHaveNoGradient) {
 }
 
 // A NaN stays in its image and reaches every token of its channel.
-TEST(DtnDenseContract, NanSpreads) {
+TEST(DtnDenseContract, NanPropagates) {
   DenseDtn p = make_problem<float>(2, 4, 4, 8, 2, {.pool = 2});
   Fused<float> f(p, cotangent_of<float>(p));
   f.x[1 + p.at(1, 5, 3)] = NAN;
@@ -420,7 +420,7 @@ TEST(DtnDenseContract, NanSpreads) {
   }
 }
 
-TEST(DtnDenseContract, PositionsAreOfTheAccumulatorType) {
+TEST(DtnDenseContract, PositionsHaveAccumulatorType) {
   DenseDtn p = make_problem<bfloat16>(1, 2, 3, 8, 2);
   Fused<bfloat16> f(p, cotangent_of<bfloat16>(p));
   f.matrix.dtype = f.matrix_backward.dtype = DType::kBFloat16;

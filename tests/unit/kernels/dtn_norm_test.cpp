@@ -173,7 +173,7 @@ template <class T>
 class DtnNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(DtnNorm, Types);
 
-TYPED_TEST(DtnNorm, MatchesTheDenseOracle) {
+TYPED_TEST(DtnNorm, MatchesDenseReference) {
   for (const ShapeCase& s : kShapes) {
     for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
       check_against_oracle<TypeParam>(
@@ -323,13 +323,13 @@ class DtnNormGradient : public ::testing::TestWithParam<DtnVariant> {
   Doubles dy_ = normal_values<double>(static_cast<std::int64_t>(problem_.x.size()), 9);
 };
 
-TEST_P(DtnNormGradient, OfTheOracle) {
+TEST_P(DtnNormGradient, ReferenceMatchesCentralDifferences) {
   expect_close(problem_.backward(dy_),
                central_differences(problem_, dy_, [](const DenseDtn& p) { return p.forward(); }),
                1e-6);
 }
 
-TEST_P(DtnNormGradient, OfTheKernel) {
+TEST_P(DtnNormGradient, KernelMatchesCentralDifferences) {
   for (Isa isa : isas()) {
     SCOPED_TRACE(name_of(isa));
     Fused<double> fused(problem_, dy_);
@@ -344,7 +344,7 @@ TEST_P(DtnNormGradient, OfTheKernel) {
 }
 
 // The comparison above must detect a backward pass that is wrong in one place.
-TEST_P(DtnNormGradient, WrongOnesAreNoticed) {
+TEST_P(DtnNormGradient, DetectsWrongGradients) {
   const Gradients expected = problem_.backward(dy_);
   auto broken = [&](auto&& mutate) {
     Fused<double> fused(problem_, dy_);
@@ -390,7 +390,7 @@ TYPED_TEST(DtnNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-TYPED_TEST(DtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
+TYPED_TEST(DtnNorm, AccumulatesParameterGradientsAndAddsResidualGradient) {
   using A = AccumulatorOf<TypeParam>;
   for (auto [variant, pool] : {std::pair{DtnVariant::kPaper, 1},
                                {DtnVariant::kOfficial, 1},
@@ -425,7 +425,7 @@ TYPED_TEST(DtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
   }
 }
 
-TYPED_TEST(DtnNorm, AnyGradientMayBeLeftOut) {
+TYPED_TEST(DtnNorm, AnyGradientIsOptional) {
   for (int pool : {1, 2}) {
     DenseDtn p = make_problem<TypeParam>(2, 4, 6, 21, 3, DtnVariant::kPaper, {.pool = pool});
     const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
@@ -446,7 +446,7 @@ TYPED_TEST(DtnNorm, AnyGradientMayBeLeftOut) {
   }
 }
 
-TEST(DtnNormErrors, IntegersAreRefused) {
+TEST(DtnNormErrors, RejectsIntegers) {
   DenseDtn p = make_problem<float>(1, 2, 2, 4, 2);
   Fused<float> fused(p, p.x);
   fused.forward.dtype = DType::kInt64;

@@ -59,7 +59,7 @@ template <class T>
 class DtnSequence : public ::testing::Test {};
 TYPED_TEST_SUITE(DtnSequence, Types);
 
-TYPED_TEST(DtnSequence, MatchesTheDenseOracle) {
+TYPED_TEST(DtnSequence, MatchesDenseReference) {
   for (double a_d : kSquareWeights) {
     for (DtnVariant variant : kVariants) {
       for (double delta : {0.3, -2.5, 40.0, -240.0}) {
@@ -123,7 +123,7 @@ TEST(DtnSequenceNumerics, LargeMean) {
 
 // --- pads ------------------------------------------------------------------------------------
 
-TYPED_TEST(DtnSequence, PadsAreZeroAndReachNothing) {
+TYPED_TEST(DtnSequence, PaddingIsZeroAndHasNoEffect) {
   const double inf = std::numeric_limits<double>::infinity();
   for (DtnVariant variant : kVariants) {
     const LineProblem p = padded_problem<TypeParam>(140, variant);
@@ -152,7 +152,7 @@ TYPED_TEST(DtnSequence, PadsAreZeroAndReachNothing) {
   }
 }
 
-TYPED_TEST(DtnSequence, MorePadsChangeNoBit) {
+TYPED_TEST(DtnSequence, ExtraPaddingKeepsBits) {
   for (DtnVariant variant : kVariants) {
     const LineProblem few = padded_problem<TypeParam>(133, variant);
     LineProblem many = padded_problem<TypeParam>(1000, variant);
@@ -175,7 +175,7 @@ TYPED_TEST(DtnSequence, MorePadsChangeNoBit) {
   }
 }
 
-TYPED_TEST(DtnSequence, ASampleAloneEqualsItselfInABatch) {
+TYPED_TEST(DtnSequence, SampleAloneMatchesSampleInBatch) {
   const LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   FusedLine<TypeParam> batch(p, dy);
@@ -190,7 +190,7 @@ TYPED_TEST(DtnSequence, ASampleAloneEqualsItselfInABatch) {
   }
 }
 
-TYPED_TEST(DtnSequence, SamplesWithoutTokensGiveNothing) {
+TYPED_TEST(DtnSequence, SamplesWithoutTokensContributeNothing) {
   LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   p.lengths = {0, 0, 133, 0};
@@ -230,7 +230,7 @@ TYPED_TEST(DtnSequence, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-TYPED_TEST(DtnSequence, AddsToParameterGradientsAndTakesTheResidualGradient) {
+TYPED_TEST(DtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient) {
   using A = AccumulatorOf<TypeParam>;
   for (DtnVariant variant : kVariants) {
     const LineProblem p = padded_problem<TypeParam>(140, variant);
@@ -265,7 +265,7 @@ TYPED_TEST(DtnSequence, AddsToParameterGradientsAndTakesTheResidualGradient) {
   }
 }
 
-TYPED_TEST(DtnSequence, AnyGradientMayBeLeftOut) {
+TYPED_TEST(DtnSequence, AnyGradientIsOptional) {
   const LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   for (Isa isa : isas()) {
@@ -281,7 +281,7 @@ TYPED_TEST(DtnSequence, AnyGradientMayBeLeftOut) {
 }
 
 // The comparison with the oracle must detect a backward pass that is wrong in one place.
-TEST(DtnSequenceMutations, AreNoticed) {
+TEST(DtnSequenceMutations, AreDetected) {
   const LineProblem p = make_line<double>({40, 33}, 40, 10, 2, -0.25, 1.2, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<double>(p.all);
   const Gradients expected = p.backward(dy);
@@ -302,7 +302,7 @@ TEST(DtnSequenceMutations, AreNoticed) {
 }
 
 // Diverged weights do not end the program.
-TEST(DtnSequenceNumerics, WeightsThatAreNotFinite) {
+TEST(DtnSequenceNumerics, NonFiniteWeights) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   for (auto [a_x, a_d] : {std::pair{nan, -1.0},
                           {0.5, nan},
@@ -323,7 +323,7 @@ TEST(DtnSequenceNumerics, WeightsThatAreNotFinite) {
   }
 }
 
-TEST(DtnSequenceErrors, IntegersAreRefused) {
+TEST(DtnSequenceErrors, RejectsIntegers) {
   const LineProblem p = make_line<float>({2}, 2, 4, 2, -1, 0, DtnVariant::kPaper);
   FusedLine<float> fused(p, p.all.x);
   fused.forward.norm.dtype = DType::kInt64;

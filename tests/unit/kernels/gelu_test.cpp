@@ -37,7 +37,7 @@ double allowed(DType dtype, double x, double value, double scale) {
 
 class GeluTest : public ::testing::TestWithParam<DType> {};
 
-TEST_P(GeluTest, ForwardIsAccurateRelativeToItself) {
+TEST_P(GeluTest, ForwardIsRelativelyAccurate) {
   Array x = scan(GetParam()), y(GetParam(), x.count());
   for (Isa isa : test::isas()) {
     run_on(isa, GeluForward{GetParam(), x.count(), x.data(), y.data()});
@@ -49,7 +49,7 @@ TEST_P(GeluTest, ForwardIsAccurateRelativeToItself) {
   }
 }
 
-TEST_P(GeluTest, BackwardIsAccurateRelativeToItself) {
+TEST_P(GeluTest, BackwardIsRelativelyAccurate) {
   Array x = scan(GetParam()), dy(GetParam(), x.count()), dx(GetParam(), x.count());
   dy.fill(1);
   for (Isa isa : test::isas()) {
@@ -65,7 +65,7 @@ TEST_P(GeluTest, BackwardIsAccurateRelativeToItself) {
   }
 }
 
-TEST_P(GeluTest, NumbersBeyondTheTails) {
+TEST_P(GeluTest, ValuesBeyondTails) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double values[] = {0, kInfinity, -kInfinity, std::nan(""), 1e30, -1e30};
   for (Isa isa : test::isas()) {
@@ -90,7 +90,7 @@ TEST_P(GeluTest, NumbersBeyondTheTails) {
   }
 }
 
-TEST_P(GeluTest, GradientMayOverwriteTheCotangent) {
+TEST_P(GeluTest, GradientRunsInPlace) {
   Array x = Array(GetParam(), 1003).randomize(1), dy = Array(GetParam(), 1003).randomize(2);
   Array apart(GetParam(), 1003);
   run(cpu_queue(), GeluBackward{GetParam(), 1003, x.data(), dy.data(), apart.data()});

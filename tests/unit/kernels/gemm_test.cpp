@@ -130,7 +130,7 @@ TEST_P(GemmTest, AllTransposesOfOddSizes) {
 }
 
 // Row strides that are multiples of 512 bytes: the code copies rows instead of reading columns.
-TEST_P(GemmTest, CrowdedRows) {
+TEST_P(GemmTest, RowStridesMultipleOf512Bytes) {
   for (int flags = 0; flags < 4; ++flags) {
     const bool transpose_a = (flags & 1) != 0, transpose_b = (flags & 2) != 0;
     check({dtype(), dtype(), 256, 384, 128, transpose_a, transpose_b, false});
@@ -141,7 +141,7 @@ TEST_P(GemmTest, CrowdedRows) {
 
 // The bits of a row do not depend on the number of rows. Where oneDNN has its own layouts, oneDNN
 // decides this; the tests of padding and of evaluation in parts cover that case.
-TEST_P(GemmTest, BitsOfARowDoNotDependOnHowManyThereAre) {
+TEST_P(GemmTest, RowBitsDoNotDependOnNumberOfRows) {
   if (gemm_backend(dtype()) != std::string("onednn") || onednn::has_own_layout(DType::kFloat32)) {
     GTEST_SKIP() << "not arranged by this code";
   }
@@ -160,7 +160,7 @@ TEST_P(GemmTest, BitsOfARowDoNotDependOnHowManyThereAre) {
   }
 }
 
-TEST_P(GemmTest, StoresInTheAccumulatorType) {
+TEST_P(GemmTest, StoresInAccumulatorType) {
   DType c = accumulator_of(dtype());
   for (bool accumulate : {false, true}) {
     check({dtype(), c, 48, 96, 197, true, false, accumulate});
@@ -177,7 +177,7 @@ TEST_P(GemmTest, SplitsLongReductions) {
   check({dtype(), dtype(), 33, 40, 3136, true, false, false});
 }
 
-TEST_P(GemmTest, GathersItsFactors) {
+TEST_P(GemmTest, GathersFactors) {
   const DType c = accumulator_of(dtype());
   check({dtype(), dtype(), 131, 40, 61, false, true, false, 1, 0, true});
   check({dtype(), dtype(), 300, 500, 48, false, false, false, 1, 3, true});
@@ -194,7 +194,7 @@ TEST_P(GemmTest, Batches) {
   }
 }
 
-TEST_P(GemmTest, SumsTheRowsOfTheTransposedFactor) {
+TEST_P(GemmTest, SumsRowsOfTransposedFactor) {
   for (std::int64_t k : {13, 700, 5003}) {
     Case t{dtype(), accumulator_of(dtype()), 37, 20, k, true, false, true};
     Operands o = make(t);
@@ -236,7 +236,7 @@ TEST_P(GemmTest, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST_P(GemmTest, BitsDoNotDependOnBeingInsideAParallelLoop) {
+TEST_P(GemmTest, SameBitsInsideParallelLoop) {
   Case t{dtype(), dtype(), 300, 300, 96, false, true};
   Operands outside = make(t), inside = make(t);
   with_threads(4, [&] {
@@ -287,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(TypesAndBackends, GemmTest,
                                       std::get<1>(test.param) ? "_eigen" : "_default");
                          });
 
-TEST(Gemm, NamesItsBackend) {
+TEST(Gemm, ReportsBackend) {
   EXPECT_STREQ(gemm_backend(DType::kFloat64), "eigen");
 #if defined(DTN_HAVE_ONEDNN)
   EXPECT_STREQ(gemm_backend(DType::kFloat32), "onednn");
@@ -299,7 +299,7 @@ TEST(Gemm, NamesItsBackend) {
   force_eigen_gemm(before);
 }
 
-TEST(Gemm, RefusesWhatIsImpossible) {
+TEST(Gemm, RejectsInvalidArguments) {
   Operands o = make({DType::kFloat32, DType::kFloat32, 4, 5, 6});
   Gemm g = o.gemm;
   g.dtype = DType::kInt64;

@@ -202,14 +202,14 @@ GroupedSize windows(int64_t b, int64_t h, int64_t g, int64_t n, int64_t d, int r
   return {b, h, g, n, n, d, d, GroupedSize::kPartByPart, true, regions};
 }
 
-TEST(GroupedAttention, WindowsWithABias) {
+TEST(GroupedAttention, WindowsWithBias) {
   expect_matches_definition(windows(2, 3, 4, 49, 32, 0));
   expect_matches_definition(windows(1, 2, 3, 49, 32, 4));
   expect_matches_definition(windows(3, 1, 5, 4, 7, 2));
   expect_matches_definition(windows(1, 5, 2, 64, 16, 3));
 }
 
-TEST(GroupedAttention, WindowsWithoutABias) {
+TEST(GroupedAttention, WindowsWithoutBias) {
   GroupedSize s = windows(2, 2, 3, 49, 32, 0);
   s.bias = false;
   expect_matches_definition(s);
@@ -249,7 +249,7 @@ TEST(GroupedAttention, OddSizes) {
 }
 
 // Without dbias only dq and dkeys are written, with the same bits.
-TEST(GroupedAttention, TheGradientOfTheBiasIsOptional) {
+TEST(GroupedAttention, BiasGradientIsOptional) {
   const GroupedInputs in(windows(2, 3, 4, 49, 32, 3));
   const DType dtype = DType::kFloat32;
   for (Isa isa : isas()) {
@@ -328,7 +328,7 @@ TEST(GroupedAttention, NanStaysInItsGroupAndHead) {
   }
 }
 
-TEST(GroupedAttention, CountsBothProducts) {
+TEST(GroupedAttention, CountsMultiplyAddsOfBothProducts) {
   const GroupedArrays none{};
   const GroupedSize s = windows(2, 3, 64, 49, 32, 0);
   const double scores = 2.0 * 3 * 64 * 49 * 49;

@@ -12,7 +12,7 @@ DTN_RUN_ON_EACH_ISA(EraseImages)
 namespace dtn::test {
 namespace {
 
-TEST(Images, NormalizeFollowsItsIndices) {
+TEST(Images, NormalizeMatchesIndexFormula) {
   struct Case {
     std::int64_t batch, channels, height, width;
     bool flips;
@@ -49,7 +49,7 @@ TEST(Images, NormalizeFollowsItsIndices) {
   }
 }
 
-TEST(Images, EraseWritesNoiseIntoItsBoxesOnly) {
+TEST(Images, EraseWritesNoiseIntoBoxesOnly) {
   constexpr std::int64_t kBatch = 4, kChannels = 3, kHeight = 11, kWidth = 13;
   constexpr std::int64_t kImage = kChannels * kHeight * kWidth;
   const std::vector<std::int64_t> boxes = {0, 0, 0,  0,  0,  2,  3,  7, 5, 77,

@@ -8,13 +8,13 @@
 namespace dtn {
 namespace {
 
-TEST(Isa, NamesAreThoseOfTheEnvironmentVariable) {
+TEST(Isa, NamesMatchEnvironmentVariable) {
   EXPECT_STREQ(name_of(Isa::kGeneric), "generic");
   EXPECT_STREQ(name_of(Isa::kAvx2), "avx2");
   EXPECT_STREQ(name_of(Isa::kAvx512), "avx512");
 }
 
-TEST(Isa, StaysTheSame) {
+TEST(Isa, IsConstant) {
   Isa first = current_isa();
   setenv("DTN_ISA", first == Isa::kGeneric ? "avx2" : "generic", 1);
   EXPECT_EQ(current_isa(), first);
@@ -36,7 +36,7 @@ bool machine_has(Isa isa) {
   return isa == Isa::kGeneric;
 }
 
-TEST(IsaDeathTest, TheEnvironmentChooses) {
+TEST(IsaDeathTest, EnvironmentSelectsIsa) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
     if (!is_built(isa) || !machine_has(isa)) continue;

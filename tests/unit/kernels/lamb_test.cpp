@@ -132,7 +132,7 @@ TEST(Lamb, TenStepsMatchFloat64) {
   }
 }
 
-TEST(Lamb, ATensorOfZerosOrWithoutAnUpdateHasTheRatioOne) {
+TEST(Lamb, ZeroTensorOrZeroUpdateHasTrustRatioOne) {
   const Layout two({5, 9});
   for (Isa isa : isas()) {
     Buffers b(two);
@@ -148,7 +148,7 @@ TEST(Lamb, ATensorOfZerosOrWithoutAnUpdateHasTheRatioOne) {
   }
 }
 
-TEST(Lamb, BitsIgnoreThreads) {
+TEST(Lamb, SameBitsForAnyNumberOfThreads) {
   const Layout large({300001, 7, 200000});
   for (Isa isa : isas()) {
     Buffers first(large);
@@ -166,7 +166,7 @@ TEST(Lamb, BitsIgnoreThreads) {
   }
 }
 
-TEST(Lamb, ReadsTheScalarsOfAStepWhereItIsTold) {
+TEST(Lamb, ReadsStepInputsFromMemory) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const StepInputs inputs{4e-3, 9};
   for (const LambTensors& tensors : {layout().tensors(), LambTensors{}}) {

@@ -122,7 +122,7 @@ template <class T>
 class LayerNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(LayerNorm, Types);
 
-TYPED_TEST(LayerNorm, MatchesTheFormulas) {
+TYPED_TEST(LayerNorm, MatchesFormulas) {
   for (Isa isa : isas()) {
     for (std::int64_t rows : {1, 3, 197, 1031}) {
       // With 1 or 2 channels dx is all cancellation.
@@ -203,7 +203,7 @@ TYPED_TEST(LayerNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-TYPED_TEST(LayerNorm, AddsAndMayWorkInPlace) {
+TYPED_TEST(LayerNorm, AccumulatesAndRunsInPlace) {
   using A = AccumulatorOf<TypeParam>;
   for (Isa isa : isas()) {
     Problem<TypeParam> plain(21, 37), other(21, 37);
@@ -235,7 +235,7 @@ TYPED_TEST(LayerNorm, AddsAndMayWorkInPlace) {
 }
 
 // The residual kernel and dbranch against the separate kernels that they replace.
-TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
+TYPED_TEST(LayerNorm, ResidualHasBitsOfSeparateKernels) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   constexpr std::int64_t kRows = 21, kChannels = 37, kRowsPerScale = 4;
@@ -299,7 +299,7 @@ TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
 
 // Sets of rows against one call for each set: y and dx are bit-identical, and parameter gradients
 // are in the right place. Also moments, and no parameters at all.
-TYPED_TEST(LayerNorm, SetsOfRowsAreLayerNormsOfTheirOwn) {
+TYPED_TEST(LayerNorm, SetsOfRowsMatchSeparateCalls) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   constexpr std::int64_t kSets = 3, kRows = 21, kChannels = 37, kStride = 50;
@@ -383,7 +383,7 @@ TYPED_TEST(LayerNorm, SetsOfRowsAreLayerNormsOfTheirOwn) {
   }
 }
 
-TEST(LayerNormErrors, IntegersAreRefused) {
+TEST(LayerNormErrors, RejectsIntegers) {
   Problem<float> p(2, 4);
   LayerNormForward args = p.forward();
   args.dtype = DType::kInt64;

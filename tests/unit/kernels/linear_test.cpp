@@ -70,7 +70,7 @@ TEST_P(LinearTest, ForwardWithAndWithoutBias) {
   }
 }
 
-TEST_P(LinearTest, ForwardGeluKeepsThePreactivation) {
+TEST_P(LinearTest, ForwardGeluKeepsPreactivation) {
   for (const Size& s : kSizes) {
     Array x = random(s.rows * s.in, 1), w = random(s.out * s.in, 2, weight_scale(s));
     Array bias = random_wide(s.out, 3);
@@ -224,7 +224,7 @@ TEST_P(LinearTest, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST_P(LinearTest, WeightGradientOf50000RowsHasTheSameBitsForAnyThreads) {
+TEST_P(LinearTest, WeightGradientOf50000RowsHasSameBitsForAnyThreads) {
   const Size s{50000, 72, 96};
   Array x = random(s.rows * s.in, 1), dy = random(s.rows * s.out, 2);
   Array first(accumulator(), 0), first_bias(accumulator(), 0);
@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(TypesAndBackends, LinearTest,
                                       std::get<1>(test.param) ? "_eigen" : "_default");
                          });
 
-TEST(Linear, RefusesContradictions) {
+TEST(Linear, RejectsInconsistentArguments) {
   std::vector<float> v(64);
   LinearForward l{DType::kFloat32, 2, 2, 2, v.data(), v.data(), nullptr, v.data() + 32};
   l.gelu = true;

@@ -43,7 +43,7 @@ TEST(MixImages, BlendMixesEachImageWithItsPartner) {
   }
 }
 
-TEST(MixImages, SwapTakesTheBoxFromThePartner) {
+TEST(MixImages, SwapCopiesBoxFromPartner) {
   constexpr std::int64_t kChannels = 3, kHeight = 7, kWidth = 9, kImage = kChannels * 7 * 9;
   struct Box {
     std::int64_t left, top, width, height;
@@ -68,7 +68,7 @@ TEST(MixImages, SwapTakesTheBoxFromThePartner) {
   }
 }
 
-TEST(MixImages, LabelsArePaired) {
+TEST(MixImages, PairsLabels) {
   const std::vector<std::int64_t> labels = {4, 8, 15, 16, 23};
   for (Isa isa : isas()) {
     std::vector<std::int64_t> partners(5);

@@ -47,7 +47,7 @@ void expect_elements(const std::vector<T>& got, double bound,
   EXPECT_LE(worst, bound) << name;
 }
 
-TYPED_TEST(Modulate, MatchesTheFormulas) {
+TYPED_TEST(Modulate, MatchesFormulas) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   constexpr DType dtype = DTypeOf<T>::value;

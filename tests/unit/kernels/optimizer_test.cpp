@@ -182,11 +182,11 @@ void expect_sgd_matches_float64(bool nesterov) {
   }
 }
 TEST(Optimizer, SgdMatchesFloat64) { expect_sgd_matches_float64(false); }
-TEST(Optimizer, SgdByNesterovMatchesFloat64) { expect_sgd_matches_float64(true); }
+TEST(Optimizer, NesterovSgdMatchesFloat64) { expect_sgd_matches_float64(true); }
 
 // Computed by hand, with g = 0.5 + 0.5 p. At p = 1: g = buf = 1, step 1.5. At p = 0.25: g = 0.625,
 // buf = 1.125, step 1.1875.
-TEST(Optimizer, SgdByNesterovLooksAhead) {
+TEST(Optimizer, NesterovSgdLooksAhead) {
   for (Isa isa : isas()) {
     float p = 1, buffer = std::numeric_limits<float>::quiet_NaN(), g = 0.5f;
     SgdStep s{1, &p, &buffer, &g, nullptr, 0.5, 0.5, 0.5, 1, 1};
@@ -245,7 +245,7 @@ TEST(Optimizer, TenLionStepsMatchFloat64) {
   }
 }
 
-TEST(Optimizer, LionMovesByItsRateOrNotAtAll) {
+TEST(Optimizer, LionStepsByLearningRateOrZero) {
   for (Isa isa : isas()) {
     std::vector<float> p = {1, 1, 1, 1, 1}, m = {0, 1, -9, 1, 0}, g = {0, -3, 1, -9, -0.0f};
     run_on(isa, LionStep{5, p.data(), m.data(), g.data(), nullptr, 0.25, 0.75, 0.5, 0});
@@ -323,7 +323,7 @@ TEST(Optimizer, SumSquaresMatchesLongDouble) {
   }
 }
 
-TEST(Optimizer, SumSquaresShowsEveryNonFiniteElement) {
+TEST(Optimizer, SumSquaresDetectsEveryNonFiniteElement) {
   for (Isa isa : isas()) {
     for (float bad :
          {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
@@ -340,7 +340,7 @@ TEST(Optimizer, SumSquaresShowsEveryNonFiniteElement) {
   }
 }
 
-TEST(Optimizer, BitsIgnoreThreads) {
+TEST(Optimizer, SameBitsForAnyNumberOfThreads) {
   const std::int64_t n = 1000003;
   const Grads grads = draw_grads(n, 2);
   const Buffers start(normal_values<float>(n, 1));
@@ -367,7 +367,7 @@ TEST(Optimizer, BitsIgnoreThreads) {
   }
 }
 
-TEST(Optimizer, PrepareUpdateFollowsItsFormulas) {
+TEST(Optimizer, PrepareUpdateMatchesFormulas) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
   struct Case {
@@ -405,7 +405,7 @@ TEST(Optimizer, PrepareUpdateFollowsItsFormulas) {
   }
 }
 
-TEST(Optimizer, WhatIsInMemoryReplacesWhatIsPassed) {
+TEST(Optimizer, InputsInMemoryReplaceArguments) {
   const std::int64_t n = 1003;
   const Grads grads = draw_grads(n, 1);
   const Buffers start(normal_values<float>(n, 1));
@@ -436,7 +436,7 @@ TEST(Optimizer, WhatIsInMemoryReplacesWhatIsPassed) {
   }
 }
 
-TEST(Optimizer, AnUpdateThatIsLeftOutWritesNothing) {
+TEST(Optimizer, SkippedUpdateWritesNothing) {
   const Grads grads = draw_grads(77, 1);
   const Buffers start(normal_values<float>(77, 1));
   const StepInputs inputs{3e-3, 9};
@@ -459,7 +459,7 @@ TEST(Optimizer, AnUpdateThatIsLeftOutWritesNothing) {
   }
 }
 
-TEST(Optimizer, TheCopyDoesNotChangeTheUpdate) {
+TEST(Optimizer, Bfloat16CopyDoesNotChangeUpdate) {
   const Grads grads = draw_grads(1001, 1);
   for (Isa isa : isas()) {
     Buffers with(normal_values<float>(1001, 1)), without = with;

@@ -21,7 +21,7 @@ class PointwiseRows : public ::testing::Test {};
 using Types = ::testing::Types<float, bfloat16, double>;
 TYPED_TEST_SUITE(PointwiseRows, Types);
 
-TYPED_TEST(PointwiseRows, CopyMovesRowsAndNothingBetween) {
+TYPED_TEST(PointwiseRows, CopyMovesRowsAndKeepsGaps) {
   using T = TypeParam;
   struct Case {
     std::int64_t rows, columns, x_stride, y_stride;
@@ -46,7 +46,7 @@ TYPED_TEST(PointwiseRows, CopyMovesRowsAndNothingBetween) {
   }
 }
 
-TEST(PointwiseRows, CopyTakesAnyElementType) {
+TEST(PointwiseRows, CopyAcceptsAnyElementType) {
   std::vector<std::int64_t> x = {1, -2, 1LL << 40, 4}, y(4);
   std::vector<std::uint8_t> a = {1, 2, 3, 4, 5, 6}, b(4, 9);
   for (Isa isa : isas()) {
@@ -57,7 +57,7 @@ TEST(PointwiseRows, CopyTakesAnyElementType) {
   }
 }
 
-TYPED_TEST(PointwiseRows, MeanMatchesFloat64AndIgnoresThreads) {
+TYPED_TEST(PointwiseRows, MeanMatchesFloat64WithSameBitsForAnyThreads) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   struct Case {
@@ -94,7 +94,7 @@ TYPED_TEST(PointwiseRows, MeanMatchesFloat64AndIgnoresThreads) {
   }
 }
 
-TYPED_TEST(PointwiseRows, SpreadMeanDividesForEveryRow) {
+TYPED_TEST(PointwiseRows, SpreadMeanDividesByNumberOfRows) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   struct Case {
@@ -117,7 +117,7 @@ TYPED_TEST(PointwiseRows, SpreadMeanDividesForEveryRow) {
   }
 }
 
-TEST(PointwiseRows, MeanOfValuesIsTakenInFloat64) {
+TEST(PointwiseRows, MeanOfValuesUsesFloat64) {
   for (std::int64_t n : {0, 1, 3, 32769, 1000003}) {
     const std::vector<float> x = normal_values<float>(n, 5, 1000);
     const std::vector<double> x64(x.begin(), x.end());
@@ -164,7 +164,7 @@ TEST(PointwiseRows, Sigmoid) {
   }
 }
 
-TEST(PointwiseRows, BFloat16IsRefusedWhereItIsNotTaken) {
+TEST(PointwiseRows, RejectsUnsupportedBFloat16) {
   bfloat16 x{};
   for (Isa isa : isas()) {
     EXPECT_THROW(run_on(isa, Mean{DType::kBFloat16, 1, &x, &x, 1}), Error);
@@ -172,7 +172,7 @@ TEST(PointwiseRows, BFloat16IsRefusedWhereItIsNotTaken) {
   }
 }
 
-TEST(PointwiseRows, NothingIsDoneForNothing) {
+TEST(PointwiseRows, EmptyInputIsNoOp) {
   for (Isa isa : isas()) {
     run_on(isa, CopyRows{DType::kFloat32, 0, 4, nullptr, 4, nullptr, 4});
     run_on(isa, CopyRows{DType::kFloat32, 4, 0, nullptr, 4, nullptr, 4});

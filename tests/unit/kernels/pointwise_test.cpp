@@ -73,7 +73,7 @@ TEST(Pointwise, CastKeepsSpecialValues) {
   }
 }
 
-TEST(Pointwise, CastInPlaceOfTheSameType) {
+TEST(Pointwise, CastToSameTypeInPlace) {
   std::vector<float> x = normal_values<float>(1001, 2), copy = x;
   for (Isa isa : isas()) {
     run_on(isa, Cast{DType::kFloat32, DType::kFloat32, 1001, x.data(), x.data()});
@@ -81,7 +81,7 @@ TEST(Pointwise, CastInPlaceOfTheSameType) {
   }
 }
 
-TEST(Pointwise, OtherTypesAreRefused) {
+TEST(Pointwise, RejectsUnsupportedTypes) {
   std::int64_t x = 0;
   for (Isa isa : isas()) {
     EXPECT_THROW(run_on(isa, Cast{DType::kInt64, DType::kFloat32, 1, &x, &x}), Error);
@@ -89,7 +89,7 @@ TEST(Pointwise, OtherTypesAreRefused) {
   }
 }
 
-TYPED_TEST(Pointwise, AddIsCorrectlyRoundedAndMayRunInPlace) {
+TYPED_TEST(Pointwise, AddIsCorrectlyRoundedAndRunsInPlace) {
   using T = TypeParam;
   constexpr DType dtype = DTypeOf<T>::value;
   for (Isa isa : isas()) {
@@ -121,7 +121,7 @@ long double tolerance_of(long double product, long double sum) {
          (std::is_same_v<T, bfloat16> ? 1.01 * epsilon_of<T>() / 2 * std::abs(sum) : 0);
 }
 
-TYPED_TEST(Pointwise, ScaleRowsMatchesItsFormula) {
+TYPED_TEST(Pointwise, ScaleRowsMatchesFormula) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   struct Case {
@@ -167,7 +167,7 @@ TYPED_TEST(Pointwise, ScaleRowsMatchesItsFormula) {
   }
 }
 
-TYPED_TEST(Pointwise, AddToRowsMatchesItsFormula) {
+TYPED_TEST(Pointwise, AddToRowsMatchesFormula) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   for (Isa isa : isas()) {
@@ -190,7 +190,7 @@ TYPED_TEST(Pointwise, AddToRowsMatchesItsFormula) {
   }
 }
 
-TYPED_TEST(Pointwise, SumRowsMatchesFloat64AndIgnoresThreads) {
+TYPED_TEST(Pointwise, SumRowsMatchesFloat64WithSameBitsForAnyThreads) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   for (auto [rows, columns] : {std::pair{1, 1},
@@ -228,14 +228,14 @@ TYPED_TEST(Pointwise, SumRowsMatchesFloat64AndIgnoresThreads) {
   }
 }
 
-TEST(Pointwise, SumRowsOfNothingAddsNothing) {
+TEST(Pointwise, SumRowsOfEmptyInputIsNoOp) {
   std::vector<float> out = {1, 2, 3};
   run(cpu_queue(), SumRows{DType::kFloat32, 0, 3, nullptr, out.data()});
   run(cpu_queue(), SumRows{DType::kFloat32, 3, 0, nullptr, out.data()});
   EXPECT_EQ(out, (std::vector<float>{1, 2, 3}));
 }
 
-TYPED_TEST(Pointwise, PatchifyFollowsItsIndices) {
+TYPED_TEST(Pointwise, PatchifyMatchesIndexFormula) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   struct Case {
@@ -295,7 +295,7 @@ TYPED_TEST(Pointwise, DropoutMaskIsPhilox) {
   }
 }
 
-TEST(Pointwise, DropoutEdges) {
+TEST(Pointwise, DropoutRatesZeroAndOne) {
   const PhiloxKey key{1, 2, 3};
   const std::int64_t n = 50;
   std::vector<float> nans(n, std::numeric_limits<float>::quiet_NaN()),
@@ -317,7 +317,7 @@ TEST(Pointwise, DropoutEdges) {
   }
 }
 
-TEST(Pointwise, DropoutKeepsTheRightShareAndIgnoresThreads) {
+TEST(Pointwise, DropoutKeepsExpectedShareWithSameBitsForAnyThreads) {
   const std::int64_t n = 1000003;
   const std::vector<float> ones(n, 1.0f);
   std::vector<float> reference(n), y(n);
@@ -363,7 +363,7 @@ TEST(Pointwise, DropPathScalesAreDropoutOfOnes) {
   }
 }
 
-TEST(Pointwise, TheStepInMemoryReplacesTheKeys) {
+TEST(Pointwise, StepInMemoryReplacesStepOfKey) {
   const std::int64_t n = 203;
   const PhiloxKey key{7, 8, 9};
   PhiloxKey at_step = key;
@@ -382,7 +382,7 @@ TEST(Pointwise, TheStepInMemoryReplacesTheKeys) {
 }
 
 // The rows of a batch that a rank holds get the same mask as in the whole batch.
-TYPED_TEST(Pointwise, DropoutOfRowsIsThatOfTheWhole) {
+TYPED_TEST(Pointwise, RowDropoutMatchesWholeBatch) {
   using T = TypeParam;
   const PhiloxKey key{7, 8, 9};
   const std::vector<std::int64_t> rows = {1, 4, 5, 6, 10};
@@ -413,7 +413,7 @@ TYPED_TEST(Pointwise, DropoutOfRowsIsThatOfTheWhole) {
   }
 }
 
-TYPED_TEST(Pointwise, ElementwiseBitsIgnoreThreads) {
+TYPED_TEST(Pointwise, ElementwiseSameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   const std::int64_t n = 300007;

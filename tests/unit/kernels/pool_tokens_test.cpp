@@ -118,7 +118,7 @@ Tensor poison(const Shape& shape, DType dtype) {
   return t;
 }
 
-TEST(PoolTokens, AreWhatTheirWindowsSay) {
+TEST(PoolTokens, MatchWindowFormula) {
   for (const Case& s : cases()) {
     for (WindowPooling kind : kKinds) {
       const Values v(s, kind);
@@ -144,7 +144,7 @@ TEST(PoolTokens, AreWhatTheirWindowsSay) {
   }
 }
 
-TEST(PoolTokens, LetNaNThrough) {
+TEST(PoolTokens, PropagateNaN) {
   const Window w = window_of(3, 3, 3, 3, 2, 2, 1, 1);
   for (Isa isa : isas()) {
     const std::vector<float> x = {1, NAN, 2, 3, 4, 5, 6, NAN, 7};
@@ -159,7 +159,7 @@ TEST(PoolTokens, LetNaNThrough) {
   }
 }
 
-TEST(SoftSplit, CopiesWindowsAndAddsUpTheirGradients) {
+TEST(SoftSplit, CopiesWindowsAndSumsGradients) {
   for (const Case& s : cases()) {
     const Values v(s, WindowPooling::kMax);
     for (DType dtype : kTypes) {

@@ -171,7 +171,7 @@ template <class T>
 class PowerNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(PowerNorm, Types);
 
-TYPED_TEST(PowerNorm, MatchesTheFormulas) {
+TYPED_TEST(PowerNorm, MatchesFormulas) {
   struct {
     std::int64_t rows, channels, groups, shift;
   } const shapes[] = {{1, 12, 3, 0},    {3, 7, 7, 1},      {3, 7, 1, 0},     {197, 64, 2, 1},
@@ -219,7 +219,7 @@ TYPED_TEST(PowerNorm, SameBitsForAnyNumberOfThreads) {
 }
 
 // Kernels add to parameter gradients, add dx_add to dx, skip null outputs, may work in place.
-TYPED_TEST(PowerNorm, GradientContract) {
+TYPED_TEST(PowerNorm, AccumulatesRunsInPlaceAndSkipsNullOutputs) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
   for (Isa isa : isas()) {
@@ -259,7 +259,7 @@ TYPED_TEST(PowerNorm, GradientContract) {
   }
 }
 
-TEST(PowerNormErrors, NaNStaysInItsRowOnceTheStatisticsAreRunning) {
+TEST(PowerNormErrors, NaNStaysInItsRowWithRunningStatistics) {
   for (Isa isa : isas()) {
     Problem<float> p(6, 36, 3);
     p.training = false;

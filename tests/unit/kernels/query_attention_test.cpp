@@ -203,7 +203,7 @@ TYPED_TEST(QueryAttention, LargeScores) {
 }
 
 // A NaN in a key or a value reaches the queries of its head and image only.
-TYPED_TEST(QueryAttention, NanReachesWhatDependsOnIt) {
+TYPED_TEST(QueryAttention, NanReachesDependentQueriesOnly) {
   for (std::int64_t part : {0, 1}) {
     Problem p({2, 2, 37, 2, 9});
     p.kv[p.size.at(1, 36, part, 0, 4)] = NAN;

@@ -117,7 +117,7 @@ template <class T>
 class RmsNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(RmsNorm, Types);
 
-TYPED_TEST(RmsNorm, MatchesTheFormulas) {
+TYPED_TEST(RmsNorm, MatchesFormulas) {
   for (Isa isa : isas()) {
     for (RmsNormKind kind : kKinds) {
       for (std::int64_t rows : {1, 3, 196, 197, 1031}) {
@@ -191,7 +191,7 @@ TYPED_TEST(RmsNorm, SameBitsForAnyNumberOfThreads) {
 }
 
 // Kernels add to dweight, add dx_add to dx, skip a null dx or dweight, and may work in place.
-TYPED_TEST(RmsNorm, GradientContract) {
+TYPED_TEST(RmsNorm, AccumulatesRunsInPlaceAndSkipsNullOutputs) {
   using T = TypeParam;
   for (Isa isa : isas()) {
     for (RmsNormKind kind : kKinds) {
@@ -229,7 +229,7 @@ TYPED_TEST(RmsNorm, GradientContract) {
   }
 }
 
-TEST(RmsNormErrors, NaNStaysInItsRowAndIntegersAreRefused) {
+TEST(RmsNormErrors, NaNStaysInItsRowAndRejectsIntegers) {
   for (Isa isa : isas()) {
     for (RmsNormKind kind : kKinds) {
       Problem<float> p(kind, 6, 37);

@@ -44,7 +44,7 @@ template <class T>
 class SwitchableNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(SwitchableNorm, Types);
 
-TYPED_TEST(SwitchableNorm, MatchesTheFormulas) {
+TYPED_TEST(SwitchableNorm, MatchesFormulas) {
   // Full and partial vectors, row groups and pieces; more images than pieces; a single token.
   const Sizes sizes[] = {{2, 196, 48}, {1, 197, 67}, {3, 35, 100},
                          {70, 2, 5},   {5, 1, 16},   {1, 1, 24}};
@@ -75,7 +75,7 @@ TYPED_TEST(SwitchableNorm, ZeroWeightAndConstantRows) {
 
 // --- samples of different lengths ----------------------------------------------------------------
 
-TYPED_TEST(SwitchableNorm, PadsAreNotThere) {
+TYPED_TEST(SwitchableNorm, IgnoresPadding) {
   const auto nan = static_cast<TypeParam>(std::numeric_limits<float>::quiet_NaN());
   // Shorter than a piece; one token; full and partial groups of rows; many samples.
   const std::pair<Sizes, std::vector<std::int64_t>> cases[] = {
@@ -91,7 +91,7 @@ TYPED_TEST(SwitchableNorm, PadsAreNotThere) {
   }
 }
 
-TYPED_TEST(SwitchableNorm, MorePadsChangeNoBitOnAnyNumberOfThreads) {
+TYPED_TEST(SwitchableNorm, ExtraPaddingKeepsBitsForAnyNumberOfThreads) {
   const auto nan = static_cast<TypeParam>(std::numeric_limits<float>::quiet_NaN());
   constexpr std::int64_t kFew = 97, kMany = 1000, kChannels = 50;
   const std::vector<std::int64_t> lengths = {97, 1, 35};
@@ -153,7 +153,7 @@ TEST(SwitchableNormNumerics, LargeMean) {
 }
 
 // Channels with very different means, each normalized separately.
-TEST(SwitchableNormNumerics, LargeMeansOfChannels) {
+TEST(SwitchableNormNumerics, LargeChannelMeans) {
   for (Isa isa : isas()) {
     for (int kind : {0, 2}) {
       SwitchableProblem<float> p({3, 49, 100}, Mode::kTraining);
@@ -189,7 +189,7 @@ TYPED_TEST(SwitchableNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-TYPED_TEST(SwitchableNorm, AddsAndMayWorkInPlace) {
+TYPED_TEST(SwitchableNorm, AccumulatesAndRunsInPlace) {
   using A = AccumulatorOf<TypeParam>;
   for (Isa isa : isas()) {
     SwitchableProblem<TypeParam> plain({2, 21, 37}, Mode::kTraining), other = plain;
@@ -230,7 +230,7 @@ TYPED_TEST(SwitchableNorm, AddsAndMayWorkInPlace) {
 
 // Two ranks with half of the batch each, combined between the steps as the contract requires, give
 // the results of one rank with the whole batch.
-TEST(SwitchableNormRanks, CombineBetweenTheSteps) {
+TEST(SwitchableNormRanks, CombineBetweenSteps) {
   SwitchableProblem<double> whole({6, 11, 20}, Mode::kTraining);
   const Isa isa = current_isa();
   whole.run(isa);
@@ -294,7 +294,7 @@ TEST(SwitchableNormNumerics, NaNStaysInItsImage) {
   }
 }
 
-TEST(SwitchableNormErrors, NothingToDoAndIntegers) {
+TEST(SwitchableNormErrors, AcceptsEmptyInputAndRejectsIntegers) {
   SwitchableProblem<float> empty({0, 4, 4}, Mode::kTraining);
   empty.run(current_isa());
   SwitchableProblem<float> p({2, 4, 4}, Mode::kTraining);

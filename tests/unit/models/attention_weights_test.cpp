@@ -19,7 +19,7 @@ Doubles logits_of(Classifier& model, const Tensor& images, Observer* observer) {
   return doubles(model.forward(ctx, images).value());
 }
 
-TEST(AttentionWeights, AreSharesOfAllTokensAndChangeNothing) {
+TEST(AttentionWeights, SumToOneAndDoNotChangeOutput) {
   std::vector<ModelConfig> configs = checkpoint_vits();
   configs.push_back(biased_vit());
   for (const ModelConfig& config : configs) {
@@ -46,7 +46,7 @@ TEST(AttentionWeights, AreSharesOfAllTokensAndChangeNothing) {
 }
 
 // Against the fused attention: the weights times the values give its output.
-TEST(AttentionWeights, AreThoseOfTheFusedAttention) {
+TEST(AttentionWeights, MatchFusedAttention) {
   for (const ModelConfig& config : {deit_vit(), biased_vit(), checkpoint_vits()[5]}) {
     ParameterStore store;
     const std::int64_t c = config.embed_dim, h = config.num_heads;

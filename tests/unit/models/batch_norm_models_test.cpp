@@ -5,7 +5,7 @@
 namespace dtn {
 namespace {
 
-TEST(BatchNormOfModels, TrainsOnNoSingleValue) {
+TEST(BatchNormModels, RejectTrainingOnSingleValue) {
   const auto run = [](const ModelConfig& c, std::int64_t batch, bool training) {
     Classifier model(c, 1);
     Context ctx;
@@ -31,7 +31,7 @@ TEST(BatchNormOfModels, TrainsOnNoSingleValue) {
 }
 
 // The meta device finds this before a run starts, and still gives the sizes of these models.
-TEST(BatchNormOfModels, IsFoundOnTheMetaDevice) {
+TEST(BatchNormModels, AreCheckedOnMetaDevice) {
   const ModelConfig levit = test::tiny_levit();
   EXPECT_THROW(try_training_pass(levit, 1), ConfigError);
   EXPECT_NO_THROW(try_training_pass(levit, 2));

@@ -26,7 +26,7 @@ double largest(Classifier& model, const std::string& name) {
   return p ? test::max_abs(test::doubles(p->variable.value())) : -1;
 }
 
-TEST(Levit, HasTheReleasesNames) {
+TEST(Levit, HasReleasedParameterNames) {
   const std::set<std::string> names = names_of(model_preset("levit_128s"));
   expect_names(names, {"patch_embed.0.c.weight", "patch_embed.6.bn.running_var",
                        "blocks.0.m.attention_biases", "blocks.0.m.qkv.c.weight",
@@ -63,7 +63,7 @@ TEST(Levit, ResidualBranchesStartAtZero) {
   }
 }
 
-TEST(Levit, HasTwoHeadsOrOne) {
+TEST(Levit, SupportsOneAndTwoHeads) {
   const ModelConfig c = test::tiny_levit();
   Classifier model(c, 1);
   test::perturb(model.parameters());
@@ -121,7 +121,7 @@ std::string in_timm(std::string name) {
   return name;
 }
 
-TEST(Levit, ReadsTimmsLayout) {
+TEST(Levit, ReadsTimmLayout) {
   const ModelConfig c = test::tiny_levit();
   Classifier from(c, 1), to(c, 2);
   test::perturb(from.parameters());
@@ -138,7 +138,7 @@ TEST(Levit, ReadsTimmsLayout) {
   EXPECT_TRUE(test::same_bits(from.parameters().values(), to.parameters().values()));
 }
 
-TEST(T2tVit, PositionsAreTheFormula) {
+TEST(T2tVit, PositionsMatchFormula) {
   const ModelConfig c = test::tiny_t2t();
   Classifier model(c, 1);
   const Parameter* p = model.parameters().find("pos_embed");
@@ -153,7 +153,7 @@ TEST(T2tVit, PositionsAreTheFormula) {
   EXPECT_EQ(row[7], static_cast<float>(std::cos(5 / std::pow(10000.0, 6.0 / 16))));
 }
 
-TEST(T2tVit, PositionsOfAFileCountWhereTheyFit) {
+TEST(T2tVit, LoadsPositionsOfSameGridOnly) {
   ModelConfig c = test::tiny_t2t();
   const GridKeys here{.image_size = c.image_size};
   Classifier from(c, 1), same(c, 2);
@@ -180,14 +180,14 @@ TEST(T2tVit, PositionsAreNotTrained) {
             1u);
 }
 
-TEST(ResNet, HasTorchvisionsNames) {
+TEST(ResNet, HasTorchvisionParameterNames) {
   expect_names(names_of(model_preset("resnet50")),
                {"conv1.weight", "bn1.running_mean", "layer1.0.conv1.weight", "layer1.0.bn3.weight",
                 "layer1.0.downsample.0.weight", "layer1.0.downsample.1.running_var",
                 "layer4.2.conv2.weight", "fc.weight", "fc.bias"});
 }
 
-TEST(ResNet, BlocksStartAsTheirShortcuts) {
+TEST(ResNet, BlocksStartAsIdentity) {
   for (const char* type : {"bn", "in", "gn", "sn"}) {
     Classifier model(test::tiny_resnet(type), 1);
     EXPECT_EQ(largest(model, "layer1.0.bn3.weight"), 0) << type;
@@ -201,14 +201,14 @@ TEST(ResNet, BlocksStartAsTheirShortcuts) {
   EXPECT_NEAR(squares / static_cast<double>(weights.size()), 2.0 / (9 * 128), 0.02 * 2 / (9 * 128));
 }
 
-TEST(RegNet, HasTimmsNames) {
+TEST(RegNet, HasTimmParameterNames) {
   expect_names(names_of(model_preset("regnety_160")),
                {"stem.conv.weight", "stem.bn.running_mean", "s1.b1.conv1.conv.weight",
                 "s1.b1.conv2.bn.weight", "s1.b1.se.fc1.bias", "s3.b11.conv3.bn.running_var",
                 "s4.b1.downsample.conv.weight", "s4.b1.downsample.bn.bias", "head.fc.weight"});
 }
 
-TEST(Families, RefuseWhatMakesNoModel) {
+TEST(Families, RejectInvalidConfigs) {
   const auto error_of = [](const ModelConfig& c) -> std::string {
     try {
       Classifier model(c, 0, DType::kFloat32, kMeta);

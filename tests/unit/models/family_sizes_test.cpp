@@ -47,20 +47,20 @@ TEST(FamilySizes, WithDtnAreExact) {
   }
 }
 
-TEST(FamilySizes, OfOneHead) {
+TEST(FamilySizes, OneHeadIsExact) {
   ModelConfig c = plain("levit_128s");
   c.distilled = false;
   EXPECT_EQ(complexity_of(c).parameters, 7391290);
 }
 
 // A class token that joins late skips the earlier blocks.
-TEST(FamilySizes, OfALateClassToken) {
+TEST(FamilySizes, LateClassTokenIsExact) {
   ModelConfig c = with_dtn("t2t_vit_t_14");
   c.norm.type = "ln";
   EXPECT_EQ(complexity_of(c).multiply_adds, 6070958080.0);
 }
 
-TEST(FamilySizes, OfWhatIsTrained) {
+TEST(FamilySizes, CountTrainedParameters) {
   Classifier model(plain("t2t_vit_t_14"), 0, DType::kFloat32, kMeta);
   std::int64_t trained = 0;
   for (const Parameter& p : model.parameters().parameters()) {
@@ -70,7 +70,7 @@ TEST(FamilySizes, OfWhatIsTrained) {
   EXPECT_EQ(model.parameters().count() - trained, 75648);
 }
 
-TEST(FamilySizes, CountWhatAModelHolds) {
+TEST(FamilySizes, MatchParametersOfModel) {
   for (const ModelConfig& c : test::tiny_models()) {
     Classifier model(c, 0);
     EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << test::title_of(c);

@@ -117,7 +117,7 @@ struct DistinctModel : Classifier {
 
 // --- prefixes ------------------------------------------------------------------------------------
 
-TEST(WeightNames, OfWrappersLoseTheirPrefix) {
+TEST(WeightNames, RemovesWrapperPrefix) {
   DistinctModel vit(test::deit_vit());
   const NamedTensors plain = copies_of(vit);
   EXPECT_EQ(notes_of_loading(vit, plain), "");
@@ -129,7 +129,7 @@ TEST(WeightNames, OfWrappersLoseTheirPrefix) {
   EXPECT_NE(error_of_loading(vit.config(), with_prefix("encoder.", plain)), "");
 }
 
-TEST(WeightNames, OfEveryFamilyLoseTheirPrefix) {
+TEST(WeightNames, RemovesPrefixForEveryFamily) {
   ModelConfig levit = test::tiny_levit(), t2t = test::tiny_t2t();
   for (ModelConfig* c : {&levit, &t2t}) c->init_image_size = c->image_size;  // not in the file
   for (const ModelConfig& c : {levit, t2t, test::tiny_resnet(), test::tiny_regnet()}) {
@@ -140,7 +140,7 @@ TEST(WeightNames, OfEveryFamilyLoseTheirPrefix) {
   }
 }
 
-TEST(WeightNames, OfAWrappedBackboneTakeTheHeadAlong) {
+TEST(WeightNames, KeepsHeadOfWrappedBackbone) {
   DistinctModel vit(test::deit_vit());
   for (const char* head : {"head.", "classifier."}) {
     NamedTensors tensors;
@@ -155,7 +155,7 @@ TEST(WeightNames, OfAWrappedBackboneTakeTheHeadAlong) {
   }
 }
 
-TEST(WeightNames, OfATeacherAndAStudentAreTheTeachers) {
+TEST(WeightNames, PrefersTeacherOverStudent) {
   ModelConfig c = vit_with("dinov2");
   DistinctModel teacher(c);
   Classifier student(c, 5);
@@ -168,7 +168,7 @@ TEST(WeightNames, OfATeacherAndAStudentAreTheTeachers) {
 }
 
 // If all names fit, a name that looks like a prefix stays.
-TEST(WeightNames, ThatFitAreLeftAlone) {
+TEST(WeightNames, KeepsMatchingNames) {
   const ModelConfig c = test::deit_vit();
   DistinctModel vit(c);
   NamedTensors tensors = copies_of(vit);
@@ -176,7 +176,7 @@ TEST(WeightNames, ThatFitAreLeftAlone) {
   expect_text(error_of_loading(c, tensors), {"module.norm.weight", "has no place"});
 }
 
-TEST(WeightNames, ThatMeetAreRefused) {
+TEST(WeightNames, RejectsDuplicateNames) {
   const ModelConfig c = vit_with("deit3");
   DistinctModel vit(c);
   NamedTensors tensors = copies_of(vit);
@@ -186,7 +186,7 @@ TEST(WeightNames, ThatMeetAreRefused) {
 
 // --- vision transformers' releases ---------------------------------------------------------------
 
-TEST(WeightNames, OfChunksCountBlocksThrough) {
+TEST(WeightNames, NumbersBlocksAcrossChunks) {
   ModelConfig c = vit_with("dinov2");
   c.depth = 4;
   DistinctModel vit(c);
@@ -202,7 +202,7 @@ TEST(WeightNames, OfChunksCountBlocksThrough) {
               {"teacher.backbone.", "blocks.1.3 is block 3"});
 }
 
-TEST(WeightNames, OfMaesDecoderAreLeftOut) {
+TEST(WeightNames, SkipsMaeDecoder) {
   ModelConfig c = vit_with("mae");
   c.fc_norm = false;
   c.num_classes = 0;
@@ -259,7 +259,7 @@ NamedTensors with_hub_prefix(const std::string& prefix, NamedTensors tensors,
   return tensors;
 }
 
-TEST(WeightNames, OfTransformersVit) {
+TEST(WeightNames, MapsTransformersVit) {
   DistinctModel vit(test::deit_vit());
   const NamedTensors plain = with_parts(
       in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
@@ -277,7 +277,7 @@ TEST(WeightNames, OfTransformersVit) {
 }
 
 // Module names since transformers 5, as in the result of state_dict().
-TEST(WeightNames, OfTransformersInMemory) {
+TEST(WeightNames, MapsTransformersModuleNames) {
   DistinctModel vit(test::deit_vit());
   const std::vector<NamePair> block = {{"norm1.", "layernorm_before."},
                                        {"norm2.", "layernorm_after."},
@@ -287,7 +287,7 @@ TEST(WeightNames, OfTransformersInMemory) {
   notes_of_loading(vit, with_hub_prefix("vit.", tensors, {{"head.", "classifier."}}));
 }
 
-TEST(WeightNames, OfTransformersDeit) {
+TEST(WeightNames, MapsTransformersDeit) {
   ModelConfig c = vit_with("distilled");
   c.registers = 0;
   DistinctModel vit(c);
@@ -298,7 +298,7 @@ TEST(WeightNames, OfTransformersDeit) {
                                          {"head_dist.", "distillation_classifier."}}));
 }
 
-TEST(WeightNames, OfTransformersDinov2) {
+TEST(WeightNames, MapsTransformersDinov2) {
   ModelConfig c = vit_with("dinov2");
   c.pos_embed = PosEmbed::kPatch;
   DistinctModel vit(c);
@@ -312,7 +312,7 @@ TEST(WeightNames, OfTransformersDinov2) {
   }
 }
 
-TEST(WeightNames, OfTransformersGiant) {
+TEST(WeightNames, MapsTransformersDinov2Giant) {
   DistinctModel vit(vit_with("giant"));
   std::vector<NamePair> block = kHubBlockOfDinov2;
   block.insert(block.end(), {{"mlp.fc1.", "mlp.weights_in."}, {"mlp.fc2.", "mlp.weights_out."}});
@@ -329,7 +329,7 @@ TEST(WeightNames, OfTransformersGiant) {
   notes_of_loading(vit, with_hub_prefix("dinov2.", memory, heads));
 }
 
-TEST(WeightNames, OfTransformersMae) {
+TEST(WeightNames, MapsTransformersMae) {
   ModelConfig c = vit_with("mae");
   c.fc_norm = false;
   c.num_classes = 0;
@@ -342,7 +342,7 @@ TEST(WeightNames, OfTransformersMae) {
   expect_text(notes_of_loading(vit, tensors), {"decoder: 2 tensors not used"});
 }
 
-TEST(WeightNames, OfTransformersWithoutAKeyAreNamed) {
+TEST(WeightNames, ReportsMissingTransformersTensor) {
   DistinctModel vit(test::deit_vit());
   NamedTensors tensors = with_parts(
       in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
@@ -353,7 +353,7 @@ TEST(WeightNames, OfTransformersWithoutAKeyAreNamed) {
 
 // --- torchvision ---------------------------------------------------------------------------------
 
-TEST(WeightNames, OfTorchvision) {
+TEST(WeightNames, MapsTorchvision) {
   DistinctModel vit(test::deit_vit());
   const std::vector<NamePair> beginnings = {{"cls_token", "class_token"},
                                             {"pos_embed", "encoder.pos_embedding"},
@@ -377,7 +377,7 @@ TEST(WeightNames, OfTorchvision) {
 }
 
 // Resizing, a new head and other adaptations follow the renaming.
-TEST(WeightNames, AreAdaptedAsOthersAre) {
+TEST(WeightNames, MappedWeightsAreAdapted) {
   ModelConfig small = test::deit_vit(), large = small;
   large.image_size = 25;
   large.num_classes = 11;

@@ -57,7 +57,7 @@ TEST(NormTransfer, FillsEveryNormalizerWithWeightAndBias) {
   }
 }
 
-TEST(NormTransfer, SaysWhatStartsAnew) {
+TEST(NormTransfer, ReportsReinitializedParameters) {
   Classifier source(with_norm("ln"), 1), dtn(with_norm("dtn"), 2), rms(with_norm("rms"), 2);
   const auto notes = load_adapted(dtn, copies(source), "some.file");
   ASSERT_EQ(notes.size(), 1u);
@@ -71,7 +71,7 @@ TEST(NormTransfer, SaysWhatStartsAnew) {
   EXPECT_NE(of_rms[0].find("bias not used"), std::string::npos) << of_rms[0];
 }
 
-TEST(NormTransfer, LeavesLambdasWhereInitLambdaPutsThem) {
+TEST(NormTransfer, StartsLambdasAtInitLambda) {
   ModelConfig near = with_norm("dtn"), half = near;
   near.norm.options = {{"init_lambda", 0.99}};
   Classifier source(with_norm("ln"), 1), model(near, 2), other(half, 3);
@@ -93,7 +93,7 @@ std::string error_of(Classifier& model, const NamedTensors& tensors) {
 }
 
 // A file with only some of a normalizer's tensors is damaged.
-TEST(NormTransfer, IsNoExcuseForDamagedFiles) {
+TEST(NormTransfer, RejectsIncompleteNormalizers) {
   Classifier source(with_norm("dtn"), 1), model(with_norm("dtn"), 2);
   NamedTensors file = copies(source);
   std::erase_if(file, [](const auto& t) { return t.first == "blocks.1.norm2.var_norm_weight"; });
@@ -109,7 +109,7 @@ TEST(NormTransfer, IsNoExcuseForDamagedFiles) {
 
 // The class token comes first, and DTN normalizes the other tokens: near lambda 1 the model
 // computes the same function.
-TEST(NormTransfer, KeepsTheFunctionNearLambdaOne) {
+TEST(NormTransfer, KeepsFunctionNearLambdaOne) {
   ModelConfig ln = test::deit_vit(), dtn = ln;
   dtn.norm.type = "dtn";
   Classifier source(ln, 1, DType::kFloat64);

@@ -131,7 +131,7 @@ ImageSize pixels(ImageSize tokens, int patch) {
   return {tokens.height * patch, tokens.width * patch};
 }
 
-TEST(PositionGrids, OfVisionTransformersAreResampledFromTheTrueGrid) {
+TEST(PositionGrids, ResamplesVitPositionsFromTrueGrid) {
   for (const GridCase& c : {GridCase{{2, 8}, {4, 16}, true},  // a square number, but no square
                             {{4, 4}, {2, 8}, true},           // same number of tokens
                             {{4, 4}, {2, 8}, false},          // unknown: taken for a square
@@ -156,7 +156,7 @@ TEST(PositionGrids, OfVisionTransformersAreResampledFromTheTrueGrid) {
   }
 }
 
-TEST(PositionGrids, OfPvtAreResampledOnTheTrueGridOfEachStage) {
+TEST(PositionGrids, ResamplesPvtPositionsPerStage) {
   for (const auto& [rule, kernel] :
        {std::pair<PosResize, Kernel>{PosResize::kBilinear, linear}, {PosResize::kBicubic, cubic}}) {
     ModelConfig c = test::tiny_pvt();
@@ -178,7 +178,7 @@ TEST(PositionGrids, OfPvtAreResampledOnTheTrueGridOfEachStage) {
   }
 }
 
-TEST(PositionGrids, OfT2tAreTheFormulaOfTheNewGrid) {
+TEST(PositionGrids, RecomputesT2tPositionsForNewGrid) {
   const ModelConfig c = test::tiny_t2t();  // 2 x 3
   for (const ImageSize size : {ImageSize{16, 96}, ImageSize{64, 48}}) {
     Classifier source(c, 1), target(sized(c, size), 2);
@@ -199,7 +199,7 @@ TEST(PositionGrids, OfT2tAreTheFormulaOfTheNewGrid) {
 }
 
 // Without a known size, a table equal to the formula's needs no change.
-TEST(PositionGrids, OfT2tMayBeOfAnyGridIfTheyAreTheFormula) {
+TEST(PositionGrids, AcceptsT2tPositionsThatMatchFormula) {
   Classifier source(test::tiny_t2t(), 1), target(test::tiny_t2t(), 2);
   EXPECT_TRUE(load_adapted(target, copies(source), "file").empty());
   randomize(source, "pos_embed");
@@ -229,7 +229,7 @@ ModelConfig swin_of(int window) {
   return c;
 }
 
-TEST(PositionGrids, OfSwinAreInterpolatedAsTimmDoes) {
+TEST(PositionGrids, InterpolatesSwinBiasesLikeTimm) {
   const std::string name = "layers.0.blocks.1.attn.relative_position_bias_table";
   for (const auto& [from, to, rows, sums] :
        {std::tuple{4, 7, k4To7, Doubles{107.141979, 104.108022}},
@@ -261,7 +261,7 @@ TEST(PositionGrids, OfSwinAreInterpolatedAsTimmDoes) {
   }
 }
 
-TEST(PositionGrids, OfLevitsBiasesAreResampledByDistance) {
+TEST(PositionGrids, ResamplesLevitBiasesByDistance) {
   const ModelConfig c = test::tiny_levit();
   Classifier source(c, 1), target(sized(c, {64, 96}), 2);  // 3 x 2 to 4 x 6; 2 x 1 to 2 x 3
   const std::string first = "blocks.0.m.attention_biases", shrink = "blocks.2.attention_biases",
@@ -301,7 +301,7 @@ Doubles pairs(const Matrix& r, const Doubles& table) {
   return want;
 }
 
-TEST(PositionGrids, OfFreeDtnAreResampledAlongBothAxes) {
+TEST(PositionGrids, ResamplesFreeDtnPositionsAlongBothAxes) {
   ModelConfig c = test::mean_vit();
   c.norm.options = {{"position", std::string("free")}};
   const std::string name = "blocks.1.norm2.position_table";
@@ -319,7 +319,7 @@ TEST(PositionGrids, OfFreeDtnAreResampledAlongBothAxes) {
 }
 
 // With pooled statistics the table covers cells, by the pool size of the file.
-TEST(PositionGrids, OfFreeDtnCountPooledCells) {
+TEST(PositionGrids, ResamplesFreeDtnPositionsOnPooledGrid) {
   ModelConfig c = test::mean_vit();
   const auto options = [](std::int64_t pool) -> std::vector<NormOption> {
     return {{"position", std::string("free")}, {"pool", pool}};
@@ -337,7 +337,7 @@ TEST(PositionGrids, OfFreeDtnCountPooledCells) {
               pairs(grid_matrix({2, 4}, {4, 8}, cubic), test::doubles(weight_of(source, name))));
 }
 
-TEST(PositionGrids, OfTheSameGridStayAsTheyAre) {
+TEST(PositionGrids, KeepsPositionsOfSameGrid) {
   for (const ModelConfig& c : test::tiny_models()) {
     Classifier source(c, 1), target(c, 2);
     test::perturb(source.parameters());
@@ -348,7 +348,7 @@ TEST(PositionGrids, OfTheSameGridStayAsTheyAre) {
 }
 
 // The row before a known grid is the class token's, even if the total is a square number.
-TEST(PositionGrids, TellTheClassTokensRow) {
+TEST(PositionGrids, SeparatesClassTokenRow) {
   Classifier source(sized(test::deit_vit(), {15, 25}), 1);  // 1 + 15 rows, a square number
   randomize(source, "pos_embed");
   randomize(source, "cls_token");
@@ -374,9 +374,9 @@ TEST(PositionGrids, TellTheClassTokensRow) {
   expect_near(without, "pos_embed", patches);
 }
 
-class FilesOfGrids : public testing::Test {
+class WeightFileGrid : public testing::Test {
  protected:
-  ~FilesOfGrids() override { std::filesystem::remove(file_); }
+  ~WeightFileGrid() override { std::filesystem::remove(file_); }
 
   // Saves a model of 3 x 5 patches, with or without a config that gives this size.
   void save(bool with_config, ImageSize init = {}) {
@@ -404,19 +404,19 @@ class FilesOfGrids : public testing::Test {
   Classifier source_{sized(test::deit_vit(), {15, 25}), 1};
 };
 
-TEST_F(FilesOfGrids, SayTheirImageSizeInTheirConfig) {
+TEST_F(WeightFileGrid, ComesFromConfigInFile) {
   save(true);
   const auto notes = load({});
   ASSERT_EQ(notes.size(), 2u);
   expect_contains(notes[0], "pos_embed: interpolated from 3 x 5 to 6 x 10");
 }
 
-TEST_F(FilesOfGrids, AreDescribedByInitImageSize) {
+TEST_F(WeightFileGrid, ComesFromInitImageSize) {
   save(false);
   EXPECT_EQ(load(ImageSize{15, 25}).size(), 2u);
 }
 
-TEST_F(FilesOfGrids, AskForInitImageSizeWhereNobodyKnows) {
+TEST_F(WeightFileGrid, ErrorAsksForInitImageSizeIfUnknown) {
   save(false);
   const std::string error = error_of<DataError>([&] { load({}); });
   expect_contains(error, file_.string());
@@ -425,13 +425,13 @@ TEST_F(FilesOfGrids, AskForInitImageSizeWhereNobodyKnows) {
 }
 
 // The same holds for a table whose size would fit without a change.
-TEST_F(FilesOfGrids, AreNotTakenForTheModelsOwn) {
+TEST_F(WeightFileGrid, IsNotAssumedToBeThatOfModel) {
   save(false);
   Classifier target(sized(test::deit_vit(), {25, 15}), 2);
   expect_contains(error_of<DataError>([&] { load_weights(target, file_); }), "init_image_size");
 }
 
-TEST_F(FilesOfGrids, KnowBetterThanInitImageSize) {
+TEST_F(WeightFileGrid, ConfigInFileOverridesInitImageSize) {
   save(true);
   const auto notes = load(ImageSize{25, 15});
   ASSERT_EQ(notes.size(), 3u);
@@ -441,7 +441,7 @@ TEST_F(FilesOfGrids, KnowBetterThanInitImageSize) {
   EXPECT_EQ(load(ImageSize{25, 25}).size(), 2u);
 }
 
-TEST_F(FilesOfGrids, MustHaveAsManyPositionsAsTheirImageSizeSays) {
+TEST_F(WeightFileGrid, RejectsMismatchWithImageSize) {
   save(false);
   std::string error = error_of<DataError>([&] { load(ImageSize{20, 25}); });
   expect_contains(error,

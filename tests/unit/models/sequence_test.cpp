@@ -27,7 +27,7 @@ ModelConfig tiny(const char* preset, const char* norm = "ln") {
 
 std::int64_t parameters_of(ModelConfig c) { return complexity_of(c).parameters; }
 
-TEST(SequenceModel, HasTheParametersOfTheLongRangeArena) {
+TEST(SequenceModel, MatchesParametersOfLongRangeArena) {
   EXPECT_EQ(parameters_of(model_preset("listops_dense")), 19983370);
   EXPECT_EQ(parameters_of(model_preset("listops_bigbird")), 19983370);
   EXPECT_EQ(parameters_of(model_preset("listops_reformer")), 18410506);
@@ -43,7 +43,7 @@ TEST(SequenceModel, HasTheParametersOfTheLongRangeArena) {
   }
 }
 
-TEST(SequenceModel, NamesItsParameters) {
+TEST(SequenceModel, HasExpectedParameterNames) {
   Classifier model(tiny("listops_dense"), 1);
   for (const char* name :
        {"embed.weight", "cls_token", "blocks.1.norm1.weight", "blocks.1.norm2.bias",
@@ -65,7 +65,7 @@ double spread_of(const Tensor& t) {
   return std::sqrt(squares / static_cast<double>(v.size()));
 }
 
-TEST(SequenceModel, StartsAsTheLongRangeArenaDoes) {
+TEST(SequenceModel, InitializesLikeLongRangeArena) {
   ModelConfig c = model_preset("listops_dense");
   c.depth = 1;
   Classifier model(c, 5);
@@ -99,7 +99,7 @@ Fields some_words(std::int64_t room, std::int64_t behind) {
 
 class SequenceModels : public testing::TestWithParam<const char*> {};
 
-TEST_P(SequenceModels, DoNotSeeWhatLiesBehindTheEnd) {
+TEST_P(SequenceModels, IgnorePadding) {
   for (const char* norm : {"ln", "bn", "in", "gn", "sn", "scale", "power", "dtn"}) {
     ASSERT_TRUE(norm_registry().find(norm)) << norm;
     Classifier model(tiny(GetParam(), norm), 3);
@@ -111,7 +111,7 @@ TEST_P(SequenceModels, DoNotSeeWhatLiesBehindTheEnd) {
   }
 }
 
-TEST_P(SequenceModels, LearnFromTheTokensThatCount) {
+TEST_P(SequenceModels, LearnFromValidTokensOnly) {
   Classifier model(tiny(GetParam()), 3);
   Tape tape;
   Context ctx;
@@ -141,7 +141,7 @@ Tensor gradients_of(const char* preset, const char* norm, int threads, bool chec
   return model.parameters().gradients().clone();
 }
 
-TEST_P(SequenceModels, GiveTheSameBitsOnAnyThreadsAndWithCheckpointedBlocks) {
+TEST_P(SequenceModels, SameBitsForAnyThreadsAndWithCheckpointedBlocks) {
   for (const char* norm : {"ln", "dtn", "bn"}) {
     const Tensor one = gradients_of(GetParam(), norm, 1, false);
     EXPECT_TRUE(same_bits(one, gradients_of(GetParam(), norm, 3, false))) << norm;
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, SequenceModels,
                          [](const auto& each) { return std::string(each.param); });
 
 // Dense attention stops at the longest sample of a batch.
-TEST(SequenceModel, DropsTheSameElementsHoweverFarItIsPadded) {
+TEST(SequenceModel, DropoutDoesNotDependOnPadding) {
   Classifier model(tiny("listops_dense"), 3);
   Context ctx;
   ctx.mode.training = true;
@@ -168,7 +168,7 @@ TEST(SequenceModel, DropsTheSameElementsHoweverFarItIsPadded) {
   EXPECT_TRUE(same_bits(all.slice(1, 3), some));
 }
 
-TEST(SequenceModel, MayTakeItsClassTokenLater) {
+TEST(SequenceModel, SupportsLateClassToken) {
   ModelConfig late = tiny("listops_dense");
   late.class_token_at = 1;
   Classifier model(late, 3);
@@ -179,7 +179,7 @@ TEST(SequenceModel, MayTakeItsClassTokenLater) {
   EXPECT_FALSE(same_bits(y, first.forward(ctx, some_words(70, 0)).value()));
 }
 
-TEST(SequenceModel, SaysWhereBigBirdIsDense) {
+TEST(SequenceModel, ReportsWhenBigBirdIsDense) {
   ModelConfig c = tiny("listops_bigbird");
   EXPECT_EQ(Classifier(c, 1).note(), "");
   c.attention.block_size = 16;  // 71 tokens are five blocks
@@ -187,7 +187,7 @@ TEST(SequenceModel, SaysWhereBigBirdIsDense) {
   EXPECT_EQ(Classifier(tiny("listops_dense"), 1).note(), "");
 }
 
-TEST(SequenceModel, RefusesLengthsAndWordsThatAreNone) {
+TEST(SequenceModel, RejectsInvalidLengthsAndTokens) {
   Classifier model(tiny("listops_dense"), 3);
   Context ctx;
   Fields fields = some_words(70, 0);

@@ -34,7 +34,7 @@ TEST(ModelSize, ParametersAreExact) {
 }
 
 // As counted by timm; the first two without a head.
-TEST(ModelSize, PublicModelsHaveTimmsParameters) {
+TEST(ModelSize, PublicModelsMatchParametersOfTimm) {
   const auto parameters = [](const char* name, int classes) {
     ModelConfig c = model_preset(name);
     c.num_classes = classes;
@@ -50,7 +50,7 @@ TEST(ModelSize, PublicModelsHaveTimmsParameters) {
   EXPECT_EQ(parameters("vit_base_patch16_224_miil", 11221), 94399957);
 }
 
-TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
+TEST(ModelSize, AttentionPositionsAddOnlyTheirWeights) {
   ModelConfig c = preset("vit_s_star", "ln");
   Complexity without = complexity_of(c);
   c.mhsa_position = true;
@@ -58,7 +58,7 @@ TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
   EXPECT_EQ(complexity_of(c).multiply_adds, without.multiply_adds);
 }
 
-TEST(ModelSize, CountsWhatAModelHolds) {
+TEST(ModelSize, MatchesParametersOfModel) {
   for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit(),
                                test::biased_vit(), test::prefix_vit(), test::wide_vit()}) {
     Classifier model(c, 0);
@@ -72,7 +72,7 @@ struct Cost {
   double giga;  // Table 1
 };
 
-TEST(ModelSize, MultiplyAddsAreThoseOfTable1) {
+TEST(ModelSize, MultiplyAddsMatchTable1) {
   for (Cost want :
        {Cost{"vit_t", "ln", 1.26}, Cost{"vit_t_star", "ln", 1.26}, Cost{"vit_t_star", "dtn", 1.40},
         Cost{"vit_s", "ln", 4.60}, Cost{"vit_s", "dtn", 4.88}, Cost{"vit_s_star", "ln", 5.77},
@@ -99,7 +99,7 @@ double by_formula(const ModelConfig& c) {
   return sum;
 }
 
-TEST(ModelSize, CountingGivesTheFormula) {
+TEST(ModelSize, MultiplyAddsMatchFormula) {
   for (const ModelConfig& c : model_presets()) {
     if (c.family != "vit") continue;
     if (c.family != "vit") continue;
@@ -121,7 +121,7 @@ TEST(ModelSize, CountingGivesTheFormula) {
 
 // Operations keep the same tensors on the meta device and on the CPU. There each tensor ends at a
 // cache line, so it has up to 63 bytes more.
-TEST(ModelSize, BytesAreThoseThatARealPassKeeps) {
+TEST(ModelSize, ActivationBytesMatchRealPass) {
   for (const char* type : {"dtn", "ln", "bn", "in", "gn", "rms", "sn", "power", "scale"}) {
     for (const DType compute : {DType::kFloat32, DType::kBFloat16}) {
       ModelConfig c = test::paper_vit();
@@ -155,7 +155,7 @@ TEST(ModelSize, BytesAreThoseThatARealPassKeeps) {
   }
 }
 
-TEST(ModelSize, EveryNormalizerIsCounted) {
+TEST(ModelSize, CountsEveryNormalizer) {
   for (const NormRow& row : norm_registry()) {
     if (!row.schema.needs.empty()) continue;
     ModelConfig c = test::paper_vit();
@@ -166,7 +166,7 @@ TEST(ModelSize, EveryNormalizerIsCounted) {
 }
 
 // Two statistics in two passes of 14 terms each are 56 terms, instead of 196 for the full product.
-TEST(ModelSize, SeparableStatisticsCostWhatTheyDo) {
+TEST(ModelSize, CountsSeparableStatistics) {
   Complexity ln = complexity_of(preset("vit_s_star", "ln"));
   Complexity dtn = complexity_of(preset("vit_s_star", "dtn"));
   EXPECT_EQ(ln.paper_multiply_adds, ln.multiply_adds);
@@ -177,7 +177,7 @@ TEST(ModelSize, SeparableStatisticsCostWhatTheyDo) {
 
 // In the last block only the class token needs a query, the projection and the MLP, provided that
 // the norm before the MLP does not need the other tokens.
-TEST(ModelSize, TheLastBlockIsComputedForItsClassToken) {
+TEST(ModelSize, CountsLastBlockForClassTokenOnly) {
   const Complexity c = complexity_of(preset("vit_s_star", "dtn"));
   EXPECT_DOUBLE_EQ(c.multiply_adds - c.computed_multiply_adds,
                    196.0 * (2 * 432 * 432 + 2 * 432 * 1728) + 2.0 * 196 * 197 * 432);

@@ -63,7 +63,7 @@ TEST(StageSizes, WithFewerHeadsAreExact) {
 }
 
 // No normalizer changes the matrix products of the model.
-TEST(StageSizes, EveryNormalizerIsCounted) {
+TEST(StageSizes, CountEveryNormalizer) {
   for (const char* preset : {"pvt_tiny", "pvt_v2_b3", "swin_t"}) {
     const double plain = complexity_of(with_norm(preset, "ln")).multiply_adds;
     for (const NormRow& row : norm_registry()) {
@@ -75,7 +75,7 @@ TEST(StageSizes, EveryNormalizerIsCounted) {
 }
 
 // In the last block of PVT only the class token needs a query, the projection and the MLP.
-TEST(StageSizes, TheLastBlockOfPvtIsComputedForItsClassToken) {
+TEST(StageSizes, CountLastBlockOfPvtForClassTokenOnly) {
   const Complexity c = complexity_of(with_norm("pvt_tiny", "dtn"));
   EXPECT_EQ(c.multiply_adds - c.computed_multiply_adds,
             49.0 * (2 * 512 * 512 + 2 * 512 * 2048) + 2.0 * 49 * 50 * 512);
@@ -83,7 +83,7 @@ TEST(StageSizes, TheLastBlockOfPvtIsComputedForItsClassToken) {
   EXPECT_EQ(v2.multiply_adds, v2.computed_multiply_adds);
 }
 
-TEST(StageSizes, CountWhatAModelHolds) {
+TEST(StageSizes, MatchParametersOfModel) {
   for (const ModelConfig& c : test::staged_models()) {
     Classifier model(c, 0);
     EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << c.preset;

@@ -61,7 +61,7 @@ void expect_same(Classifier& a, Classifier& b) {
   EXPECT_TRUE(test::same_bits(a.parameters().values(), b.parameters().values()));
 }
 
-TEST(StageWeights, GoBackWithoutANote) {
+TEST(StageWeights, RoundTripWithoutNotes) {
   for (const ModelConfig& c : test::staged_models()) {
     Classifier a(c, 1), b(c, 2);
     test::perturb(a.parameters());
@@ -71,7 +71,7 @@ TEST(StageWeights, GoBackWithoutANote) {
   }
 }
 
-TEST(StageWeights, OfPvtV2InTimmsLayout) {
+TEST(StageWeights, LoadPvtV2InTimmLayout) {
   const ModelConfig c = test::tiny_pvt_v2("dtn");
   Classifier a(c, 1), b(c, 2);
   test::perturb(a.parameters());
@@ -87,7 +87,7 @@ TEST(StageWeights, OfPvtV2InTimmsLayout) {
   expect_same(a, b);
 }
 
-TEST(StageWeights, OfSwinInTimmsLaterLayout) {
+TEST(StageWeights, LoadSwinInNewTimmLayout) {
   const ModelConfig c = test::tiny_swin();
   Classifier a(c, 1), b(c, 2);
   test::perturb(a.parameters());
@@ -100,7 +100,7 @@ TEST(StageWeights, OfSwinInTimmsLaterLayout) {
 }
 
 // The release also saves computed tensors.
-TEST(StageWeights, OfSwinsReleaseHaveMoreInThem) {
+TEST(StageWeights, IgnoreBuffersOfSwinRelease) {
   const ModelConfig c = test::tiny_swin();
   Classifier a(c, 1), b(c, 2);
   test::perturb(a.parameters());
@@ -116,7 +116,7 @@ TEST(StageWeights, OfSwinsReleaseHaveMoreInThem) {
 
 // torch.nn.functional.interpolate(mode="bilinear", align_corners=False) of 10 y + x from a 3 x 3
 // grid to 6 x 2.
-TEST(StageWeights, OfPvtHavePositionsResizedOnTheGridOfEachStage) {
+TEST(StageWeights, ResizePvtPositionsPerStage) {
   ModelConfig c = test::tiny_pvt();
   c.image_size = 24;  // 6 x 6 and 3 x 3
   Classifier source(c, 1);
@@ -147,7 +147,7 @@ TEST(StageWeights, OfPvtHavePositionsResizedOnTheGridOfEachStage) {
   }
 }
 
-TEST(StageWeights, OfLayerNormsGoIntoDtn) {
+TEST(StageWeights, TransferLayerNormsToDtn) {
   for (const auto& [plain, dynamic] : {std::pair{test::tiny_pvt(), test::tiny_pvt("dtn")},
                                        {test::tiny_swin(), test::tiny_swin("dtn")}}) {
     Classifier source(plain, 1), target(dynamic, 2);

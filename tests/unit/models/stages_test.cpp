@@ -49,7 +49,7 @@ void expect_decay(Classifier& model, std::initializer_list<const char*> yes,
   for (const char* name : no) EXPECT_EQ(start_of(model, name).decay, Decay::kNo) << name;
 }
 
-TEST(Pvt, HasTheReleasesNames) {
+TEST(Pvt, HasReleasedParameterNames) {
   ModelConfig c = model_preset("pvt_small");
   const std::set<std::string> names = names_of(c);
   expect_names(
@@ -76,7 +76,7 @@ TEST(Pvt, StartsAndDecaysAsReleased) {
                {"cls_token", "block2.0.attn.sr.bias", "patch_embed1.norm.weight"});
 }
 
-TEST(PvtV2, HasTheReleasesNames) {
+TEST(PvtV2, HasReleasedParameterNames) {
   const std::set<std::string> names = names_of(model_preset("pvt_v2_b3"));
   expect_names(names, {"patch_embed1.proj.weight", "block3.17.mlp.dwconv.dwconv.weight",
                        "block1.0.attn.sr.bias", "norm1.weight", "norm4.bias", "head.bias"});
@@ -94,7 +94,7 @@ TEST(PvtV2, StartsAsReleased) {
   EXPECT_EQ(start_of(model, "patch_embed2.proj.bias").largest, 0);
 }
 
-TEST(Swin, HasTheReleasesNames) {
+TEST(Swin, HasReleasedParameterNames) {
   ModelConfig c = model_preset("swin_t");
   c.norm.type = "dtn";
   const std::set<std::string> names = names_of(c);
@@ -118,7 +118,7 @@ TEST(Swin, StartsAndDecaysAsReleased) {
 }
 
 // Each stage has its grid and width.
-TEST(Stages, GiveFeaturesOfEach) {
+TEST(StageModels, ReturnFeaturesOfEachStage) {
   for (const ModelConfig& c : test::staged_models()) {
     SCOPED_TRACE(c.preset);
     Classifier model(c, 1);
@@ -137,7 +137,7 @@ TEST(Stages, GiveFeaturesOfEach) {
 }
 
 // The computations skipped in the last block of PVT change nothing.
-TEST(Stages, PoolTheClassTokenAlike) {
+TEST(StageModels, SkippingUnreadTokensChangesNothing) {
   const ModelConfig c = test::tiny_pvt("dtn");
   Classifier model(c, 1, DType::kFloat64);
   test::perturb(model.parameters());
@@ -150,7 +150,7 @@ TEST(Stages, PoolTheClassTokenAlike) {
 }
 
 // Results are finite, and every parameter of a norm gets a gradient.
-TEST(Stages, TakeEveryNormalizer) {
+TEST(StageModels, TakeEveryNormalizer) {
   for (ModelConfig c : {test::tiny_pvt(), test::tiny_pvt_v2(), test::tiny_swin()}) {
     for (const NormRow& row : norm_registry()) {
       if (!row.schema.needs.empty()) continue;
@@ -175,7 +175,7 @@ TEST(Stages, TakeEveryNormalizer) {
 }
 
 // DTN uses 1e-5, whatever eps the model's LayerNorms have; other norms use the LayerNorms' eps.
-TEST(Stages, GiveNormsTheirEps) {
+TEST(StageModels, UseEpsOfEachNorm) {
   const auto logits_of = [](const char* norm, std::optional<double> eps) {
     ModelConfig c = test::tiny_pvt(norm);
     c.eps = 0.5;  // large, so that it has an effect
@@ -211,7 +211,7 @@ void expect_error(const std::string& model, std::initializer_list<const char*> w
   }
 }
 
-TEST(Stages, OfAnySizeThatStridesAllow) {
+TEST(StageModels, AcceptAnySizeDivisibleByStrides) {
   for (const char* model :
        {"preset: pvt_tiny, image_size: [200, 150]", "preset: pvt_tiny, image_size: 32, norm: dtn",
         "preset: pvt_tiny, image_size: [64, 32], norm: dtn, num_heads: [4, 4, 5, 8]",
@@ -224,7 +224,7 @@ TEST(Stages, OfAnySizeThatStridesAllow) {
   }
 }
 
-TEST(Stages, RefuseWhatMakesNoModel) {
+TEST(StageModels, RejectInvalidConfigs) {
   expect_error("preset: pvt_tiny, image_size: 24", {"stage 4", "0 x 0", "larger"});
   expect_error("preset: pvt_tiny, image_size: 28", {"model.image_size", "stage"});
   expect_error("preset: pvt_tiny, norm: {type: dtn, layers: 4}", {"class token", "at most 3"});

@@ -6,7 +6,7 @@
 namespace dtn {
 namespace {
 
-TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
+TEST(VisionTransformer, ParameterNamesMatchTimm) {
   Classifier paper(test::paper_vit(), 0), deit(test::deit_vit(), 0), mean(test::mean_vit(), 0);
   auto shape = [](Classifier& m, const char* name) {
     const Parameter* p = m.parameters().find(name);
@@ -33,7 +33,7 @@ TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
   EXPECT_NE(mean.parameters().find("blocks.2.norm1.pos_proj.weight"), nullptr);
 }
 
-TEST(VisionTransformer, NamesTheOptionsOfPublicCheckpointsAsTimmDoes) {
+TEST(VisionTransformer, ParameterNamesOfCheckpointOptionsMatchTimm) {
   const auto shapes = [](const char* preset) {
     const std::vector<ModelConfig> all = test::checkpoint_vits();
     Classifier model(*std::ranges::find(all, preset, &ModelConfig::preset), 0);
@@ -79,7 +79,7 @@ TEST(VisionTransformer, DecaysMatricesOnly) {
 }
 
 // Only blocks of the grid have position weights, which start as DTN's.
-TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
+TEST(VisionTransformer, GridBlocksHaveAttentionPositions) {
   Classifier model(test::biased_vit(), 0);
   const Parameter* p = model.parameters().find("blocks.1.attn.pos_proj.weight");
   ASSERT_NE(p, nullptr);
@@ -96,7 +96,7 @@ TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
   EXPECT_NE(pooled.parameters().find("blocks.2.attn.pos_proj.weight"), nullptr);
 }
 
-TEST(VisionTransformer, PositionsOfWeightZeroChangeNoBit) {
+TEST(VisionTransformer, ZeroPositionWeightsChangeNoBit) {
   ModelConfig c = test::biased_vit();
   Classifier with(c, 0);
   c.mhsa_position = false;
@@ -114,7 +114,7 @@ TEST(VisionTransformer, PositionsOfWeightZeroChangeNoBit) {
   EXPECT_TRUE(same_logits());
 }
 
-TEST(VisionTransformer, ModelsThatDifferInTheNormStartAlike) {
+TEST(VisionTransformer, InitializationDoesNotDependOnNorm) {
   ModelConfig with = test::paper_vit(), without = test::paper_vit();
   without.norm.type = "ln";
   Classifier a(with, 3), b(without, 3), c(without, 4);
@@ -130,7 +130,7 @@ TEST(VisionTransformer, ModelsThatDifferInTheNormStartAlike) {
   EXPECT_GT(reseeded, 10) << "another seed must give other weights";
 }
 
-TEST(VisionTransformer, RefusesWhatMakesNoModel) {
+TEST(VisionTransformer, RejectsInvalidConfigs) {
   auto broken = [](auto&& edit) {
     ModelConfig c = test::paper_vit();
     edit(c);
@@ -147,7 +147,7 @@ TEST(VisionTransformer, RefusesWhatMakesNoModel) {
   EXPECT_THROW(Classifier(no_grid, 0), ConfigError);
 }
 
-TEST(VisionTransformer, DistilledFeaturesAreTheMeanOfBothTokens) {
+TEST(VisionTransformer, DistilledFeaturesAreMeanOfBothTokens) {
   std::vector<ModelConfig> all = test::checkpoint_vits();
   ModelConfig c = *std::ranges::find(all, "distilled", &ModelConfig::preset);
   c.num_classes = 0;
@@ -193,14 +193,14 @@ TEST(VisionTransformer, DropPathIsLinearOrConstant) {
   EXPECT_TRUE(dropped(false));
 }
 
-TEST(VisionTransformer, RefusesImagesOfAnotherSize) {
+TEST(VisionTransformer, RejectsImagesOfAnotherSize) {
   Classifier model(test::paper_vit(), 0);
   Context ctx;
   EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 2, 15, 20}, DType::kFloat32)), Error);
   EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 3, 15, 15}, DType::kFloat32)), Error);
 }
 
-TEST(VisionTransformer, EvaluatesEachImageByItself) {
+TEST(VisionTransformer, EvaluatesEachImageIndependently) {
   for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit()}) {
     Classifier model(c, 0, DType::kFloat64);
     test::perturb(model.parameters());
@@ -216,7 +216,7 @@ TEST(VisionTransformer, EvaluatesEachImageByItself) {
 }
 
 // With class_token_at 2 of 3 blocks, the class token meets the patches in the last attention only.
-TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
+TEST(VisionTransformer, ClassTokenJoinsAtConfiguredBlock) {
   ModelConfig c = test::paper_vit();
   Classifier model(c, 0, DType::kFloat64);
   test::perturb(model.parameters());
@@ -236,7 +236,7 @@ TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
 
 // The order of the patches matters only through the positions: swapping two patches and their
 // positions does not change the logits.
-TEST(VisionTransformer, SeesPatchOrderThroughPositionsAlone) {
+TEST(VisionTransformer, PatchOrderMattersThroughPositionsOnly) {
   ModelConfig c = test::deit_vit();
   Classifier model(c, 0, DType::kFloat64);
   test::perturb(model.parameters());

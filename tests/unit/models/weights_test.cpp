@@ -99,7 +99,7 @@ void expect_grid(const float* rows, const std::vector<double>& want, std::int64_
   }
 }
 
-TEST(Weights, GoToAFileAndBack) {
+TEST(Weights, RoundTripThroughFile) {
   std::filesystem::path file =
       std::filesystem::path(testing::TempDir()) / cat("weights_test_", ::getpid(), ".safetensors");
   Classifier a(test::paper_vit(), 1), b(test::paper_vit(), 2);
@@ -125,7 +125,7 @@ TEST(Weights, ConvertFromAnyFloatingType) {
                   {"file", "head.bias", "int64"});
 }
 
-TEST(Weights, NameWhatIsMissingExtraOrMisshapen) {
+TEST(Weights, ErrorsNameMissingExtraAndMisshapenTensors) {
   Classifier model(test::paper_vit(), 1);
   auto load_both = [&](const NamedTensors& tensors, std::initializer_list<std::string> words) {
     expect_mentions(error_of([&] { load_exact(model.parameters(), tensors, "some.file"); }), words);
@@ -146,7 +146,7 @@ TEST(Weights, NameWhatIsMissingExtraOrMisshapen) {
   load_both(transposed, {"blocks.0.mlp.fc1.weight"});
 }
 
-TEST(AdaptedWeights, InterpolatePositionsAndKeepTheClassTokens) {
+TEST(AdaptedWeights, InterpolatePositionsAndKeepClassTokenPosition) {
   Classifier source(of_size(test::deit_vit(), 15), 1);
   Classifier target(of_size(test::deit_vit(), 25), 2);
   NamedTensors tensors = copies(source);
@@ -172,7 +172,7 @@ TEST(AdaptedWeights, InterpolateToFewerPositions) {
   expect_grid(target.parameters().find("pos_embed")->variable.value().data<float>(), k4To3, 20);
 }
 
-TEST(AdaptedWeights, InterpolateAsTimmDoes) {
+TEST(AdaptedWeights, InterpolateLikeTimm) {
   for (const auto& [from, to, want] :
        {std::tuple{15, 25, &k3To5Antialias}, std::tuple{20, 15, &k4To3Antialias}}) {
     ModelConfig c = of_size(test::paper_vit(), to);
@@ -196,7 +196,7 @@ Tensor weight_of(Classifier& model, const std::string& name) {
   return model.parameters().find(name)->variable.value();
 }
 
-TEST(AdaptedWeights, OfEveryOptionGoToAFileAndBack) {
+TEST(AdaptedWeights, RoundTripForEveryOption) {
   for (const ModelConfig& c : test::checkpoint_vits()) {
     Classifier a(c, 1), b(c, 2);
     test::perturb(a.parameters());
@@ -206,7 +206,7 @@ TEST(AdaptedWeights, OfEveryOptionGoToAFileAndBack) {
 }
 
 // All rows of the prefix stay, although 2 of its 3 rows and the grid could be a larger grid.
-TEST(AdaptedWeights, KeepThePositionsOfThePrefix) {
+TEST(AdaptedWeights, KeepPrefixPositions) {
   const ModelConfig small = public_vit("all"), large = of_size(small, 20);
   Classifier source(small, 1), target(large, 2);
   const auto notes = load_adapted(target, copies(source), "file");
@@ -218,7 +218,7 @@ TEST(AdaptedWeights, KeepThePositionsOfThePrefix) {
 }
 
 // A class token with a position equals another class token without one.
-TEST(AdaptedWeights, AddTheClassTokensPositionToIt) {
+TEST(AdaptedWeights, AddClassTokenPositionToClassToken) {
   ModelConfig with = public_vit("deit3"), without = with;
   with.pos_embed = PosEmbed::kAll;
   Classifier source(with, 1), target(without, 2);
@@ -235,7 +235,7 @@ TEST(AdaptedWeights, AddTheClassTokensPositionToIt) {
   expect_mentions(error_of([&] { load_adapted(back, copies(target), "file"); }), {"pos_embed"});
 }
 
-TEST(AdaptedWeights, TakeNoHeadWhereOneSideHasNone) {
+TEST(AdaptedWeights, SkipHeadIfOneSideHasNone) {
   ModelConfig features = public_vit("dinov2"), classes = features;
   classes.num_classes = 7;
   Classifier headless(features, 1), headed(classes, 2), fresh(classes, 2);
@@ -253,7 +253,7 @@ TEST(AdaptedWeights, TakeNoHeadWhereOneSideHasNone) {
   expect_mentions(error_of([&] { load_adapted(headed, half, "file"); }), {"head.bias", "missing"});
 }
 
-TEST(AdaptedWeights, LeaveFcNormAloneWhereTheFileNormalizesBeforeThePooling) {
+TEST(AdaptedWeights, InitializeFcNormIfFileNormalizesBeforePooling) {
   ModelConfig pretrained = public_vit("mae"), tuned = pretrained;
   pretrained.fc_norm = false;
   Classifier source(pretrained, 1), target(tuned, 2);
@@ -266,7 +266,7 @@ TEST(AdaptedWeights, LeaveFcNormAloneWhereTheFileNormalizesBeforeThePooling) {
   EXPECT_EQ(test::doubles(weight_of(target, "fc_norm.weight")), test::Doubles(64, 1.0));
 }
 
-TEST(AdaptedWeights, OfADistilledModelWantOne) {
+TEST(AdaptedWeights, DistilledWeightsNeedDistilledModel) {
   ModelConfig distilled = public_vit("distilled"), plain = distilled;
   plain.distilled = false;
   Classifier source(distilled, 1), target(plain, 2);
@@ -298,7 +298,7 @@ void expect_loads(const ModelConfig& c, Classifier& source, const NamedTensors& 
   EXPECT_TRUE(test::same_bits(source.parameters().values(), target.parameters().values()));
 }
 
-TEST(AdaptedWeights, HaveTheNamesOfDeit3sOrDinov2sRelease) {
+TEST(AdaptedWeights, MapNamesOfDeit3AndDinov2Releases) {
   const ModelConfig deit3 = public_vit("deit3"), dinov2 = public_vit("dinov2");
   Classifier a(deit3, 1), b(dinov2, 1);
   expect_loads(deit3, a, renamed(a, {{"ls1.gamma", "gamma_1"}, {"ls2.gamma", "gamma_2"}}), 0);
@@ -307,13 +307,13 @@ TEST(AdaptedWeights, HaveTheNamesOfDeit3sOrDinov2sRelease) {
   expect_loads(dinov2, b, tensors, 1);
 }
 
-TEST(AdaptedWeights, HaveTheNamesOfDinov2sGiant) {
+TEST(AdaptedWeights, MapNamesOfDinov2Giant) {
   const ModelConfig giant = public_vit("giant");
   Classifier source(giant, 1);
   expect_loads(giant, source, renamed(source, {{"mlp.fc1", "mlp.w12"}, {"mlp.fc2", "mlp.w3"}}), 0);
 }
 
-TEST(AdaptedWeights, OfOtherPatchesAreRefused) {
+TEST(AdaptedWeights, RejectOtherPatchSizes) {
   ModelConfig c = test::deit_vit();
   Classifier source(c, 1);
   c.patch_size = 3;
@@ -322,7 +322,7 @@ TEST(AdaptedWeights, OfOtherPatchesAreRefused) {
                   {"file", "5 pixels wide", "model's 3", "model.patch_size: 5"});
 }
 
-TEST(AdaptedWeights, HaveTheNamesOfClipsRelease) {
+TEST(AdaptedWeights, MapNamesOfClipRelease) {
   const ModelConfig c = public_vit("clip");
   Classifier source(c, 1);
   test::perturb(source.parameters());
@@ -357,7 +357,7 @@ TEST(AdaptedWeights, HaveTheNamesOfClipsRelease) {
   expect_loads(c, source, tensors, 0);
 }
 
-TEST(AdaptedWeights, IgnoreWhatTimmHasNoMore) {
+TEST(AdaptedWeights, IgnoreLegacyTimmTensors) {
   Classifier source(test::deit_vit(), 1), target(test::deit_vit(), 2);
   NamedTensors tensors = copies(source);
   tensors.emplace_back("pre_logits.fc.weight", Tensor::zeros({20, 20}, DType::kFloat32));
@@ -365,7 +365,7 @@ TEST(AdaptedWeights, IgnoreWhatTimmHasNoMore) {
   EXPECT_TRUE(test::same_bits(source.parameters().values(), target.parameters().values()));
 }
 
-TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {
+TEST(AdaptedWeights, InitializeHeadOfAnotherSize) {
   ModelConfig other = test::paper_vit();
   other.num_classes = 11;
   Classifier source(test::paper_vit(), 1), target(other, 2), fresh(other, 2);
@@ -384,7 +384,7 @@ TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {
   expect_mentions(error_of([&] { load_adapted(target, narrow, "file"); }), {"head.weight"});
 }
 
-TEST(AdaptedWeights, SkipTheClassTokenForMeanPooling) {
+TEST(AdaptedWeights, SkipClassTokenForMeanPooling) {
   ModelConfig mean = test::deit_vit();
   mean.pool = Pooling::kMean;
   Classifier source(test::deit_vit(), 1), target(mean, 2);
@@ -401,7 +401,7 @@ TEST(AdaptedWeights, SkipTheClassTokenForMeanPooling) {
   expect_mentions(error_of([&] { load_adapted(wants_token, copies(without), "file"); }), {"file"});
 }
 
-TEST(AdaptedWeights, RefusePositionsThatFormNoGrid) {
+TEST(AdaptedWeights, RejectPositionsThatFormNoGrid) {
   Classifier model(test::paper_vit(), 1);
   for (Shape shape : {Shape{1, 7, 20}, Shape{1, 9, 21}, Shape{9, 20}, Shape{1, 0, 20}}) {
     NamedTensors tensors = copies(model);
@@ -410,7 +410,7 @@ TEST(AdaptedWeights, RefusePositionsThatFormNoGrid) {
   }
 }
 
-TEST(NamedViews, ShareTheFlatBuffer) {
+TEST(NamedViews, ShareFlatBuffer) {
   Classifier model(test::paper_vit(), 1);
   Tensor moments = Tensor::zeros({model.parameters().flat_size()}, DType::kFloat32);
   for (auto& [name, view] : named_views(model.parameters(), moments, "exp_avg.")) {

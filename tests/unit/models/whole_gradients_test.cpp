@@ -25,7 +25,7 @@ void check(const ModelConfig& config) {
   }
 }
 
-TEST(WholeGradients, OfEveryFlavour) {
+TEST(GradientCompletion, ReportsOncePerParameterForEveryModel) {
   std::vector<ModelConfig> flavours = checkpoint_vits();
   for (const ModelConfig& c : {paper_vit(), deit_vit(), mean_vit(), biased_vit(), prefix_vit()}) {
     flavours.push_back(c);
@@ -38,7 +38,7 @@ TEST(WholeGradients, OfEveryFlavour) {
   }
 }
 
-TEST(WholeGradients, OfEveryNormalizer) {
+TEST(GradientCompletion, ReportsOncePerParameterForEveryNormalizer) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;
     ModelConfig c = mean_vit();
@@ -48,7 +48,7 @@ TEST(WholeGradients, OfEveryNormalizer) {
 }
 
 // Without a tape, as in evaluation, no uses are counted.
-TEST(WholeGradients, AreNothingToAForwardPassAlone) {
+TEST(GradientCompletion, ForwardPassWithoutTapeReportsNothing) {
   Classifier model(paper_vit(), 1);
   WholeGradients gradients(model.parameters());
   Context ctx;

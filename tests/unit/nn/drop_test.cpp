@@ -41,19 +41,19 @@ Tensor of_samples(Context ctx, const char* path, double rate, std::int64_t sampl
   return DropPath({store, path}, rate).scales(ctx, Variable(ones({samples, 40})));
 }
 
-class Drops : public ::testing::TestWithParam<Dropper> {
+class DropMasks : public ::testing::TestWithParam<Dropper> {
  protected:
   static Tensor draw(const Context& ctx, const char* path, std::int64_t samples = 2000) {
     return GetParam().draw(ctx, path, kRate, samples);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(, Drops,
+INSTANTIATE_TEST_SUITE_P(, DropMasks,
                          ::testing::Values(Dropper{"Elements", of_elements},
                                            Dropper{"Samples", of_samples}),
                          [](const auto& each) { return std::string(each.param.name); });
 
-TEST_P(Drops, TheSameForTheSamePathAndPass) {
+TEST_P(DropMasks, SameForSamePathAndPass) {
   const Tensor first = draw(training(), "blocks.0.drop");
   EXPECT_TRUE(same_bits(draw(training(), "blocks.0.drop"), first));
   EXPECT_TRUE(same_bits(draw(training().of_pass(0), "blocks.0.drop"), first));
@@ -62,7 +62,7 @@ TEST_P(Drops, TheSameForTheSamePathAndPass) {
 }
 
 // Two independent masks agree as often as expected by chance.
-TEST_P(Drops, IndependentlyForOtherPathsPassesStepsAndSeeds) {
+TEST_P(DropMasks, IndependentAcrossPathsPassesStepsAndSeeds) {
   Context next_step = training(), other_seed = training();
   ++next_step.rng.step;
   ++other_seed.rng.seed;
@@ -87,7 +87,7 @@ TEST_P(Drops, IndependentlyForOtherPathsPassesStepsAndSeeds) {
   }
 }
 
-TEST_P(Drops, AsOftenAsTold) {
+TEST_P(DropMasks, DropWithConfiguredRate) {
   constexpr std::int64_t kSamples = 5000;
   for (double rate : {0.05, 0.3, 0.5, 0.9}) {
     SCOPED_TRACE(rate);
@@ -126,7 +126,7 @@ TEST_P(Drops, AsOftenAsTold) {
   }
 }
 
-TEST_P(Drops, NothingUnlessTrainingOrAtRateZero) {
+TEST_P(DropMasks, DropNothingInEvaluationOrAtRateZero) {
   Context ctx;
   for (const Tensor& kept :
        {draw(ctx, "blocks.0.drop"), GetParam().draw(training(), "blocks.0.drop", 0, 8)}) {
@@ -136,7 +136,7 @@ TEST_P(Drops, NothingUnlessTrainingOrAtRateZero) {
 }
 
 // In later passes too, the mask of a sample depends on its place in the global batch.
-TEST_P(Drops, TheSameHoweverTheBatchIsCutInEveryPass) {
+TEST_P(DropMasks, DoNotDependOnBatchSplit) {
   for (std::uint32_t pass : {0u, 1u, 5u}) {
     const Tensor whole = draw(training().of_pass(pass), "blocks.0.drop", 12);
     for (auto [begin, end] : {std::pair{0, 1}, {1, 7}, {7, 12}}) {
@@ -155,7 +155,7 @@ TEST_P(Drops, TheSameHoweverTheBatchIsCutInEveryPass) {
   }
 }
 
-TEST(Dropout, GoesBackThroughTheMaskOfItsPass) {
+TEST(Dropout, BackwardUsesMaskOfItsPass) {
   ParameterStore store;
   const Dropout dropout({store, "blocks.0.drop"}, kRate);
   Tape tape;
@@ -169,7 +169,7 @@ TEST(Dropout, GoesBackThroughTheMaskOfItsPass) {
 }
 
 // All streams of a large model with many passes are different.
-TEST(Streams, OfModulesAndPassesAreAllDifferent) {
+TEST(RandomStreams, DifferForEveryModuleAndPass) {
   std::vector<std::string> paths = {"pos_drop"};
   for (int block = 0; block < 32; ++block) {
     for (const char* part :

@@ -10,7 +10,7 @@ namespace {
 
 using test::random_tensor;
 
-TEST(Conv2d, HasPyTorchsParameters) {
+TEST(Conv2d, HasPyTorchParameters) {
   ParameterStore store;
   const Conv2d plain(Scope(store) / "stem", 3, 8, {.kernel = {4, 2}, .stride = {4, 2}});
   const Conv2d depthwise(Scope(store) / "dw", 8, 8,
@@ -91,7 +91,7 @@ void expect_close(const Tensor& a, const Tensor& b) {
   EXPECT_LE(test::max_abs_difference(test::doubles(a), test::doubles(b)), 1e-13);
 }
 
-TEST(LayerScale, OfOneChangesNothing) {
+TEST(LayerScale, GainOneChangesNothing) {
   for (const bool class_token : {false, true}) {
     BlockOptions options = small_block();
     BlockRun without(options, class_token);
@@ -106,7 +106,7 @@ TEST(LayerScale, OfOneChangesNothing) {
   }
 }
 
-TEST(LayerScale, OfZeroLeavesTheStreamAlone) {
+TEST(LayerScale, GainZeroKeepsResidualStream) {
   BlockOptions options = small_block();
   options.layer_scale = 0;
   BlockRun run(options);
@@ -115,7 +115,7 @@ TEST(LayerScale, OfZeroLeavesTheStreamAlone) {
   expect_close(run.dx, run.cotangent());
 }
 
-TEST(LayerScale, LearnsItsGains) {
+TEST(LayerScale, LearnsGains) {
   BlockOptions options = small_block();
   options.layer_scale = 0.5;
   BlockRun run(options);

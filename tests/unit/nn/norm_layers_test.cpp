@@ -61,7 +61,7 @@ void check_layer(Make make, Run run, const Shape& input) {
   }
 }
 
-TEST(NormLayers, AConvolutionTakesItsBatchNorm) {
+TEST(NormLayers, ConvolutionFoldsBatchNorm) {
   check_layer(
       [](const Scope& scope, const NormConfig& norm) {
         return ConvNorm(scope / "c", scope / "bn", 6,
@@ -77,7 +77,7 @@ TEST(NormLayers, AConvolutionTakesItsBatchNorm) {
       {3, 20, 6});
 }
 
-TEST(NormLayers, ALinearLayerTakesItsBatchNorm) {
+TEST(NormLayers, LinearLayerFoldsFollowingBatchNorm) {
   check_layer(
       [](const Scope& scope, const NormConfig& norm) {
         return LinearNorm(scope / "c", scope / "bn", 6, {norm, {8, 1, 1e-5}});
@@ -89,7 +89,7 @@ TEST(NormLayers, ALinearLayerTakesItsBatchNorm) {
       {3, 20, 6});
 }
 
-TEST(NormLayers, ALinearLayerTakesTheBatchNormAheadOfIt) {
+TEST(NormLayers, LinearLayerFoldsPrecedingBatchNorm) {
   for (bool training : {false, true}) {
     ParameterStore store;
     const NormLinear layer(Scope(store) / "bn", Scope(store) / "l", norm_of("bn"), {6, 1, 1e-5}, 5);
@@ -103,7 +103,7 @@ TEST(NormLayers, ALinearLayerTakesTheBatchNormAheadOfIt) {
 }
 
 // Saved values are those of the separate parts, before and after folding.
-TEST(NormLayers, FoldingChangesNothingThatIsSaved) {
+TEST(NormLayers, FoldingDoesNotChangeSavedValues) {
   ParameterStore store;
   const LinearNorm layer(Scope(store) / "c", Scope(store) / "bn", 6, {norm_of("bn"), {8, 1, 1e-5}});
   settle(store, DType::kFloat32);
@@ -118,7 +118,7 @@ TEST(NormLayers, FoldingChangesNothingThatIsSaved) {
                                              "bn.running_var"}));
 }
 
-TEST(NormLayers, StartAsTheyAreTold) {
+TEST(NormLayers, InitializeAsConfigured) {
   ParameterStore store;
   const Scope scope(store);
   const LinearNorm zero(scope / "zero", scope / "zero.bn", 16, {norm_of("bn"), {8, 1, 1e-5}, true});
@@ -137,7 +137,7 @@ TEST(NormLayers, StartAsTheyAreTold) {
 }
 
 // Factors computed by hand, with one inner channel and weights of one.
-TEST(SqueezeExcitation, IsTheFormula) {
+TEST(SqueezeExcitation, MatchesFormula) {
   ParameterStore store;
   const SqueezeExcitation layer(Scope(store), 2, 1);
   store.allocate(DType::kFloat64);

@@ -18,7 +18,7 @@ void add_some(ParameterStore& store) {
                    });
 }
 
-TEST(ParameterStore, LaysOutWhatDecaysFirst) {
+TEST(ParameterStore, LaysOutDecayedParametersFirst) {
   ParameterStore store;
   add_some(store);
   store.allocate();
@@ -37,7 +37,7 @@ TEST(ParameterStore, LaysOutWhatDecaysFirst) {
   EXPECT_EQ(store.find("b.scale")->variable.grad().raw(), store.gradients().data<float>() + 384);
 }
 
-TEST(ParameterStore, FillsByKindAndLeavesPaddingZero) {
+TEST(ParameterStore, InitializesByKindAndKeepsPaddingZero) {
   ParameterStore store;
   add_some(store);
   store.allocate(DType::kFloat64);
@@ -59,7 +59,7 @@ TEST(ParameterStore, FillsByKindAndLeavesPaddingZero) {
   }
 }
 
-TEST(ParameterStore, RefusesDoubleNamesAndLateComers) {
+TEST(ParameterStore, RejectsDuplicateNamesAndLateAdditions) {
   ParameterStore store;
   store.add("a", {3}, InitKind::kZeros, Decay::kNo);
   EXPECT_THROW(store.add("a", {4}, InitKind::kZeros, Decay::kNo), Error);
@@ -67,7 +67,7 @@ TEST(ParameterStore, RefusesDoubleNamesAndLateComers) {
   EXPECT_THROW(store.add("b", {3}, InitKind::kZeros, Decay::kNo), Error);
 }
 
-TEST(ParameterStore, GathersGradientsInItsFlatBuffer) {
+TEST(ParameterStore, AccumulatesGradientsInFlatBuffer) {
   ParameterStore store;
   add_some(store);
   store.allocate();
@@ -83,7 +83,7 @@ TEST(ParameterStore, GathersGradientsInItsFlatBuffer) {
   EXPECT_EQ(test::doubles(p->variable.grad()), (test::Doubles{0, 0, 0}));
 }
 
-TEST(ParameterStore, KeepsBfloat16CopiesInStep) {
+TEST(ParameterStore, KeepsBfloat16CopiesInSync) {
   ParameterStore store;
   add_some(store);
   store.allocate();
@@ -102,7 +102,7 @@ TEST(ParameterStore, KeepsBfloat16CopiesInStep) {
 }
 
 // Buffers follow the parameters in the same memory, but have no gradients.
-TEST(ParameterStore, HoldsBuffersBehindTheParameters) {
+TEST(ParameterStore, StoresBuffersAfterParameters) {
   ParameterStore store;
   add_some(store);
   Buffer* mean = store.add_buffer("c.mean", {5}, InitKind::kZeros);
@@ -124,7 +124,7 @@ TEST(ParameterStore, HoldsBuffersBehindTheParameters) {
   EXPECT_EQ(var->next.shape(), (Shape{2, 9}));
 }
 
-TEST(ParameterStore, MovesBuffersAtTheEndOfAStepThatCounts) {
+TEST(ParameterStore, CommitsBuffersAfterFiniteStep) {
   ParameterStore store;
   add_some(store);
   Buffer* b = store.add_buffer("c.mean", {5}, InitKind::kZeros);
@@ -151,7 +151,7 @@ TEST(ParameterStore, MovesBuffersAtTheEndOfAStepThatCounts) {
   expect(6, 6);
 }
 
-TEST(TruncatedNormal, HasItsMoments) {
+TEST(TruncatedNormal, HasExpectedMoments) {
   Tensor t = Tensor::empty({200000}, DType::kFloat64);
   fill_truncated_normal(t, 0.02, 7, "weights");
   double sum = 0, squares = 0, fourth = 0;
@@ -166,7 +166,7 @@ TEST(TruncatedNormal, HasItsMoments) {
   EXPECT_NEAR(fourth / n / (var * var), 3, 5 * std::sqrt(96 / n)) << "the tails of a normal";
 }
 
-TEST(TruncatedNormal, IsCutAtTwo) {
+TEST(TruncatedNormal, IsTruncatedAtTwo) {
   Tensor t = Tensor::empty({10000}, DType::kFloat32);
   fill_truncated_normal(t, 1.5, 7, "wide");
   double largest = test::max_abs(test::doubles(t));
@@ -174,7 +174,7 @@ TEST(TruncatedNormal, IsCutAtTwo) {
   EXPECT_GT(largest, 1.9);
 }
 
-TEST(TruncatedNormal, DependsOnSeedAndNameAlone) {
+TEST(TruncatedNormal, DependsOnSeedAndNameOnly) {
   auto draw = [](std::uint64_t seed, const char* name, DType dtype = DType::kFloat32) {
     Tensor t = Tensor::empty({100}, dtype);
     fill_truncated_normal(t, 0.02, seed, name);

@@ -8,7 +8,7 @@ namespace {
 
 using std::int64_t;
 
-TEST(LinePositions, HeadsLookAroundOffsetsInARow) {
+TEST(SequencePositions, InitializeHeadsAtConsecutiveOffsets) {
   for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
     Tensor weights = Tensor::empty({4, 3}, dtype);
     init_line_positions(weights, 1, "norm.pos_proj.weight");
@@ -17,7 +17,7 @@ TEST(LinePositions, HeadsLookAroundOffsetsInARow) {
   }
 }
 
-TEST(OffsetsToCells, GoFromTokensToTheMiddlesOfCells) {
+TEST(OffsetsToPooled, GoFromTokensToCentersOfPooledPositions) {
   // 2 x 2 cells have centers at 0.5 and 2.5. The fifth row and the last column are in no cell.
   const Tensor offsets = offsets_to_cells(5, 3, 2, DType::kFloat64, kCpu);
   ASSERT_EQ(offsets.shape(), Shape({15 * 2, 3}));
@@ -34,7 +34,7 @@ TEST(OffsetsToCells, GoFromTokensToTheMiddlesOfCells) {
   expect_at(5, 1, -1.5, 1.5);    // row 1, column 2
 }
 
-TEST(OffsetsToCells, OfSingleTokensAreWholeNumbers) {
+TEST(OffsetsToPooled, AreIntegersWithoutPooling) {
   const Tensor offsets = offsets_to_cells(2, 3, 1, DType::kFloat32, kCpu);
   const float* at = offsets.data<float>() + (1 * 6 + 5) * 3;  // from (0, 1) to (1, 2)
   EXPECT_EQ(at[0], 1);
@@ -42,12 +42,12 @@ TEST(OffsetsToCells, OfSingleTokensAreWholeNumbers) {
   EXPECT_EQ(at[2], 2);
 }
 
-TEST(OffsetsToCells, RefuseGridsWithoutACell) {
+TEST(OffsetsToPooled, RejectGridsSmallerThanPool) {
   EXPECT_THROW(offsets_to_cells(7, 3, 4, DType::kFloat32, kCpu), Error);
   EXPECT_THROW(offsets_to_cells(7, 3, 0, DType::kFloat32, kCpu), Error);
 }
 
-TEST(BiasFromOffsets, WeighsEachHeadAndLearnsFromAll) {
+TEST(BiasFromOffsets, WeighsEachHeadAndPropagatesGradients) {
   const Tensor offsets = offsets_to_cells(4, 6, 2, DType::kFloat64, kCpu);
   const Variable weights(test::random_tensor({3, 3}, 1), true);
   Tape tape;

@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-TEST(Scope, JoinsThePartsOfAPath) {
+TEST(Scope, JoinsPathComponents) {
   ParameterStore store;
   const Scope model(store);
   EXPECT_EQ(model.path, "");
@@ -20,14 +20,14 @@ TEST(Scope, JoinsThePartsOfAPath) {
   EXPECT_EQ(&attention.store, &store);
 }
 
-TEST(Scope, PassesItsRegistryOn) {
+TEST(Scope, PassesRegistryOn) {
   ParameterStore store;
   EXPECT_EQ((Scope(store) / "blocks").norms, nullptr);
   const NormRegistry mine({});
   EXPECT_EQ((Scope(store, "", &mine) / "blocks" / 0).norms, &mine);
 }
 
-TEST(Scope, AddsWhatAModuleAsksFor) {
+TEST(Scope, AddsRequestedParameters) {
   ParameterStore store;
   const Scope norm = Scope(store) / "norm1";
   Parameter* weight = norm.weight("weight", {4}, InitKind::kOnes);
@@ -56,7 +56,7 @@ TEST(Scope, AddsWhatAModuleAsksFor) {
   EXPECT_THROW(norm.weight("late", {4}, InitKind::kOnes), Error) << "the store is allocated";
 }
 
-TEST(Scope, DrawsByItsPath) {
+TEST(Scope, InitializesByPath) {
   ParameterStore store;
   const Scope block = Scope(store) / "blocks" / 1;
   EXPECT_EQ(block.random("drop_path1"), stream_of("blocks.1.drop_path1"));

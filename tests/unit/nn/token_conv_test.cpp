@@ -10,7 +10,7 @@ namespace {
 
 using test::random_tensor;
 
-TEST(TokenConv, IsTheConvolutionOfTheImage) {
+TEST(TokenConv, MatchesConvolutionOfImage) {
   ParameterStore store;
   const TokenConv layer(Scope(store) / "stem", 3, 8, {.kernel = 3, .stride = 2, .padding = 1});
   const TokenConv free(Scope(store) / "free", 8, 8,
@@ -60,7 +60,7 @@ struct Spread {
   }
 };
 
-TEST(TokenConv, StartsAsItWasAsked) {
+TEST(TokenConv, InitializesAsConfigured) {
   ParameterStore store;
   const Scope scope(store);
   const TokenConv torch(scope / "torch", 64, 128, {.kernel = 3});

@@ -37,7 +37,7 @@ void expect_same_windows(int64_t grid_h, int64_t grid_w, int64_t window, int64_t
   EXPECT_EQ(apart > 0, shift > 0);
 }
 
-TEST(Windows, AreThoseOfSwin) {
+TEST(Windows, MatchSwin) {
   expect_same_windows(14, 14, 7, 3);
   expect_same_windows(14, 21, 7, 3);
   expect_same_windows(14, 14, 7, 0);
@@ -46,7 +46,7 @@ TEST(Windows, AreThoseOfSwin) {
   expect_same_windows(6, 4, 2, 1);
 }
 
-TEST(Windows, RefuseWhatDoesNotDivide) {
+TEST(Windows, RejectIndivisibleGrids) {
   EXPECT_THROW(shifted_windows(14, 15, 7, 0, kCpu), Error);
   EXPECT_THROW(shifted_windows(15, 14, 7, 3, kCpu), Error);
   EXPECT_THROW(shifted_windows(14, 14, 7, 7, kCpu), Error);
@@ -55,7 +55,7 @@ TEST(Windows, RefuseWhatDoesNotDivide) {
 }
 
 // The index is of query minus key; published files of Swin contain it.
-TEST(BiasTables, IndexOfAWindow) {
+TEST(BiasTables, WindowIndex) {
   const Tensor index = window_bias_index(7, kCpu);
   ASSERT_EQ(index.numel(), 49 * 49);
   EXPECT_EQ(at(index, 0), 6 * 13 + 6);
@@ -66,7 +66,7 @@ TEST(BiasTables, IndexOfAWindow) {
   EXPECT_EQ(at(index, 8 * 49 + 8), 6 * 13 + 6) << "itself";
 }
 
-TEST(BiasTables, IndexOfDistances) {
+TEST(BiasTables, DistanceIndex) {
   const Tensor index = distance_bias_index(3, 4, 1, kCpu);
   ASSERT_EQ(index.numel(), 12 * 12);
   EXPECT_EQ(at(index, 0), 0);
@@ -119,7 +119,7 @@ void expect_table(const Tensor& index, int64_t queries, const Shape& table_shape
   }
 }
 
-TEST(BiasTables, AreReadByRowsOrColumns) {
+TEST(BiasTables, ReadByRowsOrColumns) {
   const Tensor window = window_bias_index(7, kCpu);
   expect_table(window, 49, {169, 3}, true, [&](Context& ctx, const Variable& table) {
     return bias_from_rows(ctx, table, window, 49);

@@ -28,7 +28,7 @@ Context in_mode(bool training) {
   return ctx;
 }
 
-TEST(BatchNorm, TrainsOnNoSingleValue) {
+TEST(BatchNorm, RejectsTrainingOnSingleValue) {
   NormConfig config;
   config.type = "bn";
   auto built = test::build_norm(config, {6, 2, 1e-5}, DType::kFloat64);
@@ -47,7 +47,7 @@ TEST(BatchNorm, TrainsOnNoSingleValue) {
 }
 
 // The valid tokens of a padded batch are its rows.
-TEST(BatchNorm, CountsNoPads) {
+TEST(BatchNorm, DoesNotCountPadding) {
   NormConfig config;
   config.type = "bn";
   auto built = test::build_norm(config, {6, 2, 1e-5}, DType::kFloat64);
@@ -61,7 +61,7 @@ TEST(BatchNorm, CountsNoPads) {
   EXPECT_NO_THROW(run(2));
 }
 
-TEST(BatchNorm, WithAConditionTrainsOnNoSingleValue) {
+TEST(BatchNorm, ConditionalRejectsTrainingOnSingleValue) {
   ParameterStore store;
   ConditionalBatchNorm norm({store, "norm"}, {.channels = 6, .condition = 4});
   store.allocate();

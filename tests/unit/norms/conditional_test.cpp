@@ -64,7 +64,7 @@ struct Fresh {
 template <class Layer>
 using Of = Fresh<Layer, typename Layer::Options>;
 
-TEST(AdaptiveLayerNorm, StartsAsLayerNormWithAClosedGate) {
+TEST(AdaptiveLayerNorm, StartsAsLayerNormWithClosedGate) {
   Of<AdaptiveLayerNorm> f({.channels = kChannels, .condition = 4, .gate = true});
   Context ctx;
   Variable x(random_tensor(kShape, 1, 2)), branch(random_tensor(kShape, 3));
@@ -80,7 +80,7 @@ TEST(AdaptiveLayerNorm, StartsAsLayerNormWithAClosedGate) {
 }
 
 // The shifts come first, then the amounts added to a gain of 1.
-TEST(AdaptiveLayerNorm, TakesTheAuthorsOrder) {
+TEST(AdaptiveLayerNorm, UsesReleasedOrderOfShiftAndGain) {
   Of<AdaptiveLayerNorm> f({.channels = kChannels, .condition = 4});
   Tensor bias = f.value("norm.modulation.bias");
   for (std::int64_t c = 0; c < kChannels; ++c) bias.data<double>()[c] = 3;
@@ -95,7 +95,7 @@ TEST(AdaptiveLayerNorm, TakesTheAuthorsOrder) {
 }
 
 // A network with zero weights gives gain 1 and shift 0.
-TEST(DynamicLayerNorm, WithoutASummaryIsLayerNorm) {
+TEST(DynamicLayerNorm, ZeroModulationIsLayerNorm) {
   Of<DynamicLayerNorm> f({.channels = kChannels});
   Tensor weight = f.value("norm.modulation.weight");
   EXPECT_GT(test::max_abs(doubles(weight)), 0);
@@ -106,7 +106,7 @@ TEST(DynamicLayerNorm, WithoutASummaryIsLayerNorm) {
               ops::layer_norm(ctx, x, ones({kChannels}), zeros({kChannels}), 1e-5), 1e-13, "dln");
 }
 
-TEST(ConditionalInstanceNorm, ChoosesAndMixesStyles) {
+TEST(ConditionalInstanceNorm, SelectsAndMixesStyles) {
   Of<ConditionalInstanceNorm> f({.channels = kChannels, .styles = 4});
   Context ctx;
   Variable x(random_tensor(kShape, 1, 2));
@@ -128,7 +128,7 @@ TEST(ConditionalInstanceNorm, ChoosesAndMixesStyles) {
 }
 
 // The output has the moments of the style. A style with the input's moments changes nothing.
-TEST(AdaptiveInstanceNorm, GivesTheMomentsOfTheStyle) {
+TEST(AdaptiveInstanceNorm, OutputHasMomentsOfStyle) {
   AdaptiveInstanceNorm norm({.channels = kChannels, .eps = 1e-12});
   Context ctx;
   Variable x(random_tensor(kShape, 1, 2)), style(random_tensor({kBatch, 7, kChannels}, 2, 3, 1));
@@ -140,7 +140,7 @@ TEST(AdaptiveInstanceNorm, GivesTheMomentsOfTheStyle) {
 }
 
 // If the condition changes nothing, the results and the running statistics are those of BatchNorm.
-TEST(ConditionalBatchNorm, GathersAndUsesRunningStatistics) {
+TEST(ConditionalBatchNorm, UpdatesAndUsesRunningStatistics) {
   Of<ConditionalBatchNorm> f({.channels = kChannels, .condition = 4});
   f.value("norm.modulation.weight").zero();
   Tensor x = random_tensor(kShape, 1, 2, 5);
@@ -182,7 +182,7 @@ TEST(ConditionalBatchNorm, GathersAndUsesRunningStatistics) {
   }
 }
 
-TEST(SpatiallyAdaptiveNorm, WithoutAMapIsItsBase) {
+TEST(SpatiallyAdaptiveNorm, ZeroModulationIsBaseNorm) {
   for (auto base : {SpatiallyAdaptiveNorm::Base::kBatch, SpatiallyAdaptiveNorm::Base::kInstance}) {
     const bool batch = base == SpatiallyAdaptiveNorm::Base::kBatch;
     Of<SpatiallyAdaptiveNorm> f({.channels = kChannels, .condition = 4, .hidden = 3, .base = base});
@@ -210,7 +210,7 @@ TEST(SpatiallyAdaptiveNorm, WithoutAMapIsItsBase) {
 
 // The result of a token depends on the map within two tokens (two 3 x 3 convolutions), but not
 // across the edge of the grid.
-TEST(SpatiallyAdaptiveNorm, SeesTheGrid) {
+TEST(SpatiallyAdaptiveNorm, RespectsGridNeighborhood) {
   Of<SpatiallyAdaptiveNorm> f({.channels = 2, .condition = 1, .hidden = 2});
   for (Parameter& p : f.store.parameters()) {
     test::assign(p.variable.value(), random_tensor(p.shape, 5, 0.5, 0.6));  // relu passes all
@@ -255,7 +255,7 @@ TEST(PositionalNorm, WithWeightAndBiasIsLayerNorm) {
   EXPECT_THROW(f.norm.forward(ctx, x, kGrid, mean, Variable(std.value().reshape({-1}))), Error);
 }
 
-TEST(PositionalNorm, GivesFloat32MomentsOfBFloat16) {
+TEST(PositionalNorm, ReturnsFloat32MomentsForBFloat16) {
   Context ctx;
   auto [y, mean, std] =
       PositionalNorm().forward(ctx, Variable(test::as(random_tensor(kShape, 1), DType::kBFloat16)));
@@ -264,10 +264,10 @@ TEST(PositionalNorm, GivesFloat32MomentsOfBFloat16) {
   EXPECT_EQ(std.dtype(), DType::kFloat32);
 }
 
-class Conditional : public testing::TestWithParam<ConditionalCase> {};
+class ConditionalNorms : public testing::TestWithParam<ConditionalCase> {};
 
 // Each layer's error names the given and the expected condition.
-TEST_P(Conditional, RefusesWhatItCannotUse) {
+TEST_P(ConditionalNorms, ErrorsNameGivenAndExpectedCondition) {
   const ConditionalCase& c = GetParam();
   auto built = test::build_conditional(c, kChannels, DType::kFloat64);
   Context ctx;
@@ -308,7 +308,7 @@ TEST_P(Conditional, RefusesWhatItCannotUse) {
 }
 
 // Linear maps have weight decay; gains and biases do not.
-TEST_P(Conditional, DecaysItsLinearMapsAlone) {
+TEST_P(ConditionalNorms, DecaysLinearMapsOnly) {
   auto built = test::build_conditional(GetParam(), kChannels, DType::kFloat32);
   for (const Parameter& p : built->store.parameters()) {
     const bool linear = p.name.ends_with(".weight") && p.name != "norm.weight";
@@ -317,10 +317,10 @@ TEST_P(Conditional, DecaysItsLinearMapsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Conditional, testing::ValuesIn(test::conditional_cases()),
+INSTANTIATE_TEST_SUITE_P(All, ConditionalNorms, testing::ValuesIn(test::conditional_cases()),
                          [](const auto& each) { return each.param.name; });
 
-TEST(ConditionalInstanceNorm, NamesAnIndexThatIsNoStyle) {
+TEST(ConditionalInstanceNorm, ErrorNamesInvalidStyleIndex) {
   Of<ConditionalInstanceNorm> f({.channels = kChannels, .styles = 4});
   Context ctx;
   Variable x(random_tensor(kShape, 1));

@@ -140,7 +140,7 @@ Tensor tokens(std::uint32_t stream) {
 }
 
 // Steps of one, two and three micro-batches, during the warmup and after it.
-TEST(PowerNormTraining, FollowsTheAlgorithm) {
+TEST(PowerNormTraining, MatchesPaperAlgorithm) {
   for (std::int64_t warmup : {0, 1, 4}) {
     for (bool again : {false, true}) {
       Trained trained(warmup);
@@ -173,7 +173,7 @@ TEST(PowerNormTraining, FollowsTheAlgorithm) {
 }
 
 // A step with a loss that is not finite leaves the next step unchanged.
-TEST(PowerNormTraining, AStepLeftOutLeavesNoTrace) {
+TEST(PowerNormTraining, SkippedStepLeavesNoTrace) {
   Trained straight(2), troubled(2);
   UpdateState carried_out, left_out;
   carried_out.finite = 1;
@@ -193,7 +193,7 @@ TEST(PowerNormTraining, AStepLeftOutLeavesNoTrace) {
   }
 }
 
-TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
+TEST(PowerNormTraining, EvaluationUsesRunningValueAndChangesNothing) {
   Trained trained(1);
   for (std::uint32_t step = 0; step < 3; ++step) {
     trained.run(tokens(1 + step), tokens(11 + step));
@@ -213,7 +213,7 @@ TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
 }
 
 // The names and shapes are those of the release, and the number of groups must fit.
-TEST(PowerNormParameters, AreTheAuthors) {
+TEST(PowerNormParameters, MatchRelease) {
   ParameterStore store;
   make_normalizer(config_of(3000), {kChannels, 3, kEps}, {store, "norm"});
   const std::pair<const char*, Shape> want[] = {{"norm.running_phi", {1, kChannels, 1, 1}},

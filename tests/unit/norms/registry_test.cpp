@@ -19,7 +19,7 @@ TEST(NormRegistry, ListsEveryNormalizerOnceWithItsHelp) {
   EXPECT_EQ(norm_schemas().size(), norm_registry().size());
 }
 
-TEST(NormRegistry, NamesTheKnownTypesWhenAskedForAnother) {
+TEST(NormRegistry, ErrorForUnknownTypeListsKnownTypes) {
   NormConfig config;
   config.type = "batchnorm9000";
   ParameterStore store;
@@ -35,7 +35,7 @@ TEST(NormRegistry, NamesTheKnownTypesWhenAskedForAnother) {
 }
 
 // The registry lists these layers with their purpose, but make_normalizer does not build them.
-TEST(NormRegistry, SaysWhatALayerNeedsThatNoConfigCanChoose) {
+TEST(NormRegistry, ListsConditionalLayersWithPurpose) {
   std::set<std::string> layers;
   for (const NormRow& row : norm_registry()) {
     if (row.schema.needs.empty()) {
@@ -75,7 +75,7 @@ TEST(NormRegistry, CompletesOptions) {
   }
 }
 
-TEST(NormRegistry, BuildsAtTheSameValuesEveryTime) {
+TEST(NormRegistry, InitializesDeterministically) {
   for (const test::NormCase& c : test::norm_cases()) {
     const NormShape shape{12, 4, 1e-5, {2, 4}};
     auto a = test::build_norm(c.config, shape, DType::kFloat32);
@@ -102,7 +102,7 @@ TEST(DtnParameters, HaveNoLogitsWhenLambdaIsFixed) {
 }
 
 // Names and layout are those of the released code; lambda has no weight decay.
-TEST(DtnParameters, AreTheReleasedOnes) {
+TEST(DtnParameters, MatchReleasedCode) {
   NormConfig config;
   config.type = "dtn";
   auto built = test::build_norm(config, {12, 4, 1e-5}, DType::kFloat32);
@@ -122,7 +122,7 @@ TEST(DtnParameters, AreTheReleasedOnes) {
 }
 
 // Only parameters in use exist. A position table has weight decay like the relative positions.
-TEST(DtnParameters, FollowThePositionsAndTheLambdas) {
+TEST(DtnParameters, ExistOnlyIfUsed) {
   auto names = [](const char* position, bool only_var) {
     NormConfig config;
     config.type = "dtn";
@@ -144,7 +144,7 @@ TEST(DtnParameters, FollowThePositionsAndTheLambdas) {
 }
 
 // Eq. 7: head k j + i attends to the offset (j, i) - (k - 1) / 2. With nine heads, k is 3.
-TEST(DtnParameters, StartLocallyAsInEquationSeven) {
+TEST(DtnParameters, InitializeLocallyAsInEquation7) {
   NormConfig config;
   config.type = "dtn";
   auto built = test::build_norm(config, {20, 10, 1e-5}, DType::kFloat64, 0);

@@ -5,7 +5,7 @@ namespace {
 
 // The only parameter is one weight per channel. It starts at one, or at sqrt(C) as in the code of
 // the DTN paper. So both start as the same function, except for eps.
-TEST(RmsNormParameters, AreAWeightAndNoBias) {
+TEST(RmsNormParameters, WeightWithoutBias) {
   const std::pair<const char*, double> starts[] = {{"rms", 1.0}, {"scale", 5.0}};
   for (const auto& [type, start] : starts) {
     NormConfig config;
@@ -21,7 +21,7 @@ TEST(RmsNormParameters, AreAWeightAndNoBias) {
 
 // Tokens of zeros and tokens shorter than eps, against the reference: no division by zero, and no
 // gradient through a length that eps replaces.
-TEST(ScaleNorm, OfTokensShorterThanEps) {
+TEST(ScaleNorm, TokensWithNormBelowEps) {
   NormConfig config;
   config.type = "scale";
   auto built = test::build_norm(config, {12, 3, 1e-3}, DType::kFloat64);

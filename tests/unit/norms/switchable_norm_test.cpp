@@ -35,7 +35,7 @@ Doubles next_of(const BuiltNorm& built, const std::string& name) {
   throw Error(cat("no buffer ", name));
 }
 
-TEST(SwitchableNorm, HasTheReleasedParameters) {
+TEST(SwitchableNorm, HasReleasedParameters) {
   auto built = test::build_norm(sn(), kShape, DType::kFloat64, 0);
   const std::pair<std::string, Shape> want[] = {{"norm.weight", {10}},
                                                 {"norm.bias", {10}},
@@ -54,7 +54,7 @@ TEST(SwitchableNorm, HasTheReleasedParameters) {
 }
 
 // With all weight on one kind of statistics, the result is that normalizer.
-TEST(SwitchableNorm, WithOneKindOfStatisticsIsThatNormalizer) {
+TEST(SwitchableNorm, SingleStatisticsKindIsThatNormalizer) {
   const Doubles x = test::doubles(input());
   const auto C = static_cast<std::size_t>(kShape.channels);
   const auto T = static_cast<std::size_t>(kGrid.tokens());
@@ -86,7 +86,7 @@ TEST(SwitchableNorm, WithOneKindOfStatisticsIsThatNormalizer) {
   }
 }
 
-TEST(SwitchableNorm, WithTokenStatisticsIsLayerNorm) {
+TEST(SwitchableNorm, TokenStatisticsAreLayerNorm) {
   NormConfig ln;
   ln.type = "ln";
   for (bool training : {false, true}) {
@@ -103,7 +103,7 @@ TEST(SwitchableNorm, WithTokenStatisticsIsLayerNorm) {
 }
 
 // Every training pass of a step updates `next`; evaluation reads the settled values.
-TEST(SwitchableNorm, GathersRunningStatistics) {
+TEST(SwitchableNorm, UpdatesRunningStatistics) {
   constexpr double kMomentum = 0.25;
   auto built = test::build_norm(sn(kMomentum), kShape, DType::kFloat64);
   const Doubles before = output(*built, input(), false);
@@ -131,7 +131,7 @@ TEST(SwitchableNorm, GathersRunningStatistics) {
 }
 
 // Evaluation gives the same bits for images in a batch and for single images.
-TEST(SwitchableNorm, EvaluatesImagesAlone) {
+TEST(SwitchableNorm, EvaluatesEachImageIndependently) {
   auto built = test::build_norm(sn(), kShape, DType::kFloat64);
   const Doubles together = output(*built, input(), false);
   Doubles alone;
@@ -142,7 +142,7 @@ TEST(SwitchableNorm, EvaluatesImagesAlone) {
   EXPECT_EQ(alone, together);
 }
 
-TEST(SwitchableNorm, RefusesOtherShapes) {
+TEST(SwitchableNorm, RejectsOtherShapes) {
   auto built = test::build_norm(sn(), kShape, DType::kFloat64);
   Context ctx;
   for (const Shape& shape : {Shape{2, 6, 11}, Shape{12, 10}}) {

@@ -28,7 +28,7 @@ std::shared_ptr<const BlockPattern> long_pattern(int64_t layer) {
   return BlockPattern::make({.tokens = 2001, .heads = 8, .layer = layer});
 }
 
-TEST(BlockPattern, IsThatOfTheReleasedCode) {
+TEST(BlockPattern, MatchesReleasedCode) {
   const auto first = long_pattern(0), sixth = long_pattern(5);
   EXPECT_EQ(first->blocks, 32);
   using Blocks = std::set<int64_t>;
@@ -38,7 +38,7 @@ TEST(BlockPattern, IsThatOfTheReleasedCode) {
   EXPECT_EQ(seen(*sixth, 7, 30), (Blocks{0, 29, 30, 31, 10, 2, 11}));
 }
 
-TEST(BlockPattern, RandomBlocksAreNoneOfTheFixed) {
+TEST(BlockPattern, RandomBlocksDifferFromFixedBlocks) {
   for (int64_t tokens : {2001, 1024, 1025, 512, 700}) {
     const auto p = BlockPattern::make({.tokens = tokens, .heads = 4, .layer = 3});
     for (int64_t h = 0; h < 4; ++h) {
@@ -58,7 +58,7 @@ TEST(BlockPattern, HeadsAndLayersDiffer) {
   EXPECT_NE(seen(*a, 0, 10), seen(*a, 1, 10));
 }
 
-TEST(BlockPattern, FillsUpToWholeBlocks) {
+TEST(BlockPattern, PadsToWholeBlocks) {
   BlockPattern::Options o{.tokens = 2001, .heads = 1};
   EXPECT_EQ(BlockPattern::positions(o), 2048);
   o.tokens = 2048;

@@ -18,7 +18,7 @@ TEST(ConvolvedGrid, RoundsDown) {
 }
 
 // ResNet-50's stem and one of its 3 x 3 convolutions, for one image each.
-TEST(Convolution, CountsItsMultiplyAdds) {
+TEST(Convolution, CountsMultiplyAdds) {
   Context ctx;
   meta_queue().take_work();
   auto empty = [](const Shape& shape) {
@@ -45,7 +45,7 @@ TEST(Convolution, CountsItsMultiplyAdds) {
 }
 
 // Each of the two gradients costs as much as the result.
-TEST(Convolution, CountsItsGradients) {
+TEST(Convolution, CountsMultiplyAddsOfGradients) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;

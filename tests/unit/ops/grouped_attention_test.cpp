@@ -27,7 +27,7 @@ void expect_refused(GroupedCase c, Change&& change) {
   EXPECT_THROW(run(c), Error);
 }
 
-TEST(GroupedAttention, RefusesWhatDoesNotFit) {
+TEST(GroupedAttention, RejectsInvalidShapes) {
   const GroupedCase pvt = test::pvt_case(2, 12, 3, 2, 4);
   expect_refused(pvt, [](GroupedCase& c) { c.keys = {1, 3, 16}; });
   expect_refused(pvt, [](GroupedCase& c) { c.keys = {2, 0, 16}; });
@@ -44,7 +44,7 @@ TEST(GroupedAttention, RefusesWhatDoesNotFit) {
   expect_refused(swin, [](GroupedCase& c) { c.how.v.first = 0; });  // the queries' columns
 }
 
-TEST(GroupedAttention, RefusesOtherTypes) {
+TEST(GroupedAttention, RejectsMismatchedTypes) {
   const GroupedCase c = test::levit_case(1, 4, 2, 3, 2);
   Context ctx;
   const Variable qkv(test::as(random_tensor(c.queries, 1), DType::kBFloat16));
@@ -72,7 +72,7 @@ TEST(TokenGroups, HoldEveryTokenOnce) {
 }
 
 // One variable for queries and keys gets the sum of the two separate gradients.
-TEST(GroupedAttention, OneVariableGetsOneGradient) {
+TEST(GroupedAttention, SharedInputGetsSumOfGradients) {
   const GroupedCase c = test::swin_case(2, 4, 4, 2, 1, 2, 3);
   const Tensor x = random_tensor(c.queries, 1), bias = random_tensor(c.bias, 2);
   auto gradients = [&](const std::vector<Variable>& leaves) {
@@ -96,7 +96,7 @@ TEST(GroupedAttention, OneVariableGetsOneGradient) {
   EXPECT_EQ(one, two);
 }
 
-TEST(GroupedAttention, ColumnsOfNoHeadHaveNoGradient) {
+TEST(GroupedAttention, UnusedColumnsHaveZeroGradient) {
   const GroupedCase c = test::t2t_case(2, 5, 4, 0.5);
   const Variable x(random_tensor(c.queries, 1), true);
   Tape tape;
@@ -112,7 +112,7 @@ TEST(GroupedAttention, ColumnsOfNoHeadHaveNoGradient) {
 }
 
 // Counts both products over the tokens that attend to each other, in every implementation.
-TEST(GroupedAttention, IsCountedOnTheMetaDevice) {
+TEST(GroupedAttention, CountsMultiplyAddsOnMetaDevice) {
   const GroupedCase c = test::levit_shrink_case(2, 49, 196, 8, 16, 64);
   Context ctx;
   auto leaf = [](const Shape& shape) {

@@ -26,7 +26,7 @@ std::string error_of(const std::function<void()>& f) {
   return "";
 }
 
-TEST(Ops, RefuseShapesThatDoNotFit) {
+TEST(Ops, RejectInvalidShapes) {
   Context ctx;
   Variable x(random_tensor({2, 3, 8}, 1)), w(random_tensor({4, 7}, 2));
   EXPECT_THROW(ops::linear(ctx, x, w, {}), Error);
@@ -50,7 +50,7 @@ TEST(Ops, RefuseShapesThatDoNotFit) {
                Error);
 }
 
-TEST(Ops, RefuseLabelsOutsideTheClasses) {
+TEST(Ops, RejectLabelsOutOfRange) {
   Context ctx;
   Variable logits(random_tensor({3, 4}, 8));
   for (std::int64_t bad : {-1, 4}) {
@@ -78,7 +78,7 @@ TEST(Ops, RefuseLabelsOutsideTheClasses) {
 }
 
 // Shared labels equal dense targets with the same shares.
-TEST(Ops, SharedLabelsAreDenseTargets) {
+TEST(Ops, MixedLabelsMatchDenseTargets) {
   Context ctx;
   Variable logits(random_tensor({3, 4}, 8));
   ops::Targets mixed, dense;
@@ -94,7 +94,7 @@ TEST(Ops, SharedLabelsAreDenseTargets) {
   EXPECT_LT(test::max_abs_difference(test::doubles(got), test::doubles(want)), 1e-15);
 }
 
-TEST(Ops, CrossEntropyGivesTheLossOfEachSample) {
+TEST(Ops, CrossEntropyReturnsLossPerSample) {
   Context ctx;
   Variable logits(Tensor::from<double>(std::vector<double>{0, 0, 0, std::log(3.0)}, {2, 2}));
   ops::Targets t;
@@ -105,7 +105,7 @@ TEST(Ops, CrossEntropyGivesTheLossOfEachSample) {
   EXPECT_NEAR(*r.mean.value().data<double>(), std::log(8.0) / 2, 1e-15);
 }
 
-TEST(Ops, BinaryCrossEntropyIsAMeanOrASumOverClasses) {
+TEST(Ops, BinaryCrossEntropyAveragesOrSumsClasses) {
   Context ctx;
   Variable logits(Tensor::from<double>(std::vector<double>{0, 0, 0, std::log(3.0)}, {2, 2}));
   ops::Targets t;
@@ -119,7 +119,7 @@ TEST(Ops, BinaryCrossEntropyIsAMeanOrASumOverClasses) {
 }
 
 // Both classes of a mixed image are targets, as in DeiT III.
-TEST(Ops, AThresholdMakesBothClassesOfAMixRight) {
+TEST(Ops, BinaryCrossEntropyThresholdTargetsBothMixedClasses) {
   Context ctx;
   Variable logits(random_tensor({2, 4}, 8));
   ops::Targets mixed, dense;
@@ -137,7 +137,7 @@ TEST(Ops, AThresholdMakesBothClassesOfAMixRight) {
 }
 
 // The definitions of timm and DeiT, in float64.
-TEST(Ops, DistillationFollowsItsFormulas) {
+TEST(Ops, DistillationMatchesFormulas) {
   Context ctx;
   constexpr std::int64_t B = 3, K = 5;
   const Tensor s = random_tensor({B, K}, 30, 2), t = random_tensor({B, K}, 31, 2);
@@ -181,7 +181,7 @@ TEST(Ops, DistillationFollowsItsFormulas) {
   }
 }
 
-TEST(Ops, DropOnlyWhileTraining) {
+TEST(Ops, DropInTrainingOnly) {
   Context ctx;
   Variable x(random_tensor({2, 3}, 9));
   EXPECT_EQ(ops::dropout(ctx, x, 0.5, 1).value().raw(), x.value().raw());
@@ -191,7 +191,7 @@ TEST(Ops, DropOnlyWhileTraining) {
   EXPECT_FALSE(ops::drop_path_scales(ctx, 2, 0, 1, DType::kFloat32).defined());
 }
 
-TEST(Ops, DropoutDoesNotDependOnTheMicroBatch) {
+TEST(Ops, DropoutDoesNotDependOnMicroBatch) {
   Context ctx;
   ctx.mode.training = true;
   ctx.rng.seed = 4;
@@ -220,7 +220,7 @@ TEST(Ops, CastsRoundTrip) {
 }
 
 // The MLP keeps its hidden layer once, and only for a backward pass.
-TEST(Ops, MlpKeepsItsHiddenLayerOnce) {
+TEST(Ops, MlpSavesHiddenLayerOnce) {
   constexpr std::int64_t kRows = 256, kHidden = 1024;
   Variable x(Tensor::zeros({1, kRows, 64}, DType::kFloat32), true);
   Variable w1(Tensor::zeros({kHidden, 64}, DType::kFloat32), true);

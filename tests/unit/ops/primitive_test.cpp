@@ -56,7 +56,7 @@ void expect_near(const Variable& got, const Doubles& want, DType dtype, std::int
       << what << ", " << name_of(dtype);
 }
 
-TEST(Primitive, BroadcastsAsLoopsDo) {
+TEST(Primitive, BroadcastMatchesLoops) {
   Context ctx;
   const std::pair<Shape, Shape> shapes[] = {{{2, 3, 5}, {5}},
                                             {{4, 1, 3}, {2, 1}},
@@ -117,7 +117,7 @@ TEST(Primitive, ElementwiseValues) {
   }
 }
 
-TEST(Primitive, NaNAndInfinityGoThrough) {
+TEST(Primitive, PropagatesNaNAndInfinity) {
   Context ctx;
   const double inf = INFINITY, nan = NAN;
   for (DType dtype : kTypes) {
@@ -141,7 +141,7 @@ TEST(Primitive, NaNAndInfinityGoThrough) {
   }
 }
 
-TEST(Primitive, ReducesAsLoopsDo) {
+TEST(Primitive, ReductionsMatchLoops) {
   Context ctx;
   struct Size {
     Shape shape;
@@ -177,7 +177,7 @@ TEST(Primitive, ReducesAsLoopsDo) {
   }
 }
 
-TEST(Primitive, ReductionsOfNothing) {
+TEST(Primitive, ReductionsOfEmptyTensor) {
   Context ctx;
   const Variable x(Tensor::empty({3, 0}, DType::kFloat32));
   EXPECT_EQ(doubles(p::sum(ctx, x, 1).value()), Doubles({0, 0, 0}));
@@ -209,7 +209,7 @@ TEST(Primitive, MovesElementsOfEveryType) {
   }
 }
 
-TEST(Primitive, MatmulAsLoopsDo) {
+TEST(Primitive, MatmulMatchesLoops) {
   Context ctx;
   const std::pair<Shape, Shape> shapes[] = {{{5, 7}, {7, 3}},
                                             {{1, 1}, {1, 1}},
@@ -276,7 +276,7 @@ std::vector<Doubles> naive_convolution(const ConvSize& s, const Tensor& x, const
   return {y, dx, dw};
 }
 
-TEST(Primitive, Conv2dAsLoopsDo) {
+TEST(Primitive, Conv2dMatchesLoops) {
   for (DType dtype : kTypes) {
     for (const ConvSize& s : kConvolutions) {
       const DType acc = accumulator_of(dtype);
@@ -308,7 +308,7 @@ TEST(Primitive, Conv2dAsLoopsDo) {
   }
 }
 
-TEST(Primitive, PoolsAsLoopsDo) {
+TEST(Primitive, PoolsMatchLoops) {
   Context ctx;
   const p::Pool2d pools[] = {{{2, 2}, {2, 2}}, {{3, 3}, {2, 2}, {1, 1}}, {{3, 2}, {1, 3}, {2, 0}}};
   for (DType dtype : kTypes) {
@@ -342,7 +342,7 @@ TEST(Primitive, PoolsAsLoopsDo) {
 }
 
 // Every primitive in float32 and bfloat16, with gradients, against float64.
-TEST(Primitive, TypesAgree) {
+TEST(Primitive, RequiresMatchingTypes) {
   for (const PrimitiveCase& c : primitive_cases()) {
     const auto want = run_op(c.op, c.inputs, DType::kFloat64);
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
@@ -352,7 +352,7 @@ TEST(Primitive, TypesAgree) {
   }
 }
 
-TEST(Primitive, SameBitsAtAnyNumberOfThreads) {
+TEST(Primitive, SameBitsForAnyNumberOfThreads) {
   for (const PrimitiveCase& c : primitive_cases()) {
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       std::vector<Doubles> first;
@@ -366,7 +366,7 @@ TEST(Primitive, SameBitsAtAnyNumberOfThreads) {
   }
 }
 
-TEST(Primitive, BFloat16BesideFloat32BecomesFloat32) {
+TEST(Primitive, BFloat16AndFloat32GiveFloat32) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -382,7 +382,7 @@ TEST(Primitive, BFloat16BesideFloat32BecomesFloat32) {
   EXPECT_THROW(p::mul(ctx, x, Variable(input({5}, 17, DType::kFloat64))), Error);
 }
 
-TEST(Primitive, TiesShareOrGoToTheFirst) {
+TEST(Primitive, TiesShareGradientOrUseFirst) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -396,7 +396,7 @@ TEST(Primitive, TiesShareOrGoToTheFirst) {
   EXPECT_EQ(doubles(b.grad()), Doubles({0}));
 }
 
-TEST(Primitive, RefuseWhatDoesNotFit) {
+TEST(Primitive, RejectsInvalidArguments) {
   Context ctx;
   const Variable x(input({2, 3, 4, 5}, 18, DType::kFloat32));
   EXPECT_THROW(p::sum(ctx, x, 4), Error);

@@ -110,7 +110,7 @@ void expect_same(const Ran& a, const Ran& b, const std::string& what) {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
 
-TEST(PaddedAttention, WhatPadsHoldReachesNothing) {
+TEST(PaddedAttention, PaddingValuesHaveNoEffect) {
   for (const Kind& kind : kinds()) {
     for (DType dtype : kTypes) {
       const Ran clean = run_padded(kind, dtype, kLengths, 0);
@@ -122,7 +122,7 @@ TEST(PaddedAttention, WhatPadsHoldReachesNothing) {
   }
 }
 
-TEST(PaddedAttention, PadsAreZero) {
+TEST(PaddedAttention, PaddingIsZero) {
   for (const Kind& kind : kinds()) {
     for (const Tensor& x : run_padded(kind, DType::kFloat32, kLengths, NAN).all()) {
       const int64_t width = x.dim(2);
@@ -173,7 +173,7 @@ Tensor first_tokens(const Tensor& x, int64_t sample, int64_t tokens) {
 }
 
 // A sample has the same bits alone, without pads, as in a batch with many pads.
-TEST(PaddedAttention, DenseDoesNotSeeHowManyPadsThereAre) {
+TEST(PaddedAttention, DenseDoesNotDependOnPadding) {
   const std::vector<int64_t> lengths = {600, 37, 513, 150};
   const int64_t tokens = 640;
   const Tensor qkv = random_tensor({4, tokens, 3 * kWidth}, 1);
@@ -198,7 +198,7 @@ TEST(PaddedAttention, DenseDoesNotSeeHowManyPadsThereAre) {
 }
 
 // The result of a sample does not depend on the other samples of the batch.
-TEST(PaddedAttention, SparseKindsDoNotSeeOtherSamples) {
+TEST(PaddedAttention, SparseKindsDoNotDependOnOtherSamples) {
   for (const Kind& kind : kinds()) {
     const Ran together = run_padded(kind, DType::kFloat32, kLengths, 0);
     std::vector<Tensor> inputs;
@@ -216,7 +216,7 @@ TEST(PaddedAttention, SparseKindsDoNotSeeOtherSamples) {
 }
 
 // With equal scores and values of 1, outputs are the scaled shares of kept weights, with mean 1.
-TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
+TEST(PaddedAttention, DropsWithConfiguredRate) {
   const int64_t tokens = 300;
   Tensor qkv = Tensor::zeros({2, tokens, 3 * kWidth}, DType::kFloat32);
   for (int64_t i = 0; i < qkv.numel(); ++i) {
@@ -239,7 +239,7 @@ TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
 }
 
 // Masks depend on the sample's place in the global batch.
-TEST(PaddedAttention, DropoutIsThatOfTheGlobalBatch) {
+TEST(PaddedAttention, DropoutMatchesGlobalBatch) {
   const Tensor qkv = random_tensor({2, 70, 3 * kWidth}, 1);
   const auto out = [&](const Tensor& x, std::uint64_t first) {
     Context ctx;
@@ -257,7 +257,7 @@ TEST(PaddedAttention, DropoutIsThatOfTheGlobalBatch) {
 // --- hashes --------------------------------------------------------------------------------------
 
 // A single token attends to itself only, so its query has no gradient.
-TEST(HashedAttention, ALoneTokenSeesItself) {
+TEST(HashedAttention, SingleTokenAttendsToItself) {
   const Kind hashed = kinds()[4];
   const Tensor qk = random_tensor({1, kTokens, kWidth}, 1), v = random_tensor(qk.shape(), 2);
   const Tensor dout = random_tensor(qk.shape(), 3);
@@ -342,7 +342,7 @@ test::Doubles naive_hashed(const test::HashedCase& c, const Tensor& qk, const Te
   return out;
 }
 
-TEST(HashedAttention, MatchesTheDefinitionRoundByRound) {
+TEST(HashedAttention, MatchesDefinitionRoundByRound) {
   for (int64_t rounds : {1, 2, 3}) {
     const test::HashedCase c{cat(rounds, " rounds"), 1, 45, 2, 6, rounds, 6};
     const Tensor qk = c.qk(1e-6), v = c.v();
@@ -357,7 +357,7 @@ TEST(HashedAttention, MatchesTheDefinitionRoundByRound) {
 // --- errors and multiply-adds
 // ---------------------------------------------------------------------
 
-TEST(PaddedAttention, RefusesLengthsThatDoNotFit) {
+TEST(PaddedAttention, RejectsInvalidLengths) {
   const Tensor x = random_tensor({2, kTokens, 3 * kWidth}, 1);
   Context ctx;
   const auto refused = [&](const Tensor& lengths) {
@@ -370,7 +370,7 @@ TEST(PaddedAttention, RefusesLengthsThatDoNotFit) {
   EXPECT_NO_THROW(ops::attention(ctx, Variable(x), kHeads, {.lengths = test::lengths_of({1, 5})}));
 }
 
-TEST(SparseAttention, RefusesWhatDoesNotFit) {
+TEST(SparseAttention, RejectsInvalidArguments) {
   Context ctx;
   const auto pattern = BlockPattern::make({.tokens = 150, .heads = 2, .block = 16});
   EXPECT_THROW(ops::block_attention(ctx, Variable(random_tensor({1, 149, 12}, 1)), *pattern),
@@ -398,7 +398,7 @@ double counted(const Kind& kind) {
   return meta_queue().take_work().multiply_adds;
 }
 
-TEST(SparseAttention, IsCountedOnTheMetaDevice) {
+TEST(SparseAttention, CountsMultiplyAddsOnMetaDevice) {
   // 10 blocks of 16; the last has 6 tokens and all rows see it. Rows of blocks 0 and 9 see all 150
   // tokens, rows of blocks 1 and 8 see five full blocks, and rows of the other six see six.
   const double scores = counted(kinds()[2]) / (2 * kDim);

@@ -62,8 +62,8 @@ void check(bool with_head) {
   }
 }
 
-TEST(AdaptiveClipping, WorksOnWhatFeedsAnOutput) { check(false); }
-TEST(AdaptiveClipping, TakesTheHeadWhereItIsTold) { check(true); }
+TEST(AdaptiveClipping, ClipsPerOutputUnitExceptHead) { check(false); }
+TEST(AdaptiveClipping, ClipsHeadIfConfigured) { check(true); }
 
 }  // namespace
 }  // namespace dtn

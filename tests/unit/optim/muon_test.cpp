@@ -182,7 +182,7 @@ void compare(const OptimConfig& config) {
   EXPECT_TRUE(test::same_bits(store.bfloat16_values(), test::as(store.values(), DType::kBFloat16)));
 }
 
-TEST(Muon, HasDefaultsOfItsOwn) {
+TEST(Muon, HasOwnDefaults) {
   const OptimConfig config = muon();
   EXPECT_EQ(config.beta1, 0.9);
   EXPECT_EQ(config.beta2, 0.95);
@@ -204,7 +204,7 @@ TEST(Muon, TenStepsMatchFloat64) {
 }
 
 // A matrix with zero momentum stays unchanged.
-TEST(Muon, NoGradientIsNoStep) {
+TEST(Muon, ZeroGradientMakesNoStep) {
   ParameterStore store;
   build(store);
   OptimConfig config = muon();
@@ -215,7 +215,7 @@ TEST(Muon, NoGradientIsNoStep) {
   EXPECT_TRUE(test::same_bits(store.values(), before));
 }
 
-TEST(Muon, BitsIgnoreThreads) {
+TEST(Muon, SameBitsForAnyNumberOfThreads) {
   Tensor first;
   for (int threads : test::kThreadCounts) {
     test::Threads scope(threads);
@@ -231,7 +231,7 @@ TEST(Muon, BitsIgnoreThreads) {
   }
 }
 
-TEST(Muon, RefusesAModelWithoutItsMatrices) {
+TEST(Muon, RejectsModelWithoutMatrices) {
   ParameterStore store;
   store.add("weight", {4, 4}, InitKind::kOnes, Decay::kYes);
   store.allocate();

@@ -41,7 +41,7 @@ void expect_rates(const ScheduleConfig& schedule, std::initializer_list<At> all)
   }
 }
 
-TEST(Schedule, LinearGoesStraightToItsEnd) {
+TEST(Schedule, LinearFallsToMinLr) {
   ScheduleConfig s = shape(ScheduleKind::kLinear);
   expect_rates(s, {{0, 0},
                    {4, 0.8},
@@ -56,7 +56,7 @@ TEST(Schedule, LinearGoesStraightToItsEnd) {
   expect_rates(s, {{0.1, 0.02}, {4.9, 0.98}, {50.5, 0.5455}, {99.9, 0.1009}});
 }
 
-TEST(Schedule, PolyIsAPowerOfWhatIsLeft) {
+TEST(Schedule, PolyIsPowerOfRemainingTime) {
   ScheduleConfig s = shape(ScheduleKind::kPoly);
   expect_rates(s, {{2, 0.4}, {19, 0.91}, {75, 0.55}, {96, 0.28}, {100, 0.1}});  // 0.5, as in timm
   s.power = 2;
@@ -68,7 +68,7 @@ TEST(Schedule, PolyIsAPowerOfWhatIsLeft) {
   }
 }
 
-TEST(Schedule, StepDropsAtItsMilestones) {
+TEST(Schedule, StepDropsAtMilestones) {
   ScheduleConfig s = shape(ScheduleKind::kStep);
   s.milestones = {30, 60, 90};
   s.gamma = 0.5;
@@ -84,7 +84,7 @@ TEST(Schedule, StepDropsAtItsMilestones) {
   expect_rates(s, {{0.2, 1}, {0.3, 0.1}, {30.6, 0.1}, {30.7, 0.01}});
 }
 
-TEST(Schedule, StepDropsAtEqualDistances) {
+TEST(Schedule, StepDropsAtEqualIntervals) {
   ScheduleConfig s = shape(ScheduleKind::kStep);
   s.decay_epochs = 30;
   s.gamma = 0.5;
@@ -99,7 +99,7 @@ TEST(Schedule, StepDropsAtEqualDistances) {
   }
 }
 
-TEST(Schedule, WsdStaysAtItsPeak) {
+TEST(Schedule, WsdHoldsPeak) {
   ScheduleConfig s = shape(ScheduleKind::kWsd);
   s.decay_epochs = 20;
   expect_rates(s, {{4, 0.8}, {5, 1}, {50, 1}, {80, 1}, {81, 0.955}, {90, 0.55}, {99, 0.145}});
@@ -110,7 +110,7 @@ TEST(Schedule, WsdStaysAtItsPeak) {
   expect_rates(s, {{5, 1}, {52.5, 0.55}, {100, 0.1}});
 }
 
-TEST(Schedule, CooldownStaysAtTheEndOfAShorterSchedule) {
+TEST(Schedule, CooldownHoldsMinLrAfterShorterSchedule) {
   for (ScheduleKind name : {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kPoly}) {
     ScheduleConfig s = shape(name), shorter = shape(name);
     s.cooldown_epochs = 20;
@@ -129,7 +129,7 @@ TEST(Schedule, CooldownStaysAtTheEndOfAShorterSchedule) {
   expect_rates(step, {{49, 1}, {50, 0.5}, {79, 0.5}, {80, 0.1}, {99, 0.1}});
 }
 
-TEST(Schedule, TimeMayBeginAfterTheWarmup) {
+TEST(Schedule, WarmupPrefixStartsScheduleAfterWarmup) {
   ScheduleConfig s = shape(ScheduleKind::kLinear);
   s.warmup_prefix = true;
   expect_rates(
@@ -183,7 +183,7 @@ struct Timm {
   }
 };
 
-TEST(Schedule, FollowsTimm) {
+TEST(Schedule, MatchesTimm) {
   for (bool prefix : {false, true}) {
     for (int cooldown : {0, 10}) {
       Timm timm;
@@ -228,7 +228,7 @@ TEST(Schedule, CountsStepsAsFractionsOfEpochs) {
 }
 
 // The rate depends on the step only, so a resumed run has the same rates.
-TEST(Schedule, DoesNotDependOnWhereARunBegan) {
+TEST(Schedule, DoesNotDependOnStartOfRun) {
   for (ScheduleKind name : {ScheduleKind::kLinear, ScheduleKind::kStep, ScheduleKind::kWsd}) {
     ScheduleConfig s = shape(name);
     if (name != ScheduleKind::kLinear) s.decay_epochs = 20;
@@ -238,7 +238,7 @@ TEST(Schedule, DoesNotDependOnWhereARunBegan) {
   }
 }
 
-TEST(Schedule, ScalesWithTheBatch) {
+TEST(Schedule, ScalesWithBatchSize) {
   OptimConfig optim;
   optim.lr = 0.5;
   optim.lr_scale_batch = 256;
@@ -246,7 +246,7 @@ TEST(Schedule, ScalesWithTheBatch) {
   EXPECT_NEAR(LearningRate(optim, s, 512, kPerEpoch).at(500), 0.55, kRelative);
 }
 
-TEST(Schedule, RefusesWhatDoesNotFitIntoItsSteps) {
+TEST(Schedule, RejectsPhasesThatExceedSteps) {
   ScheduleConfig s = shape(ScheduleKind::kWsd);
   s.decay_epochs = 20;
   s.epochs.reset();

@@ -30,7 +30,7 @@ ScheduleConfig epochs(std::int64_t n) {
   return s;
 }
 
-TEST(LearningRate, MovesPerEpochByDefault) {
+TEST(LearningRate, ChangesPerEpochByDefault) {
   ScheduleConfig s = epochs(300);
   s.warmup_epochs = 5;
   LearningRate rate(optim(1e-3), s, 1024, 100);
@@ -46,7 +46,7 @@ TEST(LearningRate, MovesPerEpochByDefault) {
   EXPECT_NEAR(rate.at(29999), cosine(1e-5, 1e-3, 299.0 / 300), kRelative);
 }
 
-TEST(LearningRate, MovesPerStepWhenStepsAreGiven) {
+TEST(LearningRate, ChangesPerStepIfStepsAreGiven) {
   ScheduleConfig s;
   s.steps = 1000;
   s.warmup_epochs = 0.5;
@@ -60,7 +60,7 @@ TEST(LearningRate, MovesPerStepWhenStepsAreGiven) {
   EXPECT_NEAR(rate.at(5000), s.min_lr, kRelative) << "does not rise again";
 }
 
-TEST(LearningRate, MovesAsTold) {
+TEST(LearningRate, PerKeySelectsStepOrEpoch) {
   ScheduleConfig s = epochs(10);
   s.per = SchedulePer::kStep;
   EXPECT_NEAR(LearningRate(optim(1), s, 1, 7).at(33), cosine(1e-5, 1, 33.0 / 70), kRelative);
@@ -79,7 +79,7 @@ TEST(LearningRate, CanStayConstant) {
   for (std::int64_t step : {20, 50, 99}) EXPECT_EQ(rate.at(step), 0.5);
 }
 
-TEST(LearningRate, ScalesItsPeakWithTheBatch) {
+TEST(LearningRate, ScalesPeakWithBatchSize) {
   OptimConfig o = optim(5e-4);
   o.lr_scale_batch = 512;
   LearningRate rate(o, epochs(10), 1024, 10);
@@ -88,7 +88,7 @@ TEST(LearningRate, ScalesItsPeakWithTheBatch) {
   EXPECT_NEAR(rate.at(90), cosine(1e-5, 1e-3, 0.9), kRelative) << "min_lr is not scaled";
 }
 
-TEST(LearningRate, WantsOneLength) {
+TEST(LearningRate, RequiresEpochsOrSteps) {
   ScheduleConfig none, both;
   both.epochs = both.steps = 3;
   EXPECT_THROW(LearningRate(optim(1), none, 1, 10), Error);

@@ -29,7 +29,7 @@ TEST(PlotAxis, LinearTicksAreRound) {
   EXPECT_EQ(labels(Scale(axis_of(0, 93800), 5)), "0 20k 40k 60k 80k 100k");
 }
 
-TEST(PlotAxis, RoundedRangesHoldTheData) {
+TEST(PlotAxis, RoundedRangesContainData) {
   for (double low : {-3.7, 0.0, 1e-5, 17.0}) {
     for (double width : {1e-6, 0.37, 12.0, 1e7}) {
       const Scale scale(axis_of(low, low + width), 6);

@@ -12,7 +12,7 @@ Series line(std::vector<double> x, std::vector<double> y) {
   return s;
 }
 
-TEST(Band, IsTheMeanBetweenTheLeastAndTheLargest) {
+TEST(Band, HasMeanMinimumAndMaximum) {
   const std::vector<Series> runs = {line({1, 2}, {10, 20}), line({1, 2, 3}, {14, kMissing, 30})};
   const Series mean = mean_of(runs);
   EXPECT_EQ(mean.x, (std::vector<double>{1, 2, 3}));
@@ -21,7 +21,7 @@ TEST(Band, IsTheMeanBetweenTheLeastAndTheLargest) {
   EXPECT_EQ(mean.high, (std::vector<double>{14, 20, 30}));
 }
 
-TEST(Band, OfOneRunIsItsLine) {
+TEST(Band, OneRunGivesItsLine) {
   const std::vector<Series> runs = {line({1, 2}, {10, 20})};
   const Series mean = mean_of(runs);
   EXPECT_EQ(mean.y, (std::vector<double>{10, 20}));
@@ -29,7 +29,7 @@ TEST(Band, OfOneRunIsItsLine) {
   EXPECT_TRUE(mean_of({}).x.empty());
 }
 
-TEST(Band, CoarserLinesKeepTheirMeans) {
+TEST(Band, CoarserLinesKeepMeans) {
   const Series out = coarser(line({1, 2, 3, 4, 5}, {1, 3, 5, 7, 9}), 3);
   EXPECT_EQ(out.x, (std::vector<double>{1.5, 3.5, 5}));
   EXPECT_EQ(out.y, (std::vector<double>{2, 6, 9}));

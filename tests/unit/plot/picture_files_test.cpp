@@ -51,7 +51,7 @@ class Path {
   std::string old_;
 };
 
-TEST_F(PictureFiles, WithoutTheRendererThereIsTheSvgAndOneWarning) {
+TEST_F(PictureFiles, WritesSvgAndWarnsOnceWithoutRenderer) {
   const Path nothing(folder_);
   PictureFolder out(folder_ / "out");
   testing::internal::CaptureStderr();
@@ -64,7 +64,7 @@ TEST_F(PictureFiles, WithoutTheRendererThereIsTheSvgAndOneWarning) {
   EXPECT_EQ(said.find("librsvg2-bin", first + 1), std::string::npos) << said;
 }
 
-TEST_F(PictureFiles, ARendererThatFailsLeavesNoOldPicture) {
+TEST_F(PictureFiles, FailedRendererLeavesNoOldPicture) {
   const fs::path program = folder_ / "rsvg-convert";
   std::ofstream(program) << "#!/bin/sh\necho no memory >&2\nexit 1\n";
   fs::permissions(program, fs::perms::owner_all);
@@ -77,7 +77,7 @@ TEST_F(PictureFiles, ARendererThatFailsLeavesNoOldPicture) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(PictureFiles, PngIsTheSameEachTime) {
+TEST_F(PictureFiles, PngIsDeterministic) {
   PictureFolder out(folder_ / "out");
   out.write("one", picture());
   out.write("two", picture());

@@ -15,7 +15,7 @@ TEST(PlotText, EscapesMarkup) {
             "&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)&lt;/script&gt;");
 }
 
-TEST(PlotText, ReplacesWhatXmlCannotHold) {
+TEST(PlotText, ReplacesInvalidXmlCharacters) {
   const std::string mark = "\xEF\xBF\xBD";
   EXPECT_EQ(escaped(std::string("a\0b\x1b", 4)), "a" + mark + "b" + mark);
   EXPECT_EQ(escaped("\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"),
@@ -36,7 +36,7 @@ TEST(PlotText, CoordinatesAreShort) {
   EXPECT_THROW(coordinate(1e300), Error);
 }
 
-TEST(PlotText, NumbersForPeople) {
+TEST(PlotText, FormatsNumbersForReaders) {
   EXPECT_EQ(readable(0.12345678), "0.1235");
   EXPECT_EQ(readable(0.0012346), "0.001235");
   EXPECT_EQ(readable(7.281), "7.281");
@@ -47,7 +47,7 @@ TEST(PlotText, NumbersForPeople) {
   EXPECT_EQ(readable(std::numeric_limits<double>::infinity()), "-");
 }
 
-TEST(PlotText, LongTextIsCutToFit) {
+TEST(PlotText, LongTextIsTruncatedToWidth) {
   EXPECT_EQ(fitted("short", 12, 100), "short");
   const std::string cut = fitted("a name that goes on and on and on", 12, 100);
   EXPECT_TRUE(cut.ends_with("\xE2\x80\xA6"));

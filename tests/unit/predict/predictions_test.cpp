@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(BestGuesses, AreTheMostProbableInOrder) {
+TEST(BestGuesses, SortByProbability) {
   const float logits[] = {1, 3, 2, 3};
   const std::vector<Guess> guesses = best_guesses(logits, 4, 3);
   ASSERT_EQ(guesses.size(), 3u);
@@ -27,7 +27,7 @@ TEST(BestGuesses, AreTheMostProbableInOrder) {
   EXPECT_DOUBLE_EQ(guesses[2].probability, std::exp(-1) / sum);
 }
 
-TEST(BestGuesses, StandLargeLogitsAndAskingForMoreThanThereAre) {
+TEST(BestGuesses, HandleLargeLogitsAndTooLargeCounts) {
   const float logits[] = {1000, -1000};
   const std::vector<Guess> guesses = best_guesses(logits, 2, 5);
   ASSERT_EQ(guesses.size(), 2u);
@@ -35,7 +35,7 @@ TEST(BestGuesses, StandLargeLogitsAndAskingForMoreThanThereAre) {
   EXPECT_EQ(guesses[1].probability, 0);
 }
 
-TEST(BestGuesses, PutNoNumberLast) {
+TEST(BestGuesses, PutNaNLast) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float logits[] = {nan, -1, nan, 4};
   const std::vector<Guess> guesses = best_guesses(logits, 4, 4);
@@ -43,7 +43,7 @@ TEST(BestGuesses, PutNoNumberLast) {
   EXPECT_EQ(guesses[1].label, 1);
 }
 
-TEST(PredictionWriter, QuotesTheFieldsOfATable) {
+TEST(PredictionWriter, QuotesCsvFields) {
   const fs::path path = fs::path(testing::TempDir()) / "predictions.csv";
   fs::remove(path);  // left by an earlier run
   {
@@ -61,7 +61,7 @@ TEST(PredictionWriter, QuotesTheFieldsOfATable) {
             "\"x,y.png\",2,2,class 2,0.25\n");
 }
 
-TEST(PredictionWriter, LeavesNoTableBehindThatIsNotWhole) {
+TEST(PredictionWriter, LeavesNoIncompleteTable) {
   const fs::path folder = fs::path(testing::TempDir()) / "tables";
   fs::create_directories(folder);
   { PredictionWriter writer({.csv = (folder / "a.csv").string()}, {}); }

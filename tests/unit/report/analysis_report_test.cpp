@@ -27,7 +27,7 @@ std::size_t occurrences(const std::string& text, const std::string& what) {
   return n;
 }
 
-TEST(AnalysisReport, IsOneSoundFileOfModerateSize) {
+TEST(AnalysisReport, IsOneWellFormedFileOfModerateSize) {
   const Analysis a = example_analysis({whole("LN", false), whole("DTN", true)});
   const std::vector<plot::Figure> figures = draw_figures(a.json, a.previews);
   const std::string page = report_html(a.json, figures);
@@ -38,7 +38,7 @@ TEST(AnalysisReport, IsOneSoundFileOfModerateSize) {
   EXPECT_EQ(occurrences(page, "aria-label=\""), figures.size() + 1);  // and the table of contents
 }
 
-TEST(AnalysisReport, OpensWithFiveLines) {
+TEST(AnalysisReport, StartsWithFiveLineSummary) {
   const Analysis a = example_analysis({whole("LN", false), whole("DTN", true)});
   const std::string page = report_html(a.json, {});
   const std::string lead = page.substr(0, page.find("</ul>"));
@@ -55,7 +55,7 @@ TEST(AnalysisReport, EscapesNames) {
   EXPECT_EQ(xml_fault(page, true), "");
 }
 
-TEST(AnalysisReport, OfNothing) {
+TEST(AnalysisReport, AcceptsEmptyAnalysis) {
   EXPECT_EQ(xml_fault(report_html(Json(), {}), true), "");
   EXPECT_EQ(xml_fault(report_html(Json::parse(R"({"checkpoints": []})"), {}), true), "");
 }
@@ -71,7 +71,7 @@ Json twins() {
   return analysis;
 }
 
-TEST(AnalysisDifferences, AreNamedInOrder) {
+TEST(AnalysisDifferences, AreSortedBySize) {
   Json a = twins();
   EXPECT_TRUE(drawing::largest_differences(drawing::read_runs(a), 3).empty());
   a["checkpoints"][1]["attention_entropy"][1] = {1.25, 1.25};
@@ -87,7 +87,7 @@ TEST(AnalysisDifferences, AreNamedInOrder) {
   EXPECT_EQ(drawing::largest_differences(drawing::read_runs(a), 1).size(), 1u);
 }
 
-TEST(AnalysisDifferences, OfOneRunAreAmongItsLayers) {
+TEST(AnalysisDifferences, OneRunComparesItsLayers) {
   Json a = twins();
   a["checkpoints"].erase(1);
   const std::vector<std::string> said = drawing::largest_differences(drawing::read_runs(a), 3);
@@ -95,7 +95,7 @@ TEST(AnalysisDifferences, OfOneRunAreAmongItsLayers) {
   EXPECT_EQ(said[0], "In A the gradient of a block goes from 1 (layer 1) to 2 (layer 2).");
 }
 
-TEST(Illustrations, HoldThePapersNumbers) {
+TEST(Illustrations, MatchNumbersOfPaper) {
   const std::vector<plot::Figure> figures = illustrations();
   ASSERT_EQ(figures.size(), 2u);
   for (const plot::Figure& f : figures) EXPECT_EQ(xml_fault(f.svg), "");

@@ -44,7 +44,7 @@ void expect_sound(const std::vector<plot::Figure>& figures) {
   }
 }
 
-TEST(AnalysisFigures, ShowEverythingThatHasNumbers) {
+TEST(AnalysisFigures, ShowEveryQuantityWithData) {
   const Analysis a = example_analysis({run_of("LN", false, kSmall), run_of("DTN", true, kSmall)});
   const std::vector<plot::Figure> figures = draw_figures(a.json, a.previews);
   expect_sound(figures);
@@ -80,14 +80,14 @@ TEST(AnalysisFigures, ShowEverythingThatHasNumbers) {
   EXPECT_EQ(names_of(figures).size(), figures.size());
 }
 
-TEST(AnalysisFigures, AreTheSameEachTime) {
+TEST(AnalysisFigures, AreDeterministic) {
   const Analysis a = example_analysis({run_of("DTN", true, kSmall)});
   const std::vector<plot::Figure> one = draw_figures(a.json, a.previews);
   const std::vector<plot::Figure> two = draw_figures(a.json, a.previews);
   EXPECT_EQ(report_html(a.json, one), report_html(a.json, two));
 }
 
-TEST(AnalysisFigures, OfStageModelsAndUnlikeRuns) {
+TEST(AnalysisFigures, SupportStageModelsAndMixedRuns) {
   const std::vector<ExampleStage> stages = {{2, 1, 28, 28}, {2, 2, 14, 14}, {3, 5, 7, 7}};
   const Analysis a =
       example_analysis({run_of("PVT", false, stages, false), run_of("PVT-DTN", true, stages, false),
@@ -98,7 +98,7 @@ TEST(AnalysisFigures, OfStageModelsAndUnlikeRuns) {
 }
 
 // A run without DTN has no figures of P. The tables hold the numbers of the JSON.
-TEST(AnalysisFigures, TablesHoldTheNumbers) {
+TEST(AnalysisFigures, TablesMatchJson) {
   Analysis a = example_analysis({run_of("LN", false, kSmall)});
   a.json["checkpoints"][0]["attention_distance"] = {{1.5, 2.5, 3.5, 4.5}, {nullptr, 1, 1, 7}};
   const std::vector<plot::Figure> figures = draw_figures(a.json, a.previews);
@@ -113,7 +113,7 @@ TEST(AnalysisFigures, TablesHoldTheNumbers) {
   }
 }
 
-TEST(AnalysisFigures, StayOnOneScaleBelowOneHundredPercent) {
+TEST(AnalysisFigures, PercentageAxisEndsAtOneHundred) {
   Analysis a = example_analysis({run_of("LN", false, kSmall)});
   for (Json& layer : a.json["checkpoints"][0]["pca"]["directions"]["explained"]) {
     layer = Json::parse("[[[0.99, 0.01], [0.7, 0.3]], [[0.99, 0.01], [0.7, 0.3]]]");
@@ -157,7 +157,7 @@ class Spoiler {
   const Analysis& whole_;
 };
 
-TEST(AnalysisFigures, NoJsonMakesThemFail) {
+TEST(AnalysisFigures, SurviveAnyJson) {
   Analysis a = example_analysis(
       {run_of("LN", false, {{1, 1, 2, 2}}), run_of("DTN", true, {{2, 2, 2, 3}}, false)});
   for (Json& run : a.json["checkpoints"]) {
@@ -171,14 +171,14 @@ TEST(AnalysisFigures, NoJsonMakesThemFail) {
   EXPECT_GT(spoiler.tried, 100);
 }
 
-TEST(AnalysisFigures, WrongPreviewsAreLeftOut) {
+TEST(AnalysisFigures, SkipInvalidPreviews) {
   const Analysis a = example_analysis({run_of("LN", false, kSmall)});
   const std::vector<Preview> wrong = {{2, 2, {1, 2, 3}}, {0, 0, {}}, {1, 1, {1, 2, 3}}};
   expect_sound(draw_figures(a.json, wrong));
   expect_sound(draw_figures(a.json, {}));
 }
 
-TEST(AnalysisFigures, HugeSizesCountAsNone) {
+TEST(AnalysisFigures, IgnoreHugeSizes) {
   Analysis a = example_analysis({run_of("LN", false, kSmall)});
   Json& run = a.json["checkpoints"][0];
   run["depth"] = 2000000000;

@@ -43,7 +43,7 @@ class RunReports : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(RunReports, SayWhereARunStands) {
+TEST_F(RunReports, ShowProgressOfRun) {
   write_run("run", 61.5);
   write_run_report(folder_.path() / "run");
   const std::string page = read("run/report.html");
@@ -57,7 +57,7 @@ TEST_F(RunReports, SayWhereARunStands) {
   EXPECT_EQ(page.find("<run>"), std::string::npos) << "names are escaped";
 }
 
-TEST_F(RunReports, ShowWhatElseARunKeeps) {
+TEST_F(RunReports, ShowOptionalLogsOfRun) {
   write_run("run", 61.5);
   write("run/gradients.jsonl",
         "{\"step\":10,\"epoch\":1,\"gradient_norm\":{\"blocks.0\":0.5,\"head\":2}}\n"
@@ -75,7 +75,7 @@ TEST_F(RunReports, ShowWhatElseARunKeeps) {
   expect_contains(page, "over training: small &lt;run&gt;");
 }
 
-TEST_F(RunReports, SayThatARunDiverged) {
+TEST_F(RunReports, ShowThatRunDiverged) {
   write_run("run", 61.5);
   write("run/summary.json",
         "{\"diverged\":true,\"steps\":27,\"last_checkpoint\":\"checkpoints/step-00000020\"}");
@@ -96,7 +96,7 @@ TEST_F(RunReports, SayThatARunDiverged) {
   expect_contains(read("run/report.html"), "Finished at step 20");
 }
 
-TEST_F(RunReports, CompareTheSeedsOfVariants) {
+TEST_F(RunReports, CompareSeedsOfVariants) {
   write_run("sweep/ln/seed-0", 60);
   write_run("sweep/ln/seed-1", 62);
   write_run("other", 70);
@@ -116,7 +116,7 @@ TEST_F(RunReports, CompareTheSeedsOfVariants) {
   expect_contains(page, "<td>ln</td><td>2</td><td>2</td><td>61.00</td>");
 }
 
-TEST_F(RunReports, RefuseWhatIsNoRun) {
+TEST_F(RunReports, RejectFoldersWithoutRun) {
   EXPECT_THROW(read_run_record(folder_.path() / "absent"), DataError);
   write("empty/metrics.jsonl", "");
   const RunGroup group{{}, {read_run_record(folder_.path() / "empty")}};

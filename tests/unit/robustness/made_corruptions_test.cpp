@@ -24,7 +24,7 @@ void add(RobustnessReport& report, const std::string& name, double error, bool s
   }
 }
 
-TEST(MadeSuites, StandInTextures) {
+TEST(GeneratedCorruptions, MarksStandInTextures) {
   RobustnessReport report;
   for (std::size_t i = 0; i < kBenchmarkCorruptions; ++i) {
     const Corruption& c = corruptions()[i];
@@ -50,7 +50,7 @@ TEST(MadeSuites, StandInTextures) {
   }
 }
 
-TEST(MadeSuites, SmallImages) {
+TEST(GeneratedCorruptions, SmallImages) {
   RobustnessReport report;
   report.small_images = true;
   add(report, "contrast", 40);

@@ -70,7 +70,7 @@ TEST(Corruptions, MeanCorruptionError) {
   EXPECT_DOUBLE_EQ(*some.mean_error, 50);
 }
 
-TEST(ClassChoice, PicksColumnsAndMovesLabels) {
+TEST(ClassChoice, SelectsColumnsAndMapsLabels) {
   const Tensor logits = Tensor::from(std::vector<float>{0, 9, 2, 7, 4, 5, 1, 0, 3, 2}, {2, 5});
   const Tensor labels = Tensor::from(std::vector<std::int64_t>{3, 4}, {2});
   const std::vector<std::int64_t> classes = {0, 3, 4};
@@ -93,7 +93,7 @@ TEST(ClassChoice, PicksColumnsAndMovesLabels) {
   EXPECT_THROW(AccuracyMeter(wrong).add({{"label", labels}}, {{"logits", logits}}), Error);
 }
 
-class Suites : public ::testing::Test {
+class RobustnessSuites : public ::testing::Test {
  protected:
   fs::path root() const { return dir_.path() / "suite"; }
   void image(const std::string& name) {
@@ -132,7 +132,7 @@ class Suites : public ::testing::Test {
   std::vector<std::string> model_names_;  // in the checkpoint
 };
 
-TEST_F(Suites, FindsCorruptionsInGroupsAndWithout) {
+TEST_F(RobustnessSuites, FindsCorruptionsWithAndWithoutGroupFolders) {
   for (const char* name : {"blur/glass_blur/2", "blur/glass_blur/1", "fog/5", "extra/saturate/3",
                            ".cache/snow/1", "blur/readme/1", "frost/1", "frost/10", "style/1"}) {
     fs::create_directories(root() / name);
@@ -144,7 +144,7 @@ TEST_F(Suites, FindsCorruptionsInGroupsAndWithout) {
                                 "frost/1=frost/1", "fog/5=fog/5", "saturate/3=extra/saturate/3"}));
 }
 
-TEST_F(Suites, RefusesOtherFolders) {
+TEST_F(RobustnessSuites, RejectsOtherFolders) {
   const auto refuses = [&](const std::vector<std::string>& parts) {
     expect_error<DataError>([&] { corruptions_found(); }, parts);
     fs::remove_all(root());
@@ -169,7 +169,7 @@ TEST_F(Suites, RefusesOtherFolders) {
   refuses({"fog: is not a folder"});
 }
 
-TEST_F(Suites, ClassesOfTheCleanImages) {
+TEST_F(RobustnessSuites, ClassesComeFromCleanImages) {
   renditions();
   for (const char* name : {"a/1.bmp", "b/1.bmp", "c/1.bmp", "d/1.bmp"}) {
     image(std::string("clean/val/") + name);
@@ -200,7 +200,7 @@ TEST_F(Suites, ClassesOfTheCleanImages) {
 }
 
 // Labels are those of the checkpoint, for any order and number of folders.
-TEST_F(Suites, ClassesOfTheCheckpoint) {
+TEST_F(RobustnessSuites, ClassesComeFromCheckpoint) {
   renditions();
   model_names_ = {"d", "c", "b", "a"};
   for (const char* name : {"b/1.bmp", "c/1.bmp"}) image(std::string("clean/val/") + name);
@@ -223,7 +223,7 @@ TEST_F(Suites, ClassesOfTheCheckpoint) {
   expect_error<DataError>([&] { plan(); }, {"'c' has label 2", "1 in the model"});
 }
 
-TEST_F(Suites, ClassesWithoutCleanImages) {
+TEST_F(RobustnessSuites, ClassesWithoutCleanImages) {
   renditions();
   expect_error<DataError>([&] { plan(); }, {"4 classes", "'b' to 'd'", "data.root", "--classes"});
   for (const char* name : {"a", "b", "c", "d"}) image(cat("clean/train/", name, "/1.bmp"));
@@ -241,7 +241,7 @@ TEST_F(Suites, ClassesWithoutCleanImages) {
   EXPECT_EQ(plan().cells[0].images->label(0), 999);
 }
 
-TEST_F(Suites, ClassList) {
+TEST_F(RobustnessSuites, ClassList) {
   renditions();
   classes_ = dir_.path() / "classes.txt";
   write("classes.txt", "  d\r\n\nb \nc\na");
@@ -263,7 +263,7 @@ TEST_F(Suites, ClassList) {
   expect_error<DataError>([&] { plan(); }, {"absent.txt"});
 }
 
-TEST_F(Suites, CorruptionsChooseBetweenAllClasses) {
+TEST_F(RobustnessSuites, CorruptionsAreClassifiedAmongAllClasses) {
   config_.model.num_classes = 3;
   for (const char* name : {"fog/1/b/1.bmp", "fog/1/c/1.bmp", "fog/2/a/1.bmp"}) {
     image(std::string("suite/") + name);
@@ -346,7 +346,7 @@ TEST(RobustnessReports, Text) {
   EXPECT_TRUE(Json::parse(to_json(report))["top1"].is_null());
 }
 
-TEST_F(Suites, KeptResultsComeBack) {
+TEST_F(RobustnessSuites, KeptResultsRoundTrip) {
   const fs::path file = dir_.path() / "kept.json";
   RobustnessReport report = example();
   report.scores["fog/1"].result.loss = std::nan("");
@@ -388,7 +388,7 @@ TEST_F(Suites, KeptResultsComeBack) {
   expect_error<ConfigError>([&] { load(report); }, {"count"});
 }
 
-TEST(Fingerprints, TellWeightsApart) {
+TEST(Fingerprints, DistinguishWeights) {
   const auto weights = [](float last, const std::string& name, Shape shape) {
     return NamedTensors{{name, Tensor::from(std::vector<float>{1, 2, 3, 4, 5, last}, shape)}};
   };
@@ -401,7 +401,7 @@ TEST(Fingerprints, TellWeightsApart) {
 }
 
 // A whole suite in one process. Finished parts are not repeated.
-TEST_F(Suites, RunsWhatIsNotFinished) {
+TEST_F(RobustnessSuites, RunsUnfinishedPartsOnly) {
   ModelConfig& m = config_.model;
   m = deit_vit();
   m.image_size = 15;

@@ -9,7 +9,7 @@ namespace dtn {
 namespace {
 
 // Two-sided 5 % points from the usual printed table.
-TEST(StudentT, QuantilesAreThoseOfTheTable) {
+TEST(StudentT, QuantilesMatchTables) {
   EXPECT_NEAR(two_sided_quantile(0.05, 1), 12.706, 5e-4);
   EXPECT_NEAR(two_sided_quantile(0.05, 2), 4.303, 5e-4);
   EXPECT_NEAR(two_sided_quantile(0.05, 4), 2.776, 5e-4);
@@ -19,7 +19,7 @@ TEST(StudentT, QuantilesAreThoseOfTheTable) {
 }
 
 // One degree of freedom gives Cauchy's distribution; two give a closed form.
-TEST(StudentT, ProbabilitiesHaveTheirClosedForms) {
+TEST(StudentT, ProbabilitiesMatchClosedForms) {
   EXPECT_DOUBLE_EQ(two_sided_probability(0, 3), 1);
   EXPECT_NEAR(two_sided_probability(1, 1), 0.5, 1e-14);
   for (const double t : {0.1, 1.0, 3.0, 50.0}) {
@@ -29,7 +29,7 @@ TEST(StudentT, ProbabilitiesHaveTheirClosedForms) {
 }
 
 // Student's sleep data (Biometrika 6, 1908): ten patients, two drugs.
-TEST(StudentT, ComparesPairsAsStudentDid) {
+TEST(StudentT, PairedTestMatchesStudentsExample) {
   const std::vector<double> gain = {1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4};
   const auto result = compare_pairs(gain);
   ASSERT_TRUE(result);
@@ -40,7 +40,7 @@ TEST(StudentT, ComparesPairsAsStudentDid) {
   EXPECT_NEAR(result->high, 2.4598858, 1e-6);
 }
 
-TEST(StudentT, OfTooFewOrEqualPairs) {
+TEST(StudentT, TooFewOrEqualPairs) {
   EXPECT_FALSE(compare_pairs(std::vector<double>{1.0}));
   const auto same = compare_pairs(std::vector<double>{0.5, 0.5, 0.5});
   EXPECT_EQ(same->low, 0.5);

@@ -62,7 +62,7 @@ SweepConfig example_sweep() {
   return sweep;
 }
 
-TEST(Report, Markdown) {
+TEST(SweepReports, Markdown) {
   const SweepConfig sweep = example_sweep();
   EXPECT_EQ(to_markdown(example(sweep)),
             R"(# Table 3: it's | normalizers
@@ -87,7 +87,7 @@ dtn-sweep --config .../t.yaml --set 'data.root=.../my set'
 )");
 }
 
-TEST(Report, SequencesAreNotCalledImages) {
+TEST(SweepReports, UsesNounOfData) {
   SweepConfig sweep = example_sweep();
   sweep.variants[0].config.model.max_length = 200;
   EXPECT_EQ(rate_title(sweep), "samples/s");
@@ -102,7 +102,7 @@ TEST(Report, SequencesAreNotCalledImages) {
       << text;
 }
 
-TEST(Report, ThePictureStandsBelowTheNotes) {
+TEST(SweepReports, PictureFollowsNotes) {
   const SweepConfig sweep = example_sweep();
   SweepReport report = example(sweep);
   report.picture = true;
@@ -110,7 +110,7 @@ TEST(Report, ThePictureStandsBelowTheNotes) {
                   "Killed\n\n![results](values.svg)\n\n![curves](curves.svg)\n\n```sh\n");
 }
 
-TEST(Report, Csv) {
+TEST(SweepReports, Csv) {
   const SweepConfig sweep = example_sweep();
   EXPECT_EQ(to_csv(example(sweep)),
             "variant,label,n,mean,std,min,max,paper,difference,to_baseline,paper_to_baseline,"
@@ -122,7 +122,7 @@ TEST(Report, Csv) {
             "bn,bn,0,,,,,,,,,,,1000,,2\n");
 }
 
-TEST(Report, Json) {
+TEST(SweepReports, Json) {
   const SweepConfig sweep = example_sweep();
   const std::string json = to_json(example(sweep));
   for (const char* part :
@@ -147,7 +147,7 @@ TEST(Report, Json) {
   EXPECT_NE(plain, hash([](ExperimentConfig& c) { c.optim.lr *= 2; }));
 }
 
-TEST(Report, Curves) {
+TEST(SweepReports, Curves) {
   SweepConfig sweep = example_sweep();
   const std::string svg = curves_svg(example(sweep));
   const std::size_t better = svg.find("DTN | ours"), worse = svg.find(">LayerNorm<");
@@ -162,7 +162,7 @@ TEST(Report, Curves) {
   expect_contains(curves_svg(example(sweep)), "from the best to the last: LayerNorm, DTN");
 }
 
-TEST(Report, ValuesStandBesideThePapers) {
+TEST(SweepReports, ChartComparesValuesWithPaper) {
   SweepConfig sweep = example_sweep();
   const std::string svg = values_svg(example(sweep));
   for (const char* part : {">here<", ">in the paper<", ">bn<", ">LayerNorm<"}) {
@@ -172,7 +172,7 @@ TEST(Report, ValuesStandBesideThePapers) {
   EXPECT_EQ(values_svg(example(sweep)).find("in the paper"), std::string::npos);
 }
 
-TEST(Report, PathsOfTheMachineAreLeftOut) {
+TEST(SweepReports, RemovesMachinePaths) {
   const auto cut = [](const char* text) { return without_paths(text, "/x/out"); };
   EXPECT_EQ(cut("no paths at 12 images/s or 3/4 or w/o"), "no paths at 12 images/s or 3/4 or w/o");
   EXPECT_EQ(cut("in /x/out/ln/seed-0/log: bad"), "in ln/seed-0/log: bad");

@@ -91,7 +91,7 @@ std::string error_of(const auto& run) {
   return "";
 }
 
-TEST(Statistics, OfASample) {
+TEST(SampleStatistics, MeanAndDeviationOfSample) {
   EXPECT_FALSE(statistics_of({}));
   const std::vector<double> one = {3}, four = {2, 4, 4, 6};
   EXPECT_EQ(statistics_of(one)->mean, 3);
@@ -106,7 +106,7 @@ TEST(Statistics, OfASample) {
   EXPECT_DOUBLE_EQ(*statistics_of(far)->std, 1);
 }
 
-TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
+TEST(EpochsTo, InterpolatesFirstCrossing) {
   const std::vector<CurvePoint> curve = {{1, 0, 40}, {2, 0, 60}, {4, 0, 50}, {5, 0, 90}};
   const auto epochs = [&](double milestone) { return epochs_to(milestone, true, curve); };
   EXPECT_EQ(epochs(50), 1.5);
@@ -185,7 +185,7 @@ TEST_F(Sweeps, Selection) {
   }
 }
 
-TEST_F(Sweeps, FoldersOfOthersAreRefused) {
+TEST_F(Sweeps, RejectsFoldersOfOtherSweeps) {
   const SweepConfig sweep = load();
   const ConfigSchemas schemas = standard_registries().schemas();
   auto runs = plan_runs(sweep, out(), {});
@@ -217,7 +217,7 @@ TEST_F(Sweeps, FoldersOfOthersAreRefused) {
   expect_contains(error_of([&] { check(sweep); }), "ln:0: its config cannot be read");
 }
 
-TEST_F(Sweeps, KeptResultsCountAsFinishedElsewhere) {
+TEST_F(Sweeps, AdoptsKeptResults) {
   const SweepConfig sweep = load("", {"data.root=/home/me/images"});
   const ConfigSchemas schemas = standard_registries().schemas();
   const fs::path kept = folder_ / "kept";
@@ -254,7 +254,7 @@ TEST_F(Sweeps, KeptResultsCountAsFinishedElsewhere) {
                   "ln:1 was run with another config: optim.lr is 0.5");
 }
 
-TEST_F(Sweeps, SplitsNamedByWholePathsAreThoseOfTheirFiles) {
+TEST_F(Sweeps, ComparesSplitsByFileName) {
   ExperimentConfig here = load().variants[0].config, there = here;
   here.data.val = "/home/me/trees/basic_test.tsv";
   there.data.val = "basic_test.tsv";
@@ -270,7 +270,7 @@ TEST_F(Sweeps, SplitsNamedByWholePathsAreThoseOfTheirFiles) {
   expect_contains(kept, "  val: basic_test.tsv");
 }
 
-TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
+TEST_F(Sweeps, PairsRunsBySeed) {
   SweepConfig sweep = load();
   sweep.variants[1].seeds = {0, 1, 7};
   auto runs = plan_runs(sweep, out(), {});
@@ -296,7 +296,7 @@ TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
 }
 
 // The evaluator is a script in place of dtn-eval. It logs its arguments and writes a report.
-TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
+TEST_F(Sweeps, EvaluatesFinishedRunsOnSuites) {
   SweepConfig sweep = load();
   sweep.suites = {"imagenet-c", "imagenet-r"};
   auto runs = plan_runs(sweep, out(), {});
@@ -413,7 +413,7 @@ TEST_F(Sweeps, Results) {
       "no evaluation is there");
 }
 
-TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
+TEST_F(Sweeps, OpensSameDataOnceForSizes) {
   const SweepConfig sweep = load();
   SizeCache sizes(kCpu, standard_registries());
   const RunSize size = sizes.of(sweep.variants[0].config).size;
@@ -434,7 +434,7 @@ TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
   EXPECT_EQ(logged_step(folder_), 13);
 }
 
-TEST_F(Sweeps, ADescriptionLeavesTheFolderAlone) {
+TEST_F(Sweeps, DescriptionDoesNotChangeFolder) {
   const SweepConfig sweep = load();
   SweepOptions options;
   options.output = out();

@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-TEST(ClassNames, ComeBackFromMetadata) {
+TEST(ClassNames, RoundTripThroughMetadata) {
   const Names names = {"a, b", "\"quoted\"", "\xc3\xa4"};
   const StringMap metadata = {{kClassNamesKey, as_json(names)}};
   EXPECT_EQ(class_words(metadata, 3), names);
@@ -18,21 +18,19 @@ TEST(ClassNames, ComeBackFromMetadata) {
   EXPECT_EQ(class_words(metadata, 2), Names());
 }
 
-TEST(ClassNames, AreValidTextWhateverAFolderIsCalled) {
-  EXPECT_EQ(as_json({"\xff"}), "[\"\xef\xbf\xbd\"]");
-}
+TEST(ClassNames, ReplaceInvalidUtf8) { EXPECT_EQ(as_json({"\xff"}), "[\"\xef\xbf\xbd\"]"); }
 
-TEST(ClassNames, PutWordNetIdsIntoWords) {
+TEST(ClassNames, TranslateWordNetIds) {
   const StringMap metadata = {{kClassNamesKey, as_json({"n01440764", "n01440765"})}};
   EXPECT_EQ(class_words(metadata, 2), (Names{"tench", "n01440765"}));
 }
 
-TEST(ClassNames, AreImageNetsForAThousandClasses) {
+TEST(ClassNames, DefaultToImageNetForThousandClasses) {
   EXPECT_EQ(class_words({}, 1000), imagenet_class_words());
   EXPECT_EQ(class_words({}, 999), Names());
 }
 
-TEST(ClassNames, OfADamagedFileAreAnError) {
+TEST(ClassNames, RejectDamagedMetadata) {
   for (const char* text : {"", "[1]", "{\"a\": \"b\"}", "[\"a\"", "7"}) {
     EXPECT_THROW(class_words({{kClassNamesKey, text}}, 3), DataError) << text;
   }

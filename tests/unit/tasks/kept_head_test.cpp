@@ -72,7 +72,7 @@ Tensor images_for(const ExperimentConfig& c) {
 }
 
 // The head of each family: a linear layer, one after a BatchNorm, and pairs for distillation.
-TEST_F(KeptHead, TakesItsRowsByName) {
+TEST_F(KeptHead, SelectsRowsByName) {
   struct Case {
     std::string preset;
     Names set;
@@ -95,7 +95,7 @@ TEST_F(KeptHead, TakesItsRowsByName) {
   }
 }
 
-TEST_F(KeptHead, AClassThatItDoesNotHaveIsAnError) {
+TEST_F(KeptHead, RejectsUnknownClass) {
   write(config_of("deit_tiny", 3), {"cat", "dog", "fish"});
   Classify task(config_of("deit_tiny", 3));
   task.learn_classes(NamedSamples({"cat", "dog", "zebra"}));
@@ -106,7 +106,7 @@ TEST_F(KeptHead, AClassThatItDoesNotHaveIsAnError) {
   anew.load_weights(file(), WeightsUse::kTraining);
 }
 
-TEST_F(KeptHead, OfAFileWithoutNames) {
+TEST_F(KeptHead, AcceptsFileWithoutNames) {
   const auto source = write(config_of("deit_tiny", 2), {});
   Classify task(config_of("deit_tiny", 2));
   task.learn_classes(NamedSamples({"cat", "dog"}));
@@ -122,7 +122,7 @@ TEST_F(KeptHead, OfAFileWithoutNames) {
 }
 
 // Outside of training no weight of a head may be random.
-TEST_F(KeptHead, MustFitToEvaluate) {
+TEST_F(KeptHead, RejectsMismatchInEvaluation) {
   write(config_of("deit_tiny", 3), {});
   Classify other(config_of("deit_tiny", 4));
   expect_error<DataError>([&] { other.load_weights(file(), WeightsUse::kEvaluation); },
@@ -135,7 +135,7 @@ TEST_F(KeptHead, MustFitToEvaluate) {
                           {"no head.weight", "random", "model.num_classes: 0"});
 }
 
-TEST_F(KeptHead, ATeachersLogitsGoByName) {
+TEST_F(KeptHead, TeacherLogitsMatchByName) {
   const auto source = write(config_of("deit_tiny", 3), {"cat", "dog", "fish"});
   const ExperimentConfig student = config_of("deit_tiny", 2, {"distill.teacher=" + file()});
   const TaskSetup setup{student, kCpu, standard_registries()};

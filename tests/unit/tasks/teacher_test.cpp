@@ -60,7 +60,7 @@ Tensor some_images(const ExperimentConfig& c, std::int64_t n = 4) {
   return as(random_tensor({n, c.model.channels, side, side}, 9), DType::kFloat32);
 }
 
-TEST(Teacher, AnswersAsItsModelDoes) {
+TEST(Teacher, MatchesItsModel) {
   const TeacherFolder folder(small());
   const ExperimentConfig student = small({folder.setting()});
   Teacher teacher({student, kCpu, standard_registries()}, DType::kFloat32, kUnnamed);
@@ -71,7 +71,7 @@ TEST(Teacher, AnswersAsItsModelDoes) {
 }
 
 // Images normalized with the student's mean and std are converted to the teacher's.
-TEST(Teacher, SeesImagesAtItsOwnMean) {
+TEST(Teacher, RenormalizesImagesToItsMean) {
   const TeacherFolder folder(small({"data.mean=[0.1, 0.2, 0.3]", "data.std=[0.5, 0.6, 0.7]"}));
   const ExperimentConfig student = small({folder.setting()});
   Teacher teacher({student, kCpu, standard_registries()}, DType::kFloat32, kUnnamed);
@@ -91,7 +91,7 @@ TEST(Teacher, SeesImagesAtItsOwnMean) {
   EXPECT_GT(max_abs_difference(got, other), 1e-2 * max_abs(want));
 }
 
-TEST(Teacher, ComesIntoTheLoss) {
+TEST(Teacher, AddsDistillationLoss) {
   const TeacherFolder folder(small());
   for (bool distilled : {false, true}) {
     for (bool hard : {false, true}) {
@@ -128,7 +128,7 @@ TEST(Teacher, ComesIntoTheLoss) {
   }
 }
 
-TEST(Teacher, MustKnowTheSameClassesOfTheSameImages) {
+TEST(Teacher, RejectsOtherClassesAndImages) {
   const TeacherFolder folder(small());
   const auto error_of = [&](const std::vector<std::string>& set) {
     std::vector<std::string> all = set;

@@ -26,7 +26,7 @@ void run_attempt(const std::filesystem::path& folder, std::int64_t from, std::in
 
 // A run killed after its last step but before its summary has a last attempt without steps. The
 // rate is that of the attempts with training.
-TEST(Attempts, RateCountsAllAttempts) {
+TEST(Attempts, RateIncludesAllAttempts) {
   TempDir folder;
   run_attempt(folder.path(), 0, 10, {.seconds = 2, .samples = 100});
   run_attempt(folder.path(), 10, 30, {.seconds = 6, .samples = 220});
@@ -37,7 +37,7 @@ TEST(Attempts, RateCountsAllAttempts) {
   EXPECT_DOUBLE_EQ(last.training().samples_per_second(), 40);
 }
 
-TEST(Attempts, WithoutTrainingHasNoRate) { EXPECT_EQ(TrainingTime{}.samples_per_second(), 0); }
+TEST(Attempts, RateIsZeroWithoutTraining) { EXPECT_EQ(TrainingTime{}.samples_per_second(), 0); }
 
 // Version 0.1 wrote legs.json, at first without the part that was training.
 TEST(Attempts, ReadsFilesOfVersion01) {

@@ -108,7 +108,7 @@ TEST_F(Checkpoints, RoundTrip) {
   EXPECT_EQ(names(), (std::set<std::string>{"last", "step-00000012"}));
 }
 
-TEST_F(Checkpoints, FilesCarryConfigAndFormatAndNothingOfTheMachine) {
+TEST_F(Checkpoints, FilesHoldConfigAndFormatButNoMachineState) {
   save_checkpoint(run_, example(5), 1);
   for (const char* name : {"model.safetensors", "ema.safetensors"}) {
     StringMap metadata = read_safetensors(link("last") / name).metadata;
@@ -129,7 +129,7 @@ TEST_F(Checkpoints, FilesCarryConfigAndFormatAndNothingOfTheMachine) {
   EXPECT_EQ(model, read_text(run_ / "elsewhere" / "checkpoints" / "last" / "model.safetensors"));
 }
 
-TEST_F(Checkpoints, PrunesAllButTheNewestLastAndBest) {
+TEST_F(Checkpoints, PrunesAllButNewestLastAndBest) {
   for (std::int64_t step : {10, 20, 30, 40, 50}) {
     save_checkpoint(run_, example(step), 2);
     if (step == 20) mark_best(run_, 20);
@@ -146,7 +146,7 @@ TEST_F(Checkpoints, PrunesAllButTheNewestLastAndBest) {
   EXPECT_EQ(fs::read_symlink(link("best")), "step-00000040");
 }
 
-TEST_F(Checkpoints, ABestStepIsMarkedBeforeTheOldBestIsPruned) {
+TEST_F(Checkpoints, MarksNewBestBeforePruningOldBest) {
   for (std::int64_t step : {10, 20, 30}) save_checkpoint(run_, example(step), 1, 10);
   EXPECT_EQ(fs::read_symlink(link("best")), "step-00000010");
   save_checkpoint(run_, example(40), 1, 40);
@@ -154,7 +154,7 @@ TEST_F(Checkpoints, ABestStepIsMarkedBeforeTheOldBestIsPruned) {
   EXPECT_EQ(names(), (std::set<std::string>{"best", "last", "step-00000040"}));
 }
 
-TEST_F(Checkpoints, WoundBackRunGoesOnFromItsOwnSteps) {
+TEST_F(Checkpoints, RewoundRunContinuesFromItsOwnSteps) {
   for (std::int64_t step : {10, 20, 30}) save_checkpoint(run_, example(step), 5);
   save_checkpoint(run_, example(15), 5);  // resumed from 10 deliberately
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 15));
@@ -165,13 +165,13 @@ TEST_F(Checkpoints, WoundBackRunGoesOnFromItsOwnSteps) {
   EXPECT_EQ(names(), (std::set<std::string>{"last", "step-00000020", "step-00000030"}));
 }
 
-TEST_F(Checkpoints, StepsBeyondEightDigits) {
+TEST_F(Checkpoints, SupportsStepsBeyondEightDigits) {
   for (std::int64_t step : {99'999'999, 100'000'000}) save_checkpoint(run_, example(step), 2);
   fs::remove(link("last"));
   EXPECT_EQ(find_resumable(run_)->filename(), "step-100000000");
 }
 
-TEST_F(Checkpoints, NothingToResume) {
+TEST_F(Checkpoints, FindsNothingToResumeInInvalidFolders) {
   EXPECT_EQ(find_resumable(run_ / "absent"), std::nullopt);
   EXPECT_EQ(find_resumable(run_), std::nullopt);
   fs::create_directories(run_ / "checkpoints" / "step-00000001.tmp-1-2");
@@ -181,7 +181,7 @@ TEST_F(Checkpoints, NothingToResume) {
   EXPECT_EQ(names(), (std::set<std::string>{"step-1", "step-00000002"}));
 }
 
-TEST_F(Checkpoints, DamagedOnesArePassedOverAndNeverForgotten) {
+TEST_F(Checkpoints, SkipsDamagedCheckpointsButKeepsThem) {
   for (std::int64_t step : {1, 2, 3, 4}) save_checkpoint(run_, example(step), 9);
   damage(4, "state.safetensors");
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 3));
@@ -196,7 +196,7 @@ TEST_F(Checkpoints, DamagedOnesArePassedOverAndNeverForgotten) {
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 2));
 }
 
-TEST_F(Checkpoints, MixedFoldersAndForeignFilesAreRefused) {
+TEST_F(Checkpoints, RejectsMixedFoldersAndForeignFiles) {
   save_checkpoint(run_, example(1), 9);
   save_checkpoint(run_, example(2), 9);
   fs::copy_file(checkpoint_path(run_, 1) / "model.safetensors",
@@ -208,7 +208,7 @@ TEST_F(Checkpoints, MixedFoldersAndForeignFilesAreRefused) {
   EXPECT_THROW(load_checkpoint(run_ / "absent"), DataError);
 }
 
-TEST_F(Checkpoints, ThousandBitFlipsAreAllNoticed) {
+TEST_F(Checkpoints, DetectsThousandBitFlips) {
   save_checkpoint(run_, example(8), 1);
   fs::path folder = checkpoint_path(run_, 8);
   const char* files[] = {"model.safetensors", "ema.safetensors", "state.safetensors"};
@@ -233,7 +233,7 @@ TEST_F(Checkpoints, ThousandBitFlipsAreAllNoticed) {
   expect_same(load_checkpoint(folder), example(8));
 }
 
-TEST_F(Checkpoints, TruncationAtEveryPageIsNoticed) {
+TEST_F(Checkpoints, DetectsTruncationAtEveryPage) {
   save_checkpoint(run_, example(8), 1);
   fs::path folder = checkpoint_path(run_, 8);
   int cuts = 0;
@@ -248,7 +248,7 @@ TEST_F(Checkpoints, TruncationAtEveryPageIsNoticed) {
   EXPECT_GT(cuts, 20);
 }
 
-TEST_F(Checkpoints, FullDiskLeavesEarlierCheckpointsAlone) {
+TEST_F(Checkpoints, FullDiskKeepsEarlierCheckpoints) {
   save_checkpoint(run_, example(1), 1);
   mark_best(run_, 1);
   auto before = names();
@@ -276,7 +276,7 @@ TEST_F(Checkpoints, FullDiskLeavesEarlierCheckpointsAlone) {
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 2));
 }
 
-TEST_F(Checkpoints, AConfirmedOneIsNotDeleted) {
+TEST_F(Checkpoints, KeepsConfirmedCheckpoint) {
   save_checkpoint(run_, example(10), 1);
   EXPECT_FALSE(names().contains("confirmed"));
   confirm_checkpoint(run_, 10, 1);
@@ -303,7 +303,7 @@ TEST_F(Checkpoints, AConfirmedOneIsNotDeleted) {
   EXPECT_TRUE(names().contains("confirmed")) << "nothing else says so";
 }
 
-TEST_F(Checkpoints, RetreatKeepsOneThatWasSetAside) {
+TEST_F(Checkpoints, RetreatKeepsDivergedCheckpoint) {
   EXPECT_EQ(retreat_to_confirmed(run_, std::nullopt).confirmed, std::nullopt);
   save_checkpoint(run_, example(10), 9, 10);
   confirm_checkpoint(run_, 10, 9, 10);

@@ -149,7 +149,7 @@ class Divergence : public ::testing::Test {
 
 using Names = std::set<std::string>;
 
-TEST_F(Divergence, GoesBackToTheNewestFiniteLoss) {
+TEST_F(Divergence, ReturnsToNewestFiniteCheckpoint) {
   script_.bad_steps = {7, 8, 9};  // the update of step 6 damaged the weights
   const std::string message = diverge();
   expect_contains(message, "not finite in steps 7 to 9");
@@ -165,7 +165,7 @@ TEST_F(Divergence, GoesBackToTheNewestFiniteLoss) {
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 4));
 }
 
-TEST_F(Divergence, IsSummedUpUntilTheRunGoesOn) {
+TEST_F(Divergence, SummaryReportsDivergenceUntilRunContinues) {
   script_.bad_steps = {7, 8, 9};
   diverge();
   const nlohmann::json diverged = summary();
@@ -185,7 +185,7 @@ TEST_F(Divergence, IsSummedUpUntilTheRunGoesOn) {
   EXPECT_EQ(summary().at("steps"), 12);
 }
 
-TEST_F(Divergence, EndsWithTheBitsOfARunThatNeverDiverged) {
+TEST_F(Divergence, ResumedRunMatchesUndivergedRunBitForBit) {
   script_.bad_steps = {7, 8, 9};
   diverge();
   script_.bad_steps.clear();
@@ -201,7 +201,7 @@ TEST_F(Divergence, EndsWithTheBitsOfARunThatNeverDiverged) {
   }
 }
 
-TEST_F(Divergence, AgainAndAgainKeepsTheConfirmedOne) {
+TEST_F(Divergence, RepeatedDivergenceKeepsConfirmedCheckpoint) {
   script_.bad_steps = {7, 8, 9};
   for (int i = 0; i < 3; ++i) {
     diverge();
@@ -218,7 +218,7 @@ TEST_F(Divergence, AgainAndAgainKeepsTheConfirmedOne) {
             (Names{"best", "last", "confirmed", "step-00000008", "diverged-step-00000010"}));
 }
 
-TEST_F(Divergence, WithoutAConfirmedCheckpointStartsAfresh) {
+TEST_F(Divergence, RestartsWithoutConfirmedCheckpoint) {
   script_.bad_steps = {3, 4, 5};
   for (int i = 0; i < 2; ++i) {
     const std::string message = diverge();
@@ -235,7 +235,7 @@ TEST_F(Divergence, WithoutAConfirmedCheckpointStartsAfresh) {
   EXPECT_EQ(go(), RunStatus::kFinished);
 }
 
-TEST_F(Divergence, AfterAKillMovesBackFromAnUnconfirmedCheckpoint) {
+TEST_F(Divergence, LeavesUnconfirmedCheckpointAfterKill) {
   kill_before(7);  // step 6 is saved but not confirmed
   EXPECT_EQ(link("last"), "step-00000006");
   EXPECT_EQ(link("confirmed"), "step-00000004");
@@ -252,7 +252,7 @@ TEST_F(Divergence, AfterAKillMovesBackFromAnUnconfirmedCheckpoint) {
   EXPECT_EQ(link("last"), "step-00000006");
 }
 
-TEST_F(Divergence, ResumesWhereAKillLeftARetreat) {
+TEST_F(Divergence, CompletesRetreatInterruptedByKill) {
   script_.bad_steps = {7, 8, 9};
   kill_before(7);
   // `last` points back already, but the unconfirmed checkpoint has its original name.
@@ -264,7 +264,7 @@ TEST_F(Divergence, ResumesWhereAKillLeftARetreat) {
             (Names{"best", "last", "confirmed", "step-00000004", "diverged-step-00000006"}));
 }
 
-TEST_F(Divergence, ASingleBadStepIsLeftOutAndNeverSaved) {
+TEST_F(Divergence, SkipsSingleBadStepAndDoesNotSaveIt) {
   script_.bad_steps = {2, 5, 6, 8, 11};
   config_.train.keep = 99;
   config_.train.eval_every = {2, false};
@@ -276,7 +276,7 @@ TEST_F(Divergence, ASingleBadStepIsLeftOutAndNeverSaved) {
   EXPECT_EQ(link("best"), "step-00000012") << "no checkpoint was written from the better ones";
 }
 
-TEST_F(Divergence, AnEvaluationAfterABadStepConfirms) {
+TEST_F(Divergence, FiniteEvaluationAfterBadStepConfirmsCheckpoint) {
   script_.bad_steps = {7, 8, 9};  // bad data, for example: the weights are good
   script_.evaluations = {{8, 0.1}};
   expect_contains(diverge(), checkpoint_path(run_, 6).string());
@@ -284,7 +284,7 @@ TEST_F(Divergence, AnEvaluationAfterABadStepConfirms) {
   EXPECT_EQ(link("best"), "step-00000004");
 }
 
-TEST_F(Divergence, TheLastStepIsSavedThoughItWasLeftOut) {
+TEST_F(Divergence, SavesLastStepEvenIfSkipped) {
   script_.bad_steps = {11, 12};
   script_.evaluations = {{12, 0.05}};
   EXPECT_EQ(go(), RunStatus::kFinished);
@@ -292,7 +292,7 @@ TEST_F(Divergence, TheLastStepIsSavedThoughItWasLeftOut) {
   EXPECT_EQ(link("confirmed"), "") << "its evaluation was finite, which it says itself";
 }
 
-TEST_F(Divergence, ANaNIsNeverTheBest) {
+TEST_F(Divergence, NaNIsNeverBest) {
   script_.evaluations = {{4, kNaN}, {8, kNaN}, {12, 3}};
   EXPECT_EQ(go(), RunStatus::kFinished);
   EXPECT_EQ(link("best"), "step-00000012");
@@ -306,7 +306,7 @@ TEST_F(Divergence, ANaNIsNeverTheBest) {
   EXPECT_EQ(link("best"), "step-00000008");
 }
 
-TEST_F(Divergence, AnEvaluationAtTheEndDecides) {
+TEST_F(Divergence, NonFiniteFinalEvaluationIsDivergence) {
   script_.evaluations = {{12, kNaN}};
   const std::string message = diverge();
   expect_contains(message, "the loss of the evaluation at step 12, the last one, was not finite");
@@ -323,7 +323,7 @@ TEST_F(Divergence, AnEvaluationAtTheEndDecides) {
   EXPECT_FALSE(summary().contains("diverged"));
 }
 
-TEST_F(Divergence, ARunKilledBeforeItCouldSayThatItDivergedSaysSoLater) {
+TEST_F(Divergence, ReportsDivergenceAfterKillBeforeSummary) {
   script_.evaluations = {{12, kNaN}};
   diverge();
   const fs::path checkpoints = run_ / "checkpoints";
@@ -337,7 +337,7 @@ TEST_F(Divergence, ARunKilledBeforeItCouldSayThatItDivergedSaysSoLater) {
   EXPECT_TRUE(names().contains("diverged-step-00000012"));
 }
 
-TEST_F(Divergence, OfATaskWithoutALossFigureIsSeenInStepsAlone) {
+TEST_F(Divergence, TaskWithoutLossFigureDivergesByStepsOnly) {
   script_.evaluates_loss = false;
   config_.train.keep = 9;
   script_.evaluations = {{4, 0.5}, {8, 0.1}, {12, kNaN}};
@@ -352,7 +352,7 @@ TEST_F(Divergence, OfATaskWithoutALossFigureIsSeenInStepsAlone) {
   EXPECT_EQ(link("best"), "step-00000008");
 }
 
-TEST_F(Divergence, FoldersOfEarlierVersionsHaveTheirUpdates) {
+TEST_F(Divergence, SupportsFoldersOfEarlierVersions) {
   config_.train.keep = 9;
   kill_before(9);
   fs::remove(run_ / "checkpoints" / "confirmed");
@@ -366,7 +366,7 @@ TEST_F(Divergence, FoldersOfEarlierVersionsHaveTheirUpdates) {
   EXPECT_EQ(go(), RunStatus::kFinished);
 }
 
-TEST_F(Divergence, OfAFinishedRunThatGetsMoreStepsKeepsItsEnd) {
+TEST_F(Divergence, ExtendedRunKeepsEarlierEnd) {
   EXPECT_EQ(go(), RunStatus::kFinished);
   EXPECT_EQ(names(), (Names{"best", "last", "step-00000012"}));
   config_.schedule.steps = 16;
@@ -382,7 +382,7 @@ TEST_F(Divergence, OfAFinishedRunThatGetsMoreStepsKeepsItsEnd) {
   EXPECT_EQ(go(), RunStatus::kFinished);
 }
 
-TEST_F(Divergence, OneThatWasWoundBackKeepsItsOtherSteps) {
+TEST_F(Divergence, RewoundRunKeepsOtherSteps) {
   config_.train.keep = 9;
   kill_before(10);
   fs::remove(run_ / "checkpoints" / "last");
@@ -394,7 +394,7 @@ TEST_F(Divergence, OneThatWasWoundBackKeepsItsOtherSteps) {
                             "step-00000006", "step-00000008"}));
 }
 
-TEST_F(Divergence, IsThatOfAllRanks) {
+TEST_F(Divergence, AllRanksDiverge) {
   script_.bad_steps = {7, 8, 9};
   std::atomic<int> thrown = 0;
   testing::with_ranks(2, [&](Communicator& ranks) {

@@ -73,7 +73,7 @@ constexpr std::pair<const char*, Owner> kOwners[] = {
      [](std::int64_t i, int size) { return static_cast<int>(i * i % std::max(1, size - 1)); }},
     {"all by the first", [](std::int64_t, int) { return 0; }}};
 
-TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
+TEST(MergedAccuracy, MatchesSingleRankBitForBit) {
   for (bool with_nan : {false, true}) {
     const Predictions p = predictions(with_nan);
     AccuracyMeter alone;
@@ -105,7 +105,7 @@ TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
   }
 }
 
-TEST(AccuracyOfRanks, IsNothingWhereNobodyHasSamples) {
+TEST(MergedAccuracy, IsZeroWithoutSamples) {
   for (const Metrics& result : on_ranks(3, [](Communicator& ranks) {
          AccuracyMeter meter;
          meter.merge(ranks);
@@ -158,7 +158,7 @@ struct RankEvaluation {
   int batches = 0;  // with a row for this rank
 };
 
-TEST(EvaluationByRanks, CountsEveryImageOnce) {
+TEST(MultiRankEvaluation, CountsEveryImageOnce) {
   for (std::int64_t batch_size : {1, 4, 7, 64}) {
     const ExperimentConfig config = evaluation_config(29);
     const Evaluation want = RankEvaluation(config, batch_size, nullptr).run().value();
@@ -177,7 +177,7 @@ TEST(EvaluationByRanks, CountsEveryImageOnce) {
 }
 
 // 13 images in batches of 6: the last batch is one row, on the first rank.
-TEST(EvaluationByRanks, EndsEverywhereWhenOneIsToStop) {
+TEST(MultiRankEvaluation, StopsOnAllRanksWhenOneStops) {
   constexpr int kBatches = 3, kSize = 3;
   const ExperimentConfig config = evaluation_config(13);
   for (int stopped : {0, 1, kSize - 1}) {

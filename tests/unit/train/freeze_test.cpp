@@ -77,7 +77,7 @@ void expect_frozen_and_alive(const Store& s) {
   }
 }
 
-TEST(Freezing, LeavesEveryBitAlone) {
+TEST(Freezing, KeepsFrozenParametersBitForBit) {
   for (const OptimizerRow& row : optimizer_registry()) {
     for (const FreezeConfig& freeze : {kBackbone, kPatterns}) {
       SCOPED_TRACE(cat(row.name(), freeze.backbone ? ", backbone" : ", patterns"));
@@ -102,7 +102,7 @@ TEST(Freezing, LeavesEveryBitAlone) {
 }
 
 // Buffers too: a frozen backbone uses its statistics unchanged.
-TEST(Freezing, OfABackboneRunsItAsInAnEvaluation) {
+TEST(Freezing, RunsFrozenBackboneInEvaluationMode) {
   for (const char* norm : {"bn", "ln"}) {
     ExperimentConfig config = small_run(norm);
     config.train.freeze = kBackbone;
@@ -121,7 +121,7 @@ TEST(Freezing, OfABackboneRunsItAsInAnEvaluation) {
   }
 }
 
-TEST(Freezing, LetsStatisticsOfPatternsMove) {
+TEST(Freezing, UpdatesStatisticsOfLayersFrozenByPattern) {
   ExperimentConfig config = small_run("bn");
   config.train.freeze = {false, {"blocks.*"}};
   ClassifyLearner learner(config);
@@ -133,7 +133,7 @@ TEST(Freezing, LetsStatisticsOfPatternsMove) {
   }
 }
 
-TEST(Freezing, IsTheSameForRanksAndMicroBatches) {
+TEST(Freezing, IsSameForRanksAndMicroBatches) {
   for (const FreezeConfig& freeze : {kBackbone, kPatterns}) {
     ExperimentConfig config = small_run("dtn");
     config.train.freeze = freeze;
@@ -149,7 +149,7 @@ TEST(Freezing, IsTheSameForRanksAndMicroBatches) {
   }
 }
 
-TEST(Freezing, GoesWithCheckpointedBlocksAndBfloat16) {
+TEST(Freezing, SupportsCheckpointedBlocksAndBfloat16) {
   for (const FreezeConfig& freeze : {kBackbone, kPatterns}) {
     ExperimentConfig config = small_run("dtn");
     config.train.freeze = freeze;
@@ -165,7 +165,7 @@ TEST(Freezing, GoesWithCheckpointedBlocksAndBfloat16) {
 }
 
 // If nothing before the head is trained, that part records nothing and has no backward pass.
-TEST(Freezing, RecordsNothingAheadOfWhatLearns) {
+TEST(Freezing, RecordsNothingBeforeFirstTrainableLayer) {
   for (bool checkpoint_blocks : {false, true}) {
     ExperimentConfig config = small_run("dtn");
     const auto recorded = [&](const FreezeConfig& freeze) {
@@ -187,7 +187,7 @@ TEST(Freezing, RecordsNothingAheadOfWhatLearns) {
 }
 
 // Every normalizer of the registry works without the gradients of its parameters.
-TEST(Freezing, OfNormsAloneSparesTheOthers) {
+TEST(Freezing, FreezesNormsOnly) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;
     SCOPED_TRACE(schema.type);
@@ -212,14 +212,14 @@ std::string refusal(const FreezeConfig& freeze) {
   return "";
 }
 
-TEST(Freezing, RefusesWhatIsNotThereAndWhatLeavesNothing) {
+TEST(Freezing, RejectsUnmatchedPatternsAndFreezingEverything) {
   EXPECT_NE(refusal({false, {"blocks.9.*"}}).find("blocks.9.*"), std::string::npos);
   EXPECT_NE(refusal({false, {"*"}}).find("no parameter to learn"), std::string::npos);
   EXPECT_EQ(refusal(kBackbone), "");
   EXPECT_EQ(refusal({}), "");
 }
 
-TEST(Freezing, IsTold) {
+TEST(Freezing, IsReported) {
   Classify task(small_run("ln"));
   ParameterStore& store = task.model().parameters();
   EXPECT_EQ(describe_frozen(store), "");

@@ -12,7 +12,7 @@ namespace {
 
 using test::TempDir;
 
-TEST(GradientLog, PartsAreBlocksAndWhatIsBesideThem) {
+TEST(GradientLog, PartsAreBlocksAndTopLevelModules) {
   EXPECT_EQ(part_of("blocks.3.attn.qkv.weight"), "blocks.3");
   EXPECT_EQ(part_of("layers.0.blocks.1.mlp.fc1.bias"), "layers.0.blocks.1");
   EXPECT_EQ(part_of("block1.0.attn.q.weight"), "block1.0");
@@ -23,9 +23,9 @@ TEST(GradientLog, PartsAreBlocksAndWhatIsBesideThem) {
 }
 
 // A model of three parameters in two parts.
-class Gradients : public ::testing::Test {
+class GradientNorms : public ::testing::Test {
  protected:
-  Gradients() {
+  GradientNorms() {
     for (const char* name : {"blocks.0.a", "blocks.0.b", "head"}) {
       store_.add(name, {2}, InitKind::kZeros, Decay::kNo);
     }
@@ -44,7 +44,7 @@ class Gradients : public ::testing::Test {
   ParameterStore store_;
 };
 
-TEST_F(Gradients, NormsAreSharesOfTheWhole) {
+TEST_F(GradientNorms, PartsSumToGlobalNorm) {
   const auto norms = gradient_norms(store_, 10);  // 5 without scaling
   ASSERT_EQ(norms.size(), 2u);
   EXPECT_EQ(norms[0].first, "blocks.0");
@@ -53,7 +53,7 @@ TEST_F(Gradients, NormsAreSharesOfTheWhole) {
   EXPECT_DOUBLE_EQ(norms[1].second, 8);
 }
 
-TEST_F(Gradients, FrozenPartsAreLeftOut) {
+TEST_F(GradientNorms, SkipFrozenParts) {
   store_.freeze([](const Parameter& p) { return p.name == "head"; }, false);
   const auto norms = gradient_norms(store_, 1);
   ASSERT_EQ(norms.size(), 1u);
@@ -62,7 +62,7 @@ TEST_F(Gradients, FrozenPartsAreLeftOut) {
   EXPECT_EQ(gradient_norms(store_, 0)[0].second, 0);
 }
 
-TEST_F(Gradients, AResumedLogDropsWhatCameLater) {
+TEST_F(GradientNorms, ResumedLogDropsLaterSteps) {
   TempDir folder;
   {
     GradientLog log(folder.path(), store_, std::nullopt);

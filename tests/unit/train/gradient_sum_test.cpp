@@ -71,7 +71,7 @@ std::vector<WayBack> ways_back() {
 
 class GradientSums : public ::testing::TestWithParam<std::tuple<int, DType>> {};
 
-TEST_P(GradientSums, HaveEveryElementOnce) {
+TEST_P(GradientSums, IncludeEveryElementOnce) {
   const auto [size, wire] = GetParam();
   with_ranks(size, [size = size, wire = wire](Communicator& ranks) {
     ParameterStore store;
@@ -162,7 +162,7 @@ void expect_started(ParameterStore& store, GradientSum& sum, Communicator& ranks
 }
 
 // A matrix has 1.6 MB, so three matrices fill a bucket of 4 MB.
-class GradientSumStarts : public ::testing::Test {
+class GradientSumOverlap : public ::testing::Test {
  protected:
   void run(const std::function<void(ParameterStore&, GradientSum&, Communicator&)>& body) {
     CountingTransport::exchanges = 0;
@@ -180,7 +180,7 @@ class GradientSumStarts : public ::testing::Test {
 
 const Ends kFromTheEnd = {7, 6, 5, 4, 3, 2, 1, 0};
 
-TEST_F(GradientSumStarts, ABucketAtATimeWhileTheBackwardPassRuns) {
+TEST_F(GradientSumOverlap, SendsBucketsDuringBackwardPass) {
   run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     for (int step = 0; step < 2; ++step) {
       use(store, kFromTheEnd);
@@ -193,7 +193,7 @@ TEST_F(GradientSumStarts, ABucketAtATimeWhileTheBackwardPassRuns) {
   });
 }
 
-TEST_F(GradientSumStarts, NothingBeforeTheLastMicroBatch) {
+TEST_F(GradientSumOverlap, SendsNothingBeforeLastMicroBatch) {
   run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     use(store, kFromTheEnd);
     for (int i : kFromTheEnd) matrix(store, i).end_use();
@@ -204,7 +204,7 @@ TEST_F(GradientSumStarts, NothingBeforeTheLastMicroBatch) {
 }
 
 // Matrices 5 to 7 are not used, so their gradients are complete from the start.
-TEST_F(GradientSumStarts, WithWhatNothingUses) {
+TEST_F(GradientSumOverlap, SendsUnusedGradientsFirst) {
   run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     const Ends used = {4, 3, 2, 1, 0};
     use(store, used);
@@ -213,7 +213,7 @@ TEST_F(GradientSumStarts, WithWhatNothingUses) {
   });
 }
 
-TEST_F(GradientSumStarts, NothingThatIsUsedOnceMore) {
+TEST_F(GradientSumOverlap, WaitsForLastUseOfParameter) {
   run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     use(store, {7, 7, 6, 5, 4, 3, 2, 1, 0});
     sum.begin();
@@ -222,7 +222,7 @@ TEST_F(GradientSumStarts, NothingThatIsUsedOnceMore) {
   });
 }
 
-TEST_F(GradientSumStarts, NothingWhenItIsGone) {
+TEST_F(GradientSumOverlap, SendsNothingAfterDestruction) {
   CountingTransport::exchanges = 0;
   with_ranks<CountingTransport>(2, [](Communicator& ranks) {
     ParameterStore store;

@@ -62,7 +62,7 @@ double changed(const Judgement& a, const Judgement& b) {
   return count / static_cast<double>(a.decisions.size());
 }
 
-TEST(FromLayerNormToDtn, NearLambdaOneNothingIsLost) {
+TEST(LayerNormToDtn, KeepsAccuracyNearLambdaOne) {
   const Threads threads(2);
   const ExperimentConfig config = experiment();
   ClassifyLearner learner(config);

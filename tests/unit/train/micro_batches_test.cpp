@@ -26,7 +26,7 @@ void expect_rows_once(const std::vector<MicroBatch>& parts, std::int64_t rows) {
   EXPECT_EQ(next, rows);
 }
 
-TEST(MicroBatches, OfOneRankAreEqual) {
+TEST(MicroBatches, SplitOneRankEqually) {
   const auto whole = MicroBatches(training(12, {}), nullptr).of(12);
   ASSERT_EQ(whole.size(), 1u);
   expect_rows_once(whole, 12);
@@ -41,7 +41,7 @@ TEST(MicroBatches, OfOneRankAreEqual) {
   EXPECT_THROW(MicroBatches(training(12, 5), nullptr).of(12), Error);
 }
 
-TEST(MicroBatches, HaveAtLeastSoManyRows) {
+TEST(MicroBatches, ReportMinimumRows) {
   EXPECT_EQ(MicroBatches(training(12, {}), nullptr).min_rows(), 12);
   EXPECT_EQ(MicroBatches(training(12, 4), nullptr).min_rows(), 4);
   EXPECT_EQ(MicroBatches(training(12, 1), nullptr).min_rows(), 1);
@@ -52,7 +52,7 @@ TEST(MicroBatches, HaveAtLeastSoManyRows) {
   });
 }
 
-TEST(MicroBatches, OfRanksMeetAndWeighByTheirRows) {
+TEST(MicroBatches, MatchAcrossRanksAndWeighByRows) {
   for (int batch_size : {12, 10, 8}) {
     for (int size : {2, 3, 4}) {
       for (int micro_batch : {2, 3, 64}) {

@@ -68,7 +68,7 @@ SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
   return run;
 }
 
-TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
+TEST(ShareRun, BroadcastsStateOfFirstRank) {
   for (const char* norm : {"bn", "power"}) {
     for (const char* optimizer : {"adamw", "sgd", "lion", "lamb", "muon"}) {
       for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
@@ -114,11 +114,11 @@ void flip_lowest_bit(Tensor x, std::int64_t i) {
   value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1u);
 }
 
-TEST(EqualWeights, AreTheRule) {
+TEST(EqualWeights, AcceptsEqualWeights) {
   for (const std::string& why : refused_weights([](int, ParameterStore&) {})) EXPECT_EQ(why, "");
 }
 
-TEST(EqualWeights, OneBitIsFoundAndTheRankNamed) {
+TEST(EqualWeights, DetectsOneBitAndNamesRank) {
   const std::string no_longer = "are no longer those of rank 0 on ";
   for (int bad : {1, 2}) {
     expect_blamed(refused_weights([bad](int rank, ParameterStore& store) {
@@ -149,7 +149,7 @@ std::vector<std::string> refused_config(
   });
 }
 
-TEST(EqualConfig, IsAskedOfEverythingButWhereTheDataLies) {
+TEST(EqualConfig, ComparesEverythingExceptDataLocation) {
   const std::string differs = "differs from that of rank 0 on ";
   expect_blamed(refused_config([](int rank, ExperimentConfig& config) {
                   if (rank == 2) config.optim.lr *= 1 + 1e-9;
@@ -204,11 +204,11 @@ constexpr int kImages = 1500;
 int same_size(int) { return kImages; }
 void no_change(int, NamedItems&) {}
 
-TEST(EqualData, IsTheRule) {
+TEST(EqualData, AcceptsEqualData) {
   for (const std::string& why : refused_data(same_size, no_change)) EXPECT_EQ(why, "");
 }
 
-TEST(EqualData, AnotherNumberOrNameOrLabelIsFoundAndTheRankNamed) {
+TEST(EqualData, DetectsOtherCountNameOrLabelAndNamesRank) {
   const std::string others = "finds other images there";
   const auto more =
       refused_data([](int rank) { return rank == 1 ? kImages + 1 : kImages; }, no_change);

@@ -72,7 +72,7 @@ void expect_within(const Apart& apart, const Apart& yardstick) {
 
 // Ranks and micro-batches split the same sums differently, so both may change the results by about
 // the same amount. A wrongly weighted sample changes them a thousand times more.
-TEST(RanksLearn, WhatOneWould) {
+TEST(MultiRankTraining, MatchesSingleRank) {
   for (int batch_size : {12, 10}) {
     ExperimentConfig config = small_run("dtn", batch_size);
     const Outcome alone = learn(config, nullptr);
@@ -98,7 +98,7 @@ TEST(RanksLearn, WhatOneWould) {
   }
 }
 
-TEST(RanksLearn, RefusesSharesThatDoNotCutIntoAsManyMicroBatches) {
+TEST(MultiRankTraining, RejectsUnequalNumbersOfMicroBatches) {
   ExperimentConfig config = small_run("ln", 10);  // 4, 4 and 2 rows
   config.train.micro_batch = 1;
   const auto refusals = on_ranks(3, [&](Communicator& ranks) -> std::string {
@@ -117,7 +117,7 @@ TEST(RanksLearn, RefusesSharesThatDoNotCutIntoAsManyMicroBatches) {
 }
 
 // All ranks keep the same weights and buffers, for every kind of dependence on the batch.
-TEST(RanksLearn, TheSameBitsUnderEveryNormalizerAndPrecision) {
+TEST(MultiRankTraining, KeepsRanksEqualForEveryNormalizerAndPrecision) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;
     ExperimentConfig config = small_run(schema.type);
@@ -135,7 +135,7 @@ TEST(RanksLearn, TheSameBitsUnderEveryNormalizerAndPrecision) {
 }
 
 // Each rank computes norms of tensors and rates of layers alone; the results must be equal.
-TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
+TEST(MultiRankTraining, KeepsRanksEqualForEveryOptimizerAndLayerDecay) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = small_run("dtn");
@@ -156,7 +156,7 @@ TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
 
 // With `sync` the ranks' rows form one batch. Micro-batches would be batches themselves, so they
 // are no reference. Another order of the rows changes only the order of sums.
-TEST(RanksLearn, OneBatchUnderNormalizersWithSync) {
+TEST(MultiRankTraining, SyncNormalizersUseOneBatch) {
   for (const NormSchema& schema : norm_schemas()) {
     const bool has_sync =
         std::ranges::any_of(schema.options, [](const OptionSchema& o) { return o.key == "sync"; });
@@ -181,7 +181,7 @@ TEST(RanksLearn, OneBatchUnderNormalizersWithSync) {
 }
 
 // Half of the gradients are sent before the backward pass ends; the results are the same.
-TEST(RanksLearn, WithGradientsOfManyBuckets) {
+TEST(MultiRankTraining, MatchesSingleRankWithManyBuckets) {
   ExperimentConfig config = small_run("ln", 8);
   config.model.embed_dim = 320;
   config.model.drop_path = config.model.dropout = 0;
@@ -248,7 +248,7 @@ void expect_left_out(const std::vector<Spoilt>& ranks) {
   }
 }
 
-TEST(RanksLearn, NothingFromAStepThatIsNotFiniteOnOne) {
+TEST(MultiRankTraining, SkipsStepIfOneRankIsNotFinite) {
   for (const char* norm : {"bn", "power"}) {
     for (int bad : {0, 2}) {
       SCOPED_TRACE(cat(norm, ", a NaN on rank ", bad));
@@ -264,7 +264,7 @@ TEST(RanksLearn, NothingFromAStepThatIsNotFiniteOnOne) {
 
 // The loss is finite on all ranks, but the gradient of the head overflows: a label share of 1e34
 // meets features of 1e6. The head's weight is 0, so the loss does not depend on the features.
-TEST(RanksLearn, NothingFromAnOverflowingGradientOfOne) {
+TEST(MultiRankTraining, SkipsStepIfGradientOfOneRankOverflows) {
   BadStep step;
   step.prepare = [](ParameterStore& store) {
     Tensor weight = store.find("head.weight")->variable.value();
@@ -299,7 +299,7 @@ Doubles buffers(Learner& learner, const std::string& name) {
 }
 
 // After a step, running statistics are the mean of the ranks' separate statistics.
-TEST(RanksLearn, TheMeanOfRunningStatistics) {
+TEST(MultiRankTraining, AveragesRunningStatistics) {
   ExperimentConfig config = small_run("bn");
   config.model.drop_path = config.model.dropout = 0;
   auto first_step = [&](Learner& learner, const Fields& batch) {
@@ -335,7 +335,7 @@ TEST(RanksLearn, TheMeanOfRunningStatistics) {
   }
 }
 
-TEST(RanksLearn, StepsThatPowerNormCountsAreWhole) {
+TEST(MultiRankTraining, CountsPowerNormStepsAsIntegers) {
   ExperimentConfig config = small_run("power");
   config.train.micro_batch = 2;
   const auto counts = on_ranks(3, [&](Communicator& ranks) {

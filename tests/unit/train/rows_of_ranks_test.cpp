@@ -43,7 +43,7 @@ void for_each_piece(F&& f) {
   }
 }
 
-TEST(RowsOfRanks, DropoutMasksAreThoseOfTheGlobalBatch) {
+TEST(RankRows, DropoutMasksMatchGlobalBatch) {
   for (bool reference : {false, true}) {
     auto drop = [&](Context ctx, const Tensor& x) {
       return (reference ? ops::reference::dropout : ops::dropout)(ctx, Variable(x), 0.5, 1).value();
@@ -59,7 +59,7 @@ TEST(RowsOfRanks, DropoutMasksAreThoseOfTheGlobalBatch) {
   }
 }
 
-TEST(RowsOfRanks, DropoutGoesBackThroughTheSameMask) {
+TEST(RankRows, DropoutBackwardUsesSameMask) {
   const std::vector<std::int64_t> rows = rows_of_rank(kBatch, 1, kRanks);
   Context ctx = training();
   Tape tape;
@@ -71,7 +71,7 @@ TEST(RowsOfRanks, DropoutGoesBackThroughTheSameMask) {
   EXPECT_TRUE(test::same_bits(x.grad(), y.value()));
 }
 
-TEST(RowsOfRanks, DropPathIsThatOfTheGlobalBatch) {
+TEST(RankRows, DropPathMatchesGlobalBatch) {
   const Tensor whole = ops::drop_path_scales(training(), kBatch, 0.5, 1, DType::kFloat32);
   for_each_piece([&](std::int64_t first, std::int64_t count, const auto& rows) {
     Context ctx = training();

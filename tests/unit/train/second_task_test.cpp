@@ -83,7 +83,7 @@ pid_t start_training_in(const fs::path& folder) {
   ::_exit(127);
 }
 
-TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
+TEST_F(SecondTask, ResumesAfterKillBitForBit) {
   const pid_t child = start_training_in(folder_);
   ASSERT_GE(child, 0);
   const fs::path seventh = checkpoint_path(folder_ / "killed", 7);
@@ -110,7 +110,7 @@ TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
       whole.state, [](const auto& tensor) { return tensor.first == "teacher/head.weight"; }));
 }
 
-TEST_F(SecondTask, LogsItsTermsAndFigures) {
+TEST_F(SecondTask, LogsTermsAndFigures) {
   run("logged");
   std::ifstream file(folder_ / "logged" / "metrics.jsonl");
   const std::string lines((std::istreambuf_iterator<char>(file)), {});
@@ -119,7 +119,7 @@ TEST_F(SecondTask, LogsItsTermsAndFigures) {
   }
 }
 
-TEST_F(SecondTask, WeightsAreTakenOverByName) {
+TEST_F(SecondTask, LoadsWeightsByName) {
   run("trained");
   const fs::path weights = folder_ / "trained" / "checkpoints" / "last" / "model.safetensors";
   const ExperimentConfig config = two_views_config();
@@ -136,7 +136,7 @@ TEST_F(SecondTask, WeightsAreTakenOverByName) {
 }
 
 // Sweeps compare figures by the schema of a task.
-TEST(Tasks, SayOfTheirFiguresWhatTheirMetersSay) {
+TEST(Tasks, FigureSchemasMatchMeters) {
   const Registries registries = with_two_views();
   for (const TaskRow& row : registries.tasks) {
     SCOPED_TRACE(row.name());
@@ -152,7 +152,7 @@ TEST(Tasks, SayOfTheirFiguresWhatTheirMetersSay) {
   }
 }
 
-TEST_F(SecondTask, IsTheSameForTwoRanks) {
+TEST_F(SecondTask, MatchesWithTwoRanks) {
   run("one");
   const NamedTensors one = end_of("one").model;
   for (const char* name : {"two", "again"}) {

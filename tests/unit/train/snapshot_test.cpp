@@ -45,7 +45,7 @@ RunProgress restored(const CheckpointData& data, const ExperimentConfig& config)
   return progress;
 }
 
-TEST(Snapshot, GoesOnToTheSameBits) {
+TEST(Snapshot, ResumesBitForBit) {
   for (const char* norm : {"bn", "dtn"}) {
     for (const char* optimizer : {"sgd", "adamw", "lion", "lamb", "muon"}) {
       for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
@@ -84,7 +84,7 @@ TEST(Snapshot, GoesOnToTheSameBits) {
   }
 }
 
-TEST(Snapshot, SaysWhereTheRunIsInItsData) {
+TEST(Snapshot, StoresDataPositionOfRun) {
   const CheckpointData data = snapshot_of(loaded_run("ln"));
   EXPECT_EQ(data.step, 3);
   EXPECT_EQ(data.state_metadata.at("epoch"), "1");
@@ -94,7 +94,7 @@ TEST(Snapshot, SaysWhereTheRunIsInItsData) {
 }
 
 // Before there were tasks, this figure was called best_top1.
-TEST(Snapshot, TakesTheBestFigureByItsOldName) {
+TEST(Snapshot, ReadsOldNameOfBestFigure) {
   const ExperimentConfig config = loaded_run("ln");
   CheckpointData data = snapshot_of(config);
   data.state_metadata["best_top1"] = "62.5";
@@ -106,7 +106,7 @@ TEST(Snapshot, TakesTheBestFigureByItsOldName) {
   EXPECT_THROW(restored(data, config), DataError);
 }
 
-TEST(Snapshot, RefusesAnotherModelOrOptimizer) {
+TEST(Snapshot, RejectsAnotherModelOrOptimizer) {
   const ExperimentConfig config = loaded_run("ln");
   const CheckpointData data = snapshot_of(config);
   ExperimentConfig other = config;

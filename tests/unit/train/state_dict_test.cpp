@@ -42,7 +42,7 @@ std::string refusal(const std::function<void()>& body) {
   return "";
 }
 
-TEST(StateDict, IsAboutTheLiveOnes) {
+TEST(StateDict, RefersToLiveValues) {
   Things things;
   const StateDict state = things.bound();
   things.first.data<float>()[1] = 20;
@@ -55,7 +55,7 @@ TEST(StateDict, IsAboutTheLiveOnes) {
   EXPECT_EQ(state.numbers().at("count"), "8");
 }
 
-TEST(StateDict, TakesBackWhatItGave) {
+TEST(StateDict, RoundTrips) {
   Things from, to;
   from.first = of({-1, 0.5f, 1e-30f});
   from.second = Tensor::full({2, 2}, DType::kInt64, -9);
@@ -73,7 +73,7 @@ TEST(StateDict, TakesBackWhatItGave) {
   EXPECT_EQ(to.first.data<float>(), memory) << "whoever holds the tensor sees it";
 }
 
-TEST(StateDict, KnowsANumberByTheNameThatOlderCheckpointsHave) {
+TEST(StateDict, ReadsOldNamesOfNumbers) {
   Things things;
   const NamedTensors tensors = things.bound().tensors();
   things.bound().load(tensors, {{"count", "3"}, {"old_figure", "2.5"}}, "file");
@@ -83,7 +83,7 @@ TEST(StateDict, KnowsANumberByTheNameThatOlderCheckpointsHave) {
   EXPECT_EQ(things.bound().numbers().count("old_figure"), 0u) << "it is not written any more";
 }
 
-TEST(StateDict, RefusesTensorsOfAnotherConfiguration) {
+TEST(StateDict, RejectsTensorsOfAnotherConfiguration) {
   const StringMap numbers = Things().bound().numbers();
   const auto refused = [&](const NamedTensors& tensors) {
     Things things;
@@ -105,7 +105,7 @@ TEST(StateDict, RefusesTensorsOfAnotherConfiguration) {
   }
 }
 
-TEST(StateDict, RefusesNumbersThatAreNone) {
+TEST(StateDict, RejectsInvalidNumbers) {
   Things things;
   const NamedTensors tensors = things.bound().tensors();
   const auto refused = [&](const StringMap& numbers) {
@@ -120,7 +120,7 @@ TEST(StateDict, RefusesNumbersThatAreNone) {
   EXPECT_EQ(refused({{"count", "3"}, {"figure", "1,5"}}), "checkpoint: state has figure = '1,5'");
 }
 
-TEST(StateDict, GivesEveryRankWhatTheFirstHas) {
+TEST(StateDict, BroadcastsStateOfFirstRank) {
   const auto ranks = on_ranks(3, [](Communicator& communicator) {
     Things things;
     if (communicator.is_root()) {

@@ -31,7 +31,7 @@ TEST(StepPipeline, ReportsTermsAsMeans) {
   EXPECT_THROW(pipeline.finish(nullptr), Error);
 }
 
-TEST(StepPipeline, KeepsAsManyTermsAsItSays) {
+TEST(StepPipeline, HoldsAtMostMaxTerms) {
   StepPipeline pipeline(kCpu, false);
   std::vector<Term> terms;
   for (std::size_t i = 0; i < Task::kMaxTerms; ++i) {
@@ -48,7 +48,7 @@ TEST(StepPipeline, KeepsAsManyTermsAsItSays) {
   EXPECT_THROW(pipeline.add_to_sums(value(1), terms, 1), Error);
 }
 
-TEST(StepPipeline, SeedsTheGradientOfAMeanWithItsWeight) {
+TEST(StepPipeline, SeedsGradientWithWeight) {
   StepPipeline pipeline(kCpu, false);
   for (double weight : {1.0, 0.5, 1.5, 0.5}) {
     const Tensor seed = pipeline.seed_of(weight);
@@ -58,7 +58,7 @@ TEST(StepPipeline, SeedsTheGradientOfAMeanWithItsWeight) {
   EXPECT_EQ(pipeline.seed_of(0.5).raw(), pipeline.seed_of(0.5).raw()) << "a graph finds it again";
 }
 
-TEST(StepPipeline, CountsTheUpdatesOfEarlierRuns) {
+TEST(StepPipeline, ContinuesUpdateCount) {
   StepPipeline pipeline(kCpu, false);
   EXPECT_EQ(pipeline.updates(), 0);
   pipeline.set_updates(123'456'789'012);

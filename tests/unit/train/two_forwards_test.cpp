@@ -106,7 +106,7 @@ Doubles gradients(const Model& model, const How& how, const std::vector<View>& v
   return doubles(model.store->gradients());
 }
 
-TEST(TwoForwards, GiveTheSumOfTheirGradients) {
+TEST(TwoForwardPasses, SumGradients) {
   const Model model = small_net();
   const View large = view_of(6, 8, 0);
   for (const View& other : {view_of(6, 4, 1), view_of(2, 8, 1), view_of(11, 4, 0), large}) {
@@ -167,13 +167,13 @@ void expect_same_for_ranks(MakeModel make, const std::vector<View>& views, int s
   }
 }
 
-TEST(TwoForwards, OfViewsOfOtherSizesSumToTheSameOverRanks) {
+TEST(TwoForwardPasses, SumEquallyOverRanksForViewsOfOtherSizes) {
   const std::vector<View> views = {view_of(12, 8, 0), view_of(12, 4, 1)};
   for (int size : {2, 3}) expect_same_for_ranks(small_net, views, size);
 }
 
 // Gradients are incomplete, and must not be sent, until the backward passes of both views are done.
-TEST(TwoForwards, SumToTheSameOverRanksInManyBuckets) {
+TEST(TwoForwardPasses, SumEquallyOverRanksInManyBuckets) {
   const std::vector<View> views = {view_of(4, 15, 0), view_of(4, 15, 1)};
   constexpr int kSize = 2;
   CountingTransport::exchanges = 0;
@@ -212,7 +212,7 @@ Doubles gradient_of_step(const ExperimentConfig& config, Communicator* ranks) {
 }
 
 // Micro-batches split the same sums differently, as ranks do.
-TEST(TwoForwards, OfALearnerGiveTheSameGradientOnRanks) {
+TEST(TwoForwardPasses, LearnerGradientMatchesOverRanks) {
   ExperimentConfig config = two_views_config();
   config.train.micro_batch.reset();
   const Doubles alone = gradient_of_step(config, nullptr);

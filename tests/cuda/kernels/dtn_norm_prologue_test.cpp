@@ -196,7 +196,7 @@ void expect_same_bits_together(const Surrounded& s, Path path) {
   }
 }
 
-TEST(CudaDtnAround, BitsOfKernelsOfTheirOwn) {
+TEST(CudaDtnPrologue, SameBitsAsSeparateKernels) {
   DTN_SKIP_WITHOUT_DEVICE();
   int on_tensor_cores = 0;
   for (const Surrounded& s : cases()) {
@@ -208,7 +208,7 @@ TEST(CudaDtnAround, BitsOfKernelsOfTheirOwn) {
   EXPECT_EQ(on_tensor_cores, 4 * 4);
 }
 
-TEST(CudaDtnAround, TwelveWarpsBitsOfKernelsOfTheirOwn) {
+TEST(CudaDtnPrologue, TwelveWarpsSameBitsAsSeparateKernels) {
   DTN_SKIP_WITHOUT_DEVICE();
   const ScopedBackwardWarps twelve(12);
   for (const Surrounded& s : cases()) {
@@ -217,7 +217,7 @@ TEST(CudaDtnAround, TwelveWarpsBitsOfKernelsOfTheirOwn) {
   }
 }
 
-TEST(CudaDtnAround, AsOnTheHost) {
+TEST(CudaDtnPrologue, HostMatchesSeparateKernels) {
   for (const Surrounded& s : cases()) {
     SCOPED_TRACE(s.problem.name("host"));
     const Results want = apart(cpu_queue(), s, kOnHost), got = together(cpu_queue(), s, kOnHost);
