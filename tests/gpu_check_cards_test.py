@@ -16,7 +16,7 @@ AMPERE = ("8.0", "80-real", "-gencode=arch=compute_80,code=[sm_80]")
 ADA = ("8.9", "89-real", "-gencode=arch=compute_89,code=[sm_89]")
 
 
-class CardsTest(MachineTest):
+class GpusTest(MachineTest):
     def use(self, capability, architectures="90a-real"):
         self.machine = Machine(capability, architectures)
         self.addCleanup(self.machine.close)
@@ -24,7 +24,7 @@ class CardsTest(MachineTest):
     def calls_of(self, program):
         return [call for call in self.machine.calls if call.startswith(program + " ")]
 
-    def test_a_checkout_is_built_for_the_card(self):
+    def test_builds_checkout_for_the_gpu(self):
         for capability, architecture, code in (HOPPER, AMPERE, ADA):
             self.use(capability)
             self.machine.become_checkout()
@@ -35,7 +35,7 @@ class CardsTest(MachineTest):
             self.assertEqual(re.findall(r"-gencode\S+", planted[0]), [code])
             self.assertEqual(self.machine.built()["architectures"], architecture)
 
-    def test_without_a_card_a_build_says_what_it_is_for(self):
+    def test_build_without_gpu_records_architectures(self):
         self.machine.become_checkout()
         self.check("--stage", "build", plant="nvidia-smi", expect=0)
         self.assertNotIn("-DCMAKE_CUDA_ARCHITECTURES", self.calls_of("cmake")[0])
@@ -47,7 +47,7 @@ class CardsTest(MachineTest):
         self.assertIn("built for 80-real;90a-real;90-virtual, which does not run on this stand-in "
                       "of 7.5 of compute capability 7.5; run --stage build", self.machine.said)
 
-    def test_tests_of_absent_hardware_are_left_out_and_their_sources_not_entered(self):
+    def test_skips_tests_of_absent_hardware_and_does_not_record_their_sources(self):
         for capability, architecture, _ in (AMPERE, ADA):
             self.use(capability, architecture)
             self.check("--stage", "tests", expect=0)
@@ -63,7 +63,7 @@ class CardsTest(MachineTest):
         self.assertNotIn("left out", self.machine.said)
         self.assertEqual(list(self.machine.ledger()["sources"]), list(SOURCES))
 
-    def test_a_source_keeps_the_entry_that_another_card_gave_it(self):
+    def test_source_keeps_entry_of_another_gpu(self):
         self.use("9.0", "80-real;90a-real")
         self.check("--stage", "tests", expect=0)
         hopper = self.machine.ledger()["runs"][0]["id"]
@@ -77,14 +77,14 @@ class CardsTest(MachineTest):
         self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", expect=1)
         self.assertEqual(list(self.machine.ledger()["sources"]), [SOURCES[1]])
 
-    def test_a_skip_for_another_reason_is_missed(self):
+    def test_skip_for_another_reason_is_a_miss(self):
         self.use(*AMPERE[:2])
         self.check("--stage", "tests", SKIPS="Alpha.two", expect=1)
         self.assertRegex(self.machine.said, r"tests on the device +4 passed .* MISS: 2 skipped, "
                          r"2 left out \(no compute capability 9\.0\)")
         self.assertEqual(self.machine.ledger()["sources"], {})
 
-    def test_the_sanitizer_leaves_out_the_same_tests(self):
+    def test_sanitizer_skips_the_same_tests(self):
         self.use(*AMPERE[:2])
         self.check("--stage", "sanitizer", expect=0)
         self.assertRegex(self.machine.said, r"racecheck of gpu_kernels +0 errors in 3 tests +0, "
@@ -93,7 +93,7 @@ class CardsTest(MachineTest):
         self.assertRegex(self.machine.said,
                          "racecheck of gpu_kernels .*MISS: Alpha: 1 tests skipped")
 
-    def test_programs_that_do_not_run_on_the_card_are_refused_at_once(self):
+    def test_rejects_programs_built_for_other_gpus(self):
         self.use("8.9", "90a-real")
         self.check(expect=3)
         self.assertIn("cannot run: the programs are built for 90a-real, which does not run on this "
@@ -108,7 +108,7 @@ class CardsTest(MachineTest):
 
 
 class ArchitecturesTest(unittest.TestCase):
-    def test_which_code_runs_on_which_card(self):
+    def test_code_fits_gpus_of_its_architecture(self):
         cards = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0")
         for name, running in {
                 "80-real": "8.0 8.6 8.9", "86-real": "8.6 8.9", "90-real": "9.0", "90a-real": "9.0",
@@ -121,12 +121,12 @@ class ArchitecturesTest(unittest.TestCase):
         with self.assertRaises(errors.CannotRun):
             architectures.fits("sm_80", "8.0")
 
-    def test_one_of_a_list_is_enough(self):
+    def test_one_matching_architecture_is_enough(self):
         architectures.require("80-real;90a-real", "9.0", "H200", "")
         with self.assertRaisesRegex(errors.CannotRun, "80-real;90a-real, .* this B200 .*; pack"):
             architectures.require("80-real;90a-real", "10.0", "B200", "pack")
 
-    def test_nvcc_gets_each_architecture_once(self):
+    def test_passes_each_architecture_to_nvcc_once(self):
         self.assertEqual(architectures.flags("80-real;90a-real;90-virtual;90a-real;86"),
                          ["-gencode=arch=compute_80,code=[sm_80]",
                           "-gencode=arch=compute_90a,code=[sm_90a]",
@@ -138,7 +138,7 @@ class ArchitecturesTest(unittest.TestCase):
 class HardwareTest(unittest.TestCase):
     """tests/cuda/hardware.h and what is read of it here."""
 
-    def test_the_message_is_read_as_it_is_written(self):
+    def test_parses_message_of_absent_hardware(self):
         with tempfile.TemporaryDirectory() as folder:
             source, program = pathlib.Path(folder) / "t.cpp", pathlib.Path(folder) / "t"
             source.write_text('#include "cuda/hardware.h"\n'
@@ -159,7 +159,7 @@ class HardwareTest(unittest.TestCase):
         matches = filter(None, map(suites.ABSENT_HARDWARE.fullmatch, brief.splitlines()))
         self.assertEqual([match.group(1) for match in matches], ["two GPUs", "a GPU"])
 
-    def test_sources_that_tests_name_are_there(self):
+    def test_sources_named_by_tests_exist(self):
         named = re.compile(r'DTN_NEEDS_HARDWARE\([^;]*?"[^"]+",[\s\\]*"([^"]*)"\)')
         known, patterns = sources.snapshot(HERE.parent)["sources"], []
         for file in (HERE / "cuda").rglob("*_test.cpp"):

@@ -49,7 +49,7 @@ int main(int argc, char**) {
 
 
 class GlibcTest(unittest.TestCase):
-    def test_the_newest_version_is_found(self):
+    def test_finds_newest_glibc_version(self):
         self.assertEqual(pack.glibc_of(READELF), "2.34")
         self.assertEqual(pack.glibc_of(READELF.replace("GLIBC_2.9", "GLIBC_2.100")), "2.100")
         self.assertEqual(pack.glibc_of("No version information found in this file."), "0")
@@ -60,7 +60,7 @@ class GlibcTest(unittest.TestCase):
         self.assertGreater(pack.age("2.34"), pack.age("2.4"))
 
     @unittest.skipUnless(platform.machine() == "x86_64", "packs are for x86-64")
-    def test_a_program_needs_no_newer_one_and_works(self):
+    def test_packed_program_works_with_oldest_supported_glibc(self):
         with tempfile.TemporaryDirectory() as folder:
             source, program, packed = (pathlib.Path(folder) / name for name in ("t.cpp", "t", "p"))
             source.write_text(PROGRAM)

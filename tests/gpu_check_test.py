@@ -84,7 +84,7 @@ def one_fails(scenario):
 
 
 class GpuCheckTest(MachineTest):
-    def test_everything_is_measured_and_judged(self):
+    def test_measures_and_judges_everything(self):
         self.check(expect=0)
         said = self.machine.said
         self.assertRegex(said, r"over the fastest PyTorch +2\.000 \(\w+\) +>= 1\.00 +pass")
@@ -100,7 +100,7 @@ class GpuCheckTest(MachineTest):
             self.assertTrue(any(plant in call for call in self.machine.calls), plant)
         self.assertEqual(list(self.machine.ledger()["sources"]), list(SOURCES))
 
-    def test_each_failure_is_alone(self):
+    def test_each_failure_affects_only_its_measurement(self):
         self.check(expect=0)
         everything = {name: self.machine.results(name)[0] for name in cli.STAGES}
         named = {(m[0], m[1]) for m in MEASUREMENTS}
@@ -112,7 +112,7 @@ class GpuCheckTest(MachineTest):
             wrong = [problem for problem in pool.map(one_fails, scenarios, chunksize=1) if problem]
         self.assertFalse(wrong, "\n".join(wrong[:3]))
 
-    def test_all_may_fail_at_once(self):
+    def test_all_measurements_may_fail(self):
         for mode in ("exit", "crash"):
             self.check(plant="dtn-bench", mode=mode, expect=1)
             self.assertEqual(self.machine.results("train")[0], set())
@@ -122,7 +122,7 @@ class GpuCheckTest(MachineTest):
             self.assertEqual(len(self.machine.results("smoke")[0]), 5)
             self.assertEqual(len(self.machine.results("tests")[0]), 4)
 
-    def test_a_missing_program_takes_no_other_along(self):
+    def test_missing_program_does_not_affect_others(self):
         (self.machine.root / "build/bin/dtn-bench").unlink()
         self.check(expect=1)
         self.assertEqual(len(self.machine.results("smoke")[0]), 5)
@@ -132,7 +132,7 @@ class GpuCheckTest(MachineTest):
         self.assertIn("gpu_train lists no tests", self.machine.said)
         self.assertEqual(len(self.machine.results("sanitizer")[0]), 7)
 
-    def test_a_kernel_that_fails_is_named_beside_the_others(self):
+    def test_reports_failed_kernel_beside_other_results(self):
         self.check("--stage", "kernels", KERNEL_FAILS="1", expect=1)
         found, failed = self.machine.results("kernels")
         kernels = {prefix + name for prefix in ("", "warpgroup ", "12 warps ")
@@ -143,7 +143,7 @@ class GpuCheckTest(MachineTest):
         self.assertEqual(failed, {"c": "planted", "warpgroup c": "planted", "12 warps c": "planted"})
         self.assertIn("MISS: 3 failed: c, warpgroup c, 12 warps c", self.machine.said)
 
-    def test_what_fails_runs_again_with_launches_that_wait(self):
+    def test_reruns_failed_tests_with_synchronous_launches(self):
         for mode, message in (("exit", ""), ("crash", "ended by SIGSEGV in this test"),
                               ("hang", "still running")):
             self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", mode=mode,
@@ -160,15 +160,15 @@ class GpuCheckTest(MachineTest):
             self.assertNotIn("gpu_ledger: no", self.machine.said)
         self.assertRegex(self.machine.said, "tests on the device .* MISS: 4 failed")
 
-    def test_a_skipped_test_is_not_a_passed_one(self):
+    def test_skipped_test_does_not_count_as_passed(self):
         self.check("--stage", "tests", SKIPS="Alpha.two", expect=1)
         self.assertRegex(self.machine.said, "tests on the device +6 passed .* MISS: 2 skipped")
 
-    def test_the_sanitizer_must_see_planted_faults(self):
+    def test_sanitizer_must_detect_planted_faults(self):
         self.check("--stage", "sanitizer", plant="planted_faults racecheck", mode="exit", expect=3)
         self.assertIn("racecheck does not find a planted fault", self.machine.said)
 
-    def test_a_sanitized_suite_that_fails_is_alone(self):
+    def test_failed_sanitizer_suite_does_not_affect_others(self):
         for mode, problem in (("exit", "did not come to its summary"), ("crash", "SIGSEGV"),
                               ("garbage", "did not come to its summary")):
             machine = Machine()
@@ -182,7 +182,7 @@ class GpuCheckTest(MachineTest):
                              ["racecheck gpu_kernels Alpha"])
             self.assertIn(problem, jobs["racecheck gpu_kernels Alpha"]["problem"])
 
-    def test_counters_that_cannot_be_read_are_left_out(self):
+    def test_skips_unreadable_counters(self):
         (self.machine.root / "tools/ncu").unlink()
         (self.machine.root / "tools/ncu").write_text("#!/bin/sh\necho ERR_NVGPUCTRPERM; exit 1\n")
         (self.machine.root / "tools/ncu").chmod(0o755)
@@ -192,7 +192,7 @@ class GpuCheckTest(MachineTest):
         self.check("--stage", "ranks", expect=0)
         self.assertIn("left out: there is no", self.machine.said)
 
-    def test_an_exception_of_a_stage_is_its_own(self):
+    def test_exception_in_stage_does_not_stop_others(self):
         class Broken(cli.Train):
             def rounds(self):
                 raise ZeroDivisionError("planted")
@@ -204,7 +204,7 @@ class GpuCheckTest(MachineTest):
                       (self.machine.root / "build/gpu-check/logs/train/traceback.txt").read_text())
         self.assertEqual(len(self.machine.results("tests")[0]), 4)
 
-    def test_the_least_valuable_is_dropped_and_done_later(self):
+    def test_postpones_least_valuable_measurements(self):
         self.check("--until", "35", expect=1)
         self.assertRegex(self.machine.said, "peer: not run: no time: ln released_compiled, ")
         found = {name: self.machine.results(name) for name in cli.STAGES}
@@ -219,7 +219,7 @@ class GpuCheckTest(MachineTest):
         self.check("--again", "--stage", "train", expect=0)
         self.assertEqual(len([c for c in self.machine.calls if c.startswith("dtn-bench")]), 15)
 
-    def test_what_runs_at_the_end_of_the_time_is_cut_and_has_not_failed(self):
+    def test_suite_cut_by_time_limit_has_not_failed(self):
         self.check("--stage", "tests", "--until", "9", plant="gpu_kernels --gtest_filter=Alpha",
                    mode="hang", patience=1, expect=1)
         found, failed = self.machine.results("tests")
@@ -228,7 +228,7 @@ class GpuCheckTest(MachineTest):
         self.assertIn("MISS: 1 suites not run", self.machine.said)
         self.check("--stage", "tests", expect=0)
 
-    def test_what_failed_before_waits_until_the_rest_is_done(self):
+    def test_repeats_earlier_failures_last(self):
         self.check("--stage", "train", plant="eval --config vit_s_star_ln", expect=1)
         self.check("--stage", "train", "tests", expect=0)
         bench = [i for i, call in enumerate(self.machine.calls) if call.startswith("dtn-bench")]
@@ -236,14 +236,14 @@ class GpuCheckTest(MachineTest):
         self.assertEqual(len(bench), 1)
         self.assertGreater(bench[0], last_test)
 
-    def test_the_ledger_and_the_logs_are_copied(self):
+    def test_copies_ledger_and_logs(self):
         out = self.machine.root / "out"
         self.check("--stage", "smoke", "--out", str(out), expect=0)
         self.assertEqual((out / "gpu_ledger.json").read_text(),
                          (self.machine.root / "tests/gpu_ledger.json").read_text())
         self.assertTrue((out / "logs.tar.gz").stat().st_size)
 
-    def test_what_cannot_run_says_so(self):
+    def test_reports_why_it_cannot_run(self):
         self.check("--stage", "peer", plant="import torch", expect=3)
         self.assertIn("has no PyTorch that sees the GPU", self.machine.said)
         self.check(plant="nvidia-smi", expect=3)
@@ -261,7 +261,7 @@ class GpuCheckTest(MachineTest):
             self.check("--until", "0", expect=2)
         self.assertEqual(usage.exception.code, 2)
 
-    def test_losses_that_differ_are_missed(self):
+    def test_different_losses_are_a_miss(self):
         file = self.machine.root / "tests/gpu_smoke_losses.json"
         file.write_text(file.read_text().replace("6.5", "6.5002"))
         self.check("--stage", "smoke", expect=1)
@@ -269,8 +269,8 @@ class GpuCheckTest(MachineTest):
         self.assertRegex(self.machine.said, r"LN, bf16, .* 3\.1e-05 +<= 4e-03 +pass")
 
 
-class PartsTest(unittest.TestCase):
-    def test_a_command_ends_with_all_that_it_started(self):
+class HelpersTest(unittest.TestCase):
+    def test_timeout_ends_command_and_its_children(self):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "log"
             outcome = process.run(["sh", "-c", "sleep 60 & echo $!; wait"], 0.3, log)
@@ -279,7 +279,7 @@ class PartsTest(unittest.TestCase):
             child = pathlib.Path("/proc") / outcome.text().strip() / "stat"
             self.assertTrue(not child.exists() or child.read_text().split()[2] == "Z")
 
-    def test_the_output_of_tests_tells_how_far_they_came(self):
+    def test_reads_progress_from_test_output(self):
         tests = ["A.a", "A.b", "A.c"]
         begun = "[ RUN      ] A.a\n[       OK ] A.a (1 ms)\n[ RUN      ] A.b\nsaid\n"
         self.assertEqual(suites.read(begun, tests, "ended by SIGABRT", False),
@@ -291,7 +291,7 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(suites.read(done, ["A.a"], "ended by SIGSEGV", False)[1],
                          {"A.a": "ended by SIGSEGV after the last test"})
 
-    def test_the_faster_backward_pass_of_dtn_is_named(self):
+    def test_names_faster_backward_pass_of_dtn(self):
         def row(**us):
             run = {"speeds": {"results": {f"{name} 2x3".replace("twelve", "12 warps dtn_bwd"): {"us": t}
                                           for name, t in us.items()}}}
@@ -301,7 +301,7 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(row(dtn_bwd=100.0), ("100.0 us, -", "no bound", "not measured"))
         self.assertEqual(row(), ("-, -", "no bound", "not measured"))
 
-    def test_old_ledgers_have_their_rows(self):
+    def test_reports_rows_of_old_ledgers(self):
         run = {"tests": {"passed": 3, "failed": 0, "skipped": 0, "not_passed": []}, "kernels": [
             {"kernel": "k", "dtype": "float32", "cases": 1, "failed": 0, "max_error": 1, "bound": 2,
              "of_bound": 0.5, "shapes": "7"}],

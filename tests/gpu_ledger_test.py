@@ -60,14 +60,14 @@ class LedgerTest(unittest.TestCase):
     def suite(passed, lines=GOOD, **others):
         return {"passed": passed, "seconds": 1, "kernels": accuracy.read(lines), **others}
 
-    def test_a_source_is_entered_when_its_tests_pass_and_warned_of_when_it_changes(self):
+    def test_records_source_after_passed_tests_and_warns_after_changes(self):
         self.assertIn(f"{KERNEL} was never tested", self.run_ledger("check"))
         self.tests(self.suite(1))
         self.assertEqual(self.run_ledger("check"), "")
         self.write(KERNEL, "two")
         self.assertIn(f"{KERNEL} changed after its tests on H200", self.run_ledger("check"))
 
-    def test_what_did_not_pass_is_not_entered_and_takes_an_entry_away(self):
+    def test_failed_tests_remove_the_entry_of_a_source(self):
         bad, nan = line("add", "8", "float32", 2e-7, 1e-7), line("add", "9", "float32", "nan", 0)
         for suite in (self.suite(1, failed={"S.a": "why"}), self.suite(1, skipped={"S.a": ""}),
                       self.suite(0), self.suite(1, ""), self.suite(1, bad), self.suite(1, nan)):
@@ -77,7 +77,7 @@ class LedgerTest(unittest.TestCase):
             self.assertIn("never tested", self.run_ledger("check"), suite)
         self.assertEqual(len(json.loads(self.ledger.read_text())["runs"]), 1)
 
-    def test_tests_without_time_leave_an_entry_as_it_is(self):
+    def test_tests_that_did_not_run_keep_the_entry(self):
         self.tests(self.suite(1), planned=2)
         self.assertIn("never tested", self.run_ledger("check"))
         self.tests(self.suite(1), self.suite(1))
@@ -85,7 +85,7 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(self.run_ledger("check"), "")
         self.assertIn("MISS: 1 suites not run", self.run_ledger("report"))
 
-    def test_measured_products_become_the_table_that_programs_are_built_with(self):
+    def test_writes_measured_products_as_source_table(self):
         table = self.root / "table.inc"
         self.assertIn("no run has measured products",
                       self.run_ledger("products", "--output", table, expect=1))
@@ -103,7 +103,7 @@ class LedgerTest(unittest.TestCase):
         said = subprocess.run([self.root / "main"], check=True, capture_output=True, text=True)
         self.assertEqual(said.stdout.splitlines()[-2], "H200\t13\tfloat32, 2 x 3\tquick")
 
-    def test_a_kernel_and_a_type_make_one_line_with_the_largest_error(self):
+    def test_summarizes_largest_error_per_kernel_and_type(self):
         expected = [("add", "bfloat16", 2, 2e-3, 8e-3, 0.25, 0, "7; 9"),
                     ("add", "float32", 1, 0, 0, 0, 0, "7"),
                     ("mul", "float32", 1, "inf", 1, "inf", 1, "7")]
@@ -115,7 +115,7 @@ class LedgerTest(unittest.TestCase):
             self.assertEqual([(k["kernel"], k["dtype"], k["cases"], k["max_error"], k["bound"],
                                k["of_bound"], k["failed"], k["shapes"]) for k in kernels], expected)
 
-    def test_results_of_other_ledgers_are_put_together(self):
+    def test_merges_results_of_other_ledgers(self):
         self.tests(self.suite(1))
         other = self.write("other.json", self.ledger.read_text())
         with self.book(other).changed("bench") as (section, _, _):
@@ -139,7 +139,7 @@ class LedgerTest(unittest.TestCase):
         self.assertTrue(requirements.missed(runs[0], ["train"]))
         self.assertFalse(requirements.missed(runs[0], ["tests"]))
 
-    def test_failures_do_not_outlive_a_success_elsewhere(self):
+    def test_success_in_another_ledger_removes_failure(self):
         with self.book().changed("bench") as (section, _, _):
             section["failed"] = {"gemm": "why", "eval_ln": "why"}
         other = self.write("other.json", '{"sources": {}, "runs": []}')
@@ -150,7 +150,7 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual((section["results"], section["failed"]),
                          ({"gemm": {"gemm_gflops": 1}}, {"eval_ln": "why"}))
 
-    def test_a_change_that_fails_leaves_the_file_as_it_was(self):
+    def test_failed_change_keeps_file(self):
         self.tests(self.suite(1))
         before = self.ledger.read_text()
         with self.assertRaises(ZeroDivisionError):
@@ -158,13 +158,13 @@ class LedgerTest(unittest.TestCase):
                 section["results"]["gemm"] = 1 / 0
         self.assertEqual(self.ledger.read_text(), before)
 
-    def test_a_malformed_ledger_is_an_error(self):
+    def test_rejects_malformed_ledger(self):
         for text in ("{", "[]", '{"runs": []}', '{"sources": {}, "runs": [{"id": 1}]}',
                      '{"sources": {"a": {"hash": "x", "run": "nowhere"}}, "runs": []}'):
             self.ledger.write_text(text)
             self.assertIn("malformed", self.run_ledger("check", expect=1))
 
-    def test_the_ledger_of_this_project_is_well_formed(self):
+    def test_project_ledger_is_well_formed(self):
         self.ledger = HERE / "gpu_ledger.json"
         self.run_ledger("check")
 

@@ -13,24 +13,24 @@ def gpu_speed(*arguments):
     return subprocess.run([sys.executable, "-S", SCRIPT, *arguments], capture_output=True, text=True)
 
 
-class List(unittest.TestCase):
+class GpuSpeedListTest(unittest.TestCase):
     def names(self, norm):
         done = gpu_speed("--norm", norm, "--list")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.splitlines()
 
-    def test_names_differ(self):
+    def test_names_are_unique(self):
         for norm in ("ln", "dtn"):
             names = self.names(norm)
             self.assertGreaterEqual(len(names), 8)
             self.assertEqual(len(set(names)), len(names))
 
-    def test_both_forms_of_dtn_come_early(self):
+    def test_both_dtn_implementations_come_first(self):
         first = [name.split("-")[0] for name in self.names("dtn")]
         self.assertEqual(set(first), {"module", "released"})
         self.assertEqual(set(first[:2]), {"module", "released"})
 
-    def test_refuses_other_names(self):
+    def test_rejects_unknown_names(self):
         for norm, name in (("ln", "compiled-cudnn-bf16res"), ("ln", "no-such"),
                            ("ln", "cudnn-compiled-bf16res-lastrow"),
                            ("ln", self.names("dtn")[0]), ("dtn", self.names("ln")[0]),
