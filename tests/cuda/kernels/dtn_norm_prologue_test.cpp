@@ -15,12 +15,12 @@ constexpr DType kFloat = DType::kFloat32;
 constexpr std::uint32_t kMeanStart = 31, kVarStart = 32, kSumsStart = 33;
 
 // A problem whose x is a sum and whose lambdas are learned.
-struct Surrounded {
+struct PrologueCase {
   DtnNormProblem problem;
   bool scaled;
   Twin residual, branch, scale, mean_logit, var_logit, dx_add;
 
-  Surrounded(const ShapeCase& shape, DtnVariant variant, DType dtype, bool with_scale)
+  PrologueCase(const ShapeCase& shape, DtnVariant variant, DType dtype, bool with_scale)
       : problem(shape, variant, dtype),
         scaled(with_scale),
         residual(random_twin(problem.image_shape(), dtype, 21, 1, 2)),
@@ -40,7 +40,7 @@ struct Results {
   Outputs outputs;
   Twin dbranch, dbranch_sums;
 
-  explicit Results(const Surrounded& s)
+  explicit Results(const PrologueCase& s)
       : problem(s.problem),
         outputs(s.problem),
         dbranch(Twin::output(s.problem.image_shape(), s.problem.dtype)),
@@ -52,7 +52,7 @@ struct Results {
     outputs.dlambda_var = Twin::accumulated({s.problem.dense.heads}, kFloat, kVarStart);
   }
 
-  DtnNormBackward backward(const Surrounded& s, Where w) const {
+  DtnNormBackward backward(const PrologueCase& s, Where w) const {
     DtnNormBackward args = backward_of(problem, outputs, w);
     args.dx_add = s.dx_add.at(w);
     return args;
@@ -71,7 +71,7 @@ struct Results {
 };
 
 template <class Queue>
-Results apart(Queue& queue, const Surrounded& s, Where w) {
+Results run_separate(Queue& queue, const PrologueCase& s, Where w) {
   Results r(s);
   const DtnNormProblem& p = r.problem;
   if (s.scaled) {
@@ -92,7 +92,7 @@ Results apart(Queue& queue, const Surrounded& s, Where w) {
 }
 
 template <class Queue>
-Results together(Queue& queue, const Surrounded& s, Where w) {
+Results run_fused(Queue& queue, const PrologueCase& s, Where w) {
   Results r(s);
   const DtnNormProblem& p = r.problem;
   DtnNormForward forward = forward_of(p, r.outputs, w);
@@ -131,7 +131,7 @@ void expect_logit_gradients(const std::string& what, const Results& got, const R
 }
 
 // Checks the column sums of dbranch, which may be summed before dbranch is rounded.
-void expect_sums(const std::string& what, const Surrounded& s, const Results& got, Where w) {
+void expect_sums(const std::string& what, const PrologueCase& s, const Results& got, Where w) {
   auto values = [w](const Twin& t) { return doubles(w == kOnDevice ? t.device() : t.host()); };
   const Doubles dbranch = values(got.dbranch);
   const auto channels = static_cast<std::size_t>(s.problem.dense.channels);
@@ -162,8 +162,8 @@ void expect_same(const std::string& what, const std::vector<Tensor>& got,
 constexpr ShapeCase kShapes[] = {
     {2, 5, 7, 24, 3}, {2, 14, 14, 48, 3}, {1, 4, 3, 288, 4}, {1, 2, 3, 528, 2}, {2, 3, 2, 15, 3}};
 
-std::vector<Surrounded> cases() {
-  std::vector<Surrounded> all;
+std::vector<PrologueCase> cases() {
+  std::vector<PrologueCase> all;
   for (const ShapeCase& shape : kShapes) {
     for (DType dtype : kTypes) {
       for (bool scaled : {true, false}) all.emplace_back(shape, DtnVariant::kPaper, dtype, scaled);
@@ -173,12 +173,12 @@ std::vector<Surrounded> cases() {
   return all;
 }
 
-void expect_same_bits_together(const Surrounded& s, Path path) {
+void expect_same_bits_fused(const PrologueCase& s, Path path) {
   const std::string what = s.problem.name(name_of(path));
   SCOPED_TRACE(cat(what, s.scaled ? " scaled" : ""));
   const auto body = [&] {
-    const Results want = apart(cuda_queue(), s, kOnDevice);
-    const Results got = together(cuda_queue(), s, kOnDevice);
+    const Results want = run_separate(cuda_queue(), s, kOnDevice);
+    const Results got = run_fused(cuda_queue(), s, kOnDevice);
     expect_same(what, got.shared(kOnDevice), want.shared(kOnDevice));
     expect_logit_gradients(what, got, want, kOnDevice);
     std::vector<Tensor> all = got.shared(kOnDevice);
@@ -199,10 +199,10 @@ void expect_same_bits_together(const Surrounded& s, Path path) {
 TEST(CudaDtnPrologue, SameBitsAsSeparateKernels) {
   DTN_SKIP_WITHOUT_DEVICE();
   int on_tensor_cores = 0;
-  for (const Surrounded& s : cases()) {
+  for (const PrologueCase& s : cases()) {
     on_each_path(s.problem, [&](Path path) {
       on_tensor_cores += path == Path::kTensor;
-      expect_same_bits_together(s, path);
+      expect_same_bits_fused(s, path);
     });
   }
   EXPECT_EQ(on_tensor_cores, 4 * 4);
@@ -211,16 +211,17 @@ TEST(CudaDtnPrologue, SameBitsAsSeparateKernels) {
 TEST(CudaDtnPrologue, TwelveWarpsSameBitsAsSeparateKernels) {
   DTN_SKIP_WITHOUT_DEVICE();
   const ScopedBackwardWarps twelve(12);
-  for (const Surrounded& s : cases()) {
+  for (const PrologueCase& s : cases()) {
     const bool taken = s.problem.dtype == DType::kBFloat16 && s.problem.dense.channels % 8 == 0;
-    if (taken) expect_same_bits_together(s, Path::kTensor);
+    if (taken) expect_same_bits_fused(s, Path::kTensor);
   }
 }
 
 TEST(CudaDtnPrologue, HostMatchesSeparateKernels) {
-  for (const Surrounded& s : cases()) {
+  for (const PrologueCase& s : cases()) {
     SCOPED_TRACE(s.problem.name("host"));
-    const Results want = apart(cpu_queue(), s, kOnHost), got = together(cpu_queue(), s, kOnHost);
+    const Results want = run_separate(cpu_queue(), s, kOnHost),
+                  got = run_fused(cpu_queue(), s, kOnHost);
     expect_same("host", got.shared(kOnHost), want.shared(kOnHost));
     expect_logit_gradients("host", got, want, kOnHost);
     if (!s.scaled) continue;

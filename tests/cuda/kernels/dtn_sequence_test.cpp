@@ -25,7 +25,7 @@ Twin zeros(const Shape& shape) { return Twin(Tensor::zeros(shape, DType::kFloat3
 // A problem in both memories, and the outputs of the kernels. `pad` is the value that x, dy and the
 // gradient to add have in the padding.
 template <class T>
-struct DeviceLine {
+struct DeviceSequence {
   Shape shape;
   bool official;
   Twin lengths, x, dy, weight, bias, lambda_mean, lambda_var, pos_weight;
@@ -34,7 +34,8 @@ struct DeviceLine {
   DtnSequenceForward forward{};
   DtnSequenceBackward backward{};
 
-  DeviceLine(const LineProblem& p, const Doubles& cotangent, Where w = kOnDevice, double pad = kNaN)
+  DeviceSequence(const SequenceProblem& p, const Doubles& cotangent, Where w = kOnDevice,
+                 double pad = kNaN)
       : shape{p.all.batch, p.tokens(), p.all.channels},
         official(p.all.official),
         lengths(twin_of(p.lengths, {p.all.batch})),
@@ -89,7 +90,7 @@ struct DeviceLine {
     backward.norm.dpos_weight = dpos_weight.at(w);
   }
 
-  const DeviceLine& run_passes() const {
+  const DeviceSequence& run_passes() const {
     run(cuda_queue(), forward);
     run(cuda_queue(), backward);
     return *this;
@@ -101,8 +102,8 @@ struct DeviceLine {
   }
 
  private:
-  Twin values(const LineProblem& p, const Doubles& numbers, double pad) const {
-    return twin_of(to<T>(FusedLine<T>::padded(p, numbers, pad)), shape);
+  Twin values(const SequenceProblem& p, const Doubles& numbers, double pad) const {
+    return twin_of(to<T>(FusedSequence<T>::padded(p, numbers, pad)), shape);
   }
 };
 
@@ -118,7 +119,7 @@ Doubles column(const Doubles& weights, std::size_t k) {
 // the smallest scale of the error of a_d gradients. For a_x the smallest scale is its square root,
 // because the gradients of a_d have one more factor of the window width.
 template <class T>
-void expect_results(const std::string& what, const DeviceLine<T>& got, const Doubles& y,
+void expect_results(const std::string& what, const DeviceSequence<T>& got, const Doubles& y,
                     const DenseDtn::Gradients& g, double factor, double nothing) {
   auto expect = [&](const char* name, const Tensor& result, const Doubles& want, double bound) {
     expect_close("dtn_sequence", cat(what, " ", name), result, want, factor * bound);
@@ -143,7 +144,7 @@ void expect_results(const std::string& what, const DeviceLine<T>& got, const Dou
 
 // Root of the sum of squares of the terms of the position gradients. Where the terms cancel, the
 // size of the result does not show the accuracy that is possible.
-double size_of_terms(const LineProblem& p, const Doubles& dy) {
+double size_of_terms(const SequenceProblem& p, const Doubles& dy) {
   double squares = 0;
   for (int b = 0; b < p.all.batch; ++b) {
     const double one = p.sample(b).position_terms(p.valid(dy, b));
@@ -155,13 +156,13 @@ double size_of_terms(const LineProblem& p, const Doubles& dy) {
 // Compares with the oracle, and with the CPU kernels at twice the tolerance (both sides may be
 // off).
 template <class T>
-void check(const LineProblem& p, double nothing = 0.1, bool every_schedule = false) {
-  const std::string what = cat(name_of(DTypeOf<T>::value), " ", line_text(p));
+void check(const SequenceProblem& p, double nothing = 0.1, bool every_schedule = false) {
+  const std::string what = cat(name_of(DTypeOf<T>::value), " ", sequence_text(p));
   SCOPED_TRACE(what);
   const Doubles dy = cotangent_of<T>(p.all), y = p.forward();
   const DenseDtn::Gradients gradients = p.backward(dy);
   nothing = std::max(nothing, size_of_terms(p, dy));
-  const DeviceLine<T> cpu(p, dy, kOnHost);
+  const DeviceSequence<T> cpu(p, dy, kOnHost);
   run(cpu_queue(), cpu.forward);
   run(cpu_queue(), cpu.backward);
   auto host = [](const Twin& t) { return doubles(t.host()); };
@@ -173,7 +174,7 @@ void check(const LineProblem& p, double nothing = 0.1, bool every_schedule = fal
                                    host(cpu.dpos_weight),
                                    {}};
   auto body = [&] {
-    const DeviceLine<T> device(p, dy);
+    const DeviceSequence<T> device(p, dy);
     device.run_passes();
     expect_results(what + " oracle", device, y, gradients, 1, nothing);
     expect_results(what + " twin", device, host(cpu.y), of_cpu, 2, nothing);
@@ -203,7 +204,7 @@ TYPED_TEST(CudaDtnSequence, MatchesReferenceAndCpu) {
         // Far beyond the end, one key has almost all the weight and the position gradients almost
         // vanish. The oracle then multiplies its rounding errors by up to 200^2.
         const double nothing = delta > 200 ? 1e-3 * 200 * 200 : 0.1;
-        check<TypeParam>(make_line<TypeParam>({150, 1, 64}, 152, 10, 2, a_d, delta, variant),
+        check<TypeParam>(make_sequence<TypeParam>({150, 1, 64}, 152, 10, 2, a_d, delta, variant),
                          nothing);
       }
     }
@@ -214,13 +215,13 @@ TYPED_TEST(CudaDtnSequence, MatchesReferenceAndCpu) {
 TYPED_TEST(CudaDtnSequence, AnyLength) {
   const Lengths lengths = {1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129};
   for (double a_d : {-1.0, -0.02, 0.0, 0.02}) {
-    check<TypeParam>(make_line<TypeParam>(lengths, 131, 6, 2, a_d, 1.2, DtnVariant::kPaper));
+    check<TypeParam>(make_sequence<TypeParam>(lengths, 131, 6, 2, a_d, 1.2, DtnVariant::kPaper));
   }
 }
 
 // Heads with more channels than a warp has lanes, with a remainder; each head has other windows.
 TYPED_TEST(CudaDtnSequence, ManyChannels) {
-  LineProblem p = make_line<TypeParam>({70, 33}, 70, 160, 4, -1, 0, DtnVariant::kPaper);
+  SequenceProblem p = make_sequence<TypeParam>({70, 33}, 70, 160, 4, -1, 0, DtnVariant::kPaper);
   p.all.pos_weight = {1, 0, -1, 0.5, 0, 0, -0.3, 0, -0.02, 0, 0, 0.02};
   check<TypeParam>(p);
 }
@@ -234,11 +235,11 @@ TYPED_TEST(CudaDtnSequence, Schedules) {
 TYPED_TEST(CudaDtnSequence, PaddingIsZeroAndHasNoEffect) {
   const double inf = std::numeric_limits<double>::infinity();
   for (DtnVariant variant : kVariants) {
-    const LineProblem p = padded_problem<TypeParam>(140, variant);
+    const SequenceProblem p = padded_problem<TypeParam>(140, variant);
     const Doubles dy = cotangent_of<TypeParam>(p.all);
     std::vector<Tensor> of_zeros;
     for (double pad : {0.0, kNaN, -inf}) {
-      DeviceLine<TypeParam> run(p, dy, kOnDevice, pad);
+      DeviceSequence<TypeParam> run(p, dy, kOnDevice, pad);
       // The gradient to add is in the memory of dx and holds the same values in the padding.
       run.dx = Twin(run.dy.host().clone());
       run.backward.norm.dx_add = run.backward.norm.dx = run.dx.at(kOnDevice);
@@ -260,18 +261,18 @@ TYPED_TEST(CudaDtnSequence, PaddingIsZeroAndHasNoEffect) {
 }
 
 TYPED_TEST(CudaDtnSequence, ExtraPaddingKeepsBits) {
-  const LineProblem few = padded_problem<TypeParam>(133, DtnVariant::kPaper);
-  LineProblem many = padded_problem<TypeParam>(260, DtnVariant::kPaper);
+  const SequenceProblem few = padded_problem<TypeParam>(133, DtnVariant::kPaper);
+  SequenceProblem many = padded_problem<TypeParam>(260, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(few.all);
   Doubles padded_dy(many.all.x.size());
   for (int b = 0; b < few.all.batch; ++b) {
     many.put(few.valid(few.all.x, b), b, many.all.x);
     many.put(few.valid(dy, b), b, padded_dy);
   }
-  const DeviceLine<TypeParam> a(few, dy), z(many, padded_dy);
+  const DeviceSequence<TypeParam> a(few, dy), z(many, padded_dy);
   a.run_passes();
   z.run_passes();
-  const auto valid = [](const LineProblem& p, const Twin& values, int b) {
+  const auto valid = [](const SequenceProblem& p, const Twin& values, int b) {
     return p.valid(doubles(values.device()), b);
   };
   for (int b = 0; b < few.all.batch; ++b) {
@@ -282,10 +283,10 @@ TYPED_TEST(CudaDtnSequence, ExtraPaddingKeepsBits) {
 
 TYPED_TEST(CudaDtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient) {
   for (DtnVariant variant : kVariants) {
-    const LineProblem p = padded_problem<TypeParam>(140, variant);
+    const SequenceProblem p = padded_problem<TypeParam>(140, variant);
     const Doubles dy = cotangent_of<TypeParam>(p.all);
-    const DeviceLine<TypeParam> once(p, dy);
-    DeviceLine<TypeParam> twice(p, dy);
+    const DeviceSequence<TypeParam> once(p, dy);
+    DeviceSequence<TypeParam> twice(p, dy);
     once.run_passes();
     twice.run_passes();
     const Twin residual = random_twin(twice.shape, DTypeOf<TypeParam>::value, 10);
@@ -300,9 +301,10 @@ TYPED_TEST(CudaDtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient
         EXPECT_NEAR(s[i], want, 4 * epsilon_of<TypeParam>() * (1 + std::fabs(want)));
       }
     }
-    for (auto member : {&DeviceLine<TypeParam>::dweight, &DeviceLine<TypeParam>::dbias,
-                        &DeviceLine<TypeParam>::dlambda_mean, &DeviceLine<TypeParam>::dlambda_var,
-                        &DeviceLine<TypeParam>::dpos_weight}) {
+    for (auto member :
+         {&DeviceSequence<TypeParam>::dweight, &DeviceSequence<TypeParam>::dbias,
+          &DeviceSequence<TypeParam>::dlambda_mean, &DeviceSequence<TypeParam>::dlambda_var,
+          &DeviceSequence<TypeParam>::dpos_weight}) {
       Doubles doubled = doubles((once.*member).device());
       for (double& v : doubled) v *= 2;
       EXPECT_LE(relative_error(doubles((twice.*member).device()), doubled), 1e-6);
@@ -311,10 +313,10 @@ TYPED_TEST(CudaDtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient
 }
 
 TYPED_TEST(CudaDtnSequence, AnyGradientIsOptional) {
-  const LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
+  const SequenceProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
-  const DeviceLine<TypeParam> all(p, dy);
-  DeviceLine<TypeParam> only_x(p, dy), no_x(p, dy);
+  const DeviceSequence<TypeParam> all(p, dy);
+  DeviceSequence<TypeParam> only_x(p, dy), no_x(p, dy);
   DtnNormBackward& b = only_x.backward.norm;
   b.dweight = b.dbias = b.dlambda_mean = b.dlambda_var = b.dpos_weight = nullptr;
   no_x.backward.norm.dx = nullptr;
@@ -328,11 +330,11 @@ TYPED_TEST(CudaDtnSequence, AnyGradientIsOptional) {
 }
 
 TYPED_TEST(CudaDtnSequence, SamplesWithoutTokensContributeNothing) {
-  LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
+  SequenceProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   p.lengths = {0, 0, 133, 0};
-  const LineProblem one{p.sample(2), {133}};
-  const DeviceLine<TypeParam> some(p, dy), alone(one, p.valid(dy, 2));
+  const SequenceProblem one{p.sample(2), {133}};
+  const DeviceSequence<TypeParam> some(p, dy), alone(one, p.valid(dy, 2));
   some.run_passes();
   alone.run_passes();
   EXPECT_EQ(max_abs(doubles(some.dweight.device())), max_abs(doubles(alone.dweight.device())));
@@ -344,7 +346,7 @@ TEST(CudaDtnSequenceNumerics, LargeMean) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (double a_d : {-1.0, 0.0, 0.02}) {
-      LineProblem p = make_line<float>({96, 40}, 96, 32, 2, a_d, 0.4, variant);
+      SequenceProblem p = make_sequence<float>({96, 40}, 96, 32, 2, a_d, 0.4, variant);
       for (double& x : p.all.x) x = static_cast<float>(x + 1e3);
       check<float>(p);
     }
@@ -355,7 +357,7 @@ TEST(CudaDtnSequenceNumerics, LargeMean) {
 TEST(CudaDtnSequenceNumerics, LongSequences) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (double a_d : {-0.02, -1e-4, 0.0, 0.02}) {
-    check<float>(make_line<float>({2001}, 2001, 6, 2, a_d, 40, DtnVariant::kPaper),
+    check<float>(make_sequence<float>({2001}, 2001, 6, 2, a_d, 40, DtnVariant::kPaper),
                  a_d > 0 ? 1e-3 * 2000 * 2000 : 0.1);
   }
 }
@@ -373,9 +375,9 @@ TEST(CudaDtnSequenceNumerics, NonFinitePositionWeights) {
                           {1e30, -1e-30},
                           {-1e30, 1e-30},
                           {0.1, -1e-40}}) {
-    LineProblem p = make_line<float>({70, 12}, 80, 6, 1, -1, 0, DtnVariant::kPaper);
+    SequenceProblem p = make_sequence<float>({70, 12}, 80, 6, 1, -1, 0, DtnVariant::kPaper);
     p.all.pos_weight = {a_x, 0, a_d};
-    const DeviceLine<float> device(p, cotangent_of<float>(p.all));
+    const DeviceSequence<float> device(p, cotangent_of<float>(p.all));
     device.run_passes();
     const double largest = max_abs(doubles(device.y.device()));
     EXPECT_EQ(std::isfinite(largest), std::isfinite(a_x) && std::isfinite(a_d))
@@ -385,8 +387,8 @@ TEST(CudaDtnSequenceNumerics, NonFinitePositionWeights) {
 
 TEST(CudaDtnSequenceErrors, RejectsTwoDimensionalGridsAndFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const LineProblem p = make_line<float>({2}, 2, 4, 2, -1, 0, DtnVariant::kPaper);
-  DeviceLine<float> device(p, p.all.x);
+  const SequenceProblem p = make_sequence<float>({2}, 2, 4, 2, -1, 0, DtnVariant::kPaper);
+  DeviceSequence<float> device(p, p.all.x);
   device.forward.norm.grid_h = device.backward.norm.grid_h = 2;
   EXPECT_THROW(run(cuda_queue(), device.forward), Error);
   EXPECT_THROW(run(cuda_queue(), device.backward), Error);

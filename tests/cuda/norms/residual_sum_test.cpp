@@ -25,7 +25,7 @@ struct Wants {
   bool residual = true, branch = true;
 };
 
-bool adds_apart(const cuda::Trace& trace) {
+bool has_separate_add(const cuda::Trace& trace) {
   return std::ranges::any_of(trace.launches(), [](const cuda::TimedLaunch& launch) {
     return launch.name == "scale_rows" || launch.name == "add";
   });
@@ -62,7 +62,7 @@ std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fus
   if (fused) {
     const cuda::Trace trace;
     y = built.norm->forward_sum(ctx, residual, branch, scale, c.grid, sum);
-    EXPECT_EQ(adds_apart(trace), !c.fuses);
+    EXPECT_EQ(has_separate_add(trace), !c.fuses);
   } else {
     sum = ops::residual_add(ctx, residual, branch, scale);
     y = built.norm->forward(ctx, sum, c.grid);

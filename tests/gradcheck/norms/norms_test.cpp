@@ -110,12 +110,12 @@ INSTANTIATE_TEST_SUITE_P(Registry, NormGradients, testing::ValuesIn(test::norm_c
                          name_of_case);
 
 // Sequences of 7 and 4 tokens; the second one has three tokens of padding.
-TokenGrid padded_line() { return {1, 7, 0, Tensor::from<std::int64_t>({7, 4}, {kBatch})}; }
+TokenGrid padded_sequence() { return {1, 7, 0, Tensor::from<std::int64_t>({7, 4}, {kBatch})}; }
 
 std::vector<NormCase> cases_with_lengths() {
   std::vector<NormCase> cases;
   for (const NormCase& c : test::norm_cases()) {
-    const NormShape shape = shape_on(padded_line());
+    const NormShape shape = shape_on(padded_sequence());
     if (!test::fits(c, shape)) continue;
     const auto built = test::build_norm(c.config, shape, DType::kFloat64);
     if (built->norm->takes_lengths()) cases.push_back(c);
@@ -126,7 +126,7 @@ std::vector<NormCase> cases_with_lengths() {
 class PaddedNormGradients : public testing::TestWithParam<NormCase> {};
 
 TEST_P(PaddedNormGradients, IgnorePadding) {
-  const TokenGrid grid = padded_line();
+  const TokenGrid grid = padded_sequence();
   check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
     return norm.forward(ctx, x, grid);
   });

@@ -16,13 +16,13 @@ using test::Inputs;
 using test::Op;
 using test::random_tensor;
 
-auto of_one(Variable (*op)(Context&, const Variable&)) {
+auto unary(Variable (*op)(Context&, const Variable&)) {
   return Op([op](Context& c, const Inputs& v) { return op(c, v[0]); });
 }
-auto of_two(Variable (*op)(Context&, const Variable&, const Variable&)) {
+auto binary(Variable (*op)(Context&, const Variable&, const Variable&)) {
   return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1]); });
 }
-auto of_three(Variable (*op)(Context&, const Variable&, const Variable&, const Variable&)) {
+auto ternary(Variable (*op)(Context&, const Variable&, const Variable&, const Variable&)) {
   return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1], v[2]); });
 }
 
@@ -85,28 +85,28 @@ TEST(ModulationGradients, StandardizedTokens) {
 
 TEST(ModulationGradients, GainsAndShifts) {
   Tensor x = random_tensor({2, 5, 7}, 4);
-  check_both("scale_shift_tokens", of_three(ops::scale_shift_tokens),
-             of_three(ops::reference::scale_shift_tokens),
+  check_both("scale_shift_tokens", ternary(ops::scale_shift_tokens),
+             ternary(ops::reference::scale_shift_tokens),
              {x, random_tensor({2, 5}, 5), random_tensor({2, 5}, 6)});
-  check_both("modulate", of_two(ops::modulate), of_two(ops::reference::modulate),
+  check_both("modulate", binary(ops::modulate), binary(ops::reference::modulate),
              {x, random_tensor({2, 5, 14}, 7)});
   check("modulate beside a residual",
         [](Context& c, const Inputs& v) {
           return ops::residual_add(c, v[0], ops::modulate(c, v[0], v[1]), {});
         },
         {x, random_tensor({2, 5, 14}, 7)});
-  check_both("gated_add", of_three(ops::gated_add), of_three(ops::reference::gated_add),
+  check_both("gated_add", ternary(ops::gated_add), ternary(ops::reference::gated_add),
              {x, random_tensor({2, 7}, 8), random_tensor({2, 5, 7}, 9)});
 }
 
 TEST(ModulationGradients, Activations) {
   std::vector<Tensor> inputs = {random_tensor({3, 37}, 10, 3)};
-  check_both("relu", of_one(ops::relu), of_one(ops::reference::relu), inputs);
-  check_both("silu", of_one(ops::silu), of_one(ops::reference::silu), inputs);
-  check_both("tanh", of_one(ops::tanh), of_one(ops::reference::tanh), inputs);
-  check_both("gelu_tanh", of_one(ops::gelu_tanh), of_one(ops::reference::gelu_tanh), inputs);
-  check_both("quick_gelu", of_one(ops::quick_gelu), of_one(ops::reference::quick_gelu), inputs);
-  check_both("hardswish", of_one(ops::hardswish), of_one(ops::reference::hardswish), inputs);
+  check_both("relu", unary(ops::relu), unary(ops::reference::relu), inputs);
+  check_both("silu", unary(ops::silu), unary(ops::reference::silu), inputs);
+  check_both("tanh", unary(ops::tanh), unary(ops::reference::tanh), inputs);
+  check_both("gelu_tanh", unary(ops::gelu_tanh), unary(ops::reference::gelu_tanh), inputs);
+  check_both("quick_gelu", unary(ops::quick_gelu), unary(ops::reference::quick_gelu), inputs);
+  check_both("hardswish", unary(ops::hardswish), unary(ops::reference::hardswish), inputs);
 }
 
 TEST(ModulationGradients, Gathers) {
@@ -124,9 +124,9 @@ TEST(ModulationGradients, Gathers) {
   };
   check_both("take_rows", on(ops::take_rows), on(ops::reference::take_rows),
              {random_tensor({5, 6}, 12)});
-  check_both("mix_rows", of_two(ops::mix_rows), of_two(ops::reference::mix_rows),
+  check_both("mix_rows", binary(ops::mix_rows), binary(ops::reference::mix_rows),
              {random_tensor({5, 6}, 13), random_tensor({4, 5}, 14)});
-  check_both("join_columns", of_two(ops::join_columns), of_two(ops::reference::join_columns),
+  check_both("join_columns", binary(ops::join_columns), binary(ops::reference::join_columns),
              {random_tensor({2, 3, 4}, 15), random_tensor({2, 3, 2}, 16)});
 }
 

@@ -9,7 +9,7 @@
 
 namespace dtn::test {
 
-inline Tensor of(std::vector<double> values) {
+inline Tensor tensor_of(std::vector<double> values) {
   auto n = static_cast<std::int64_t>(values.size());
   return Tensor::from(values, {n});
 }

@@ -30,10 +30,10 @@ TEST(Tape, RunsInReverseAndIsEmptyAfterwards) {
   Context ctx;
   ctx.tape = &tape;
   int runs = 0;
-  Variable x(of({1, 2}), true);
+  Variable x(tensor_of({1, 2}), true);
   Variable y = twice(ctx, twice(ctx, x, &runs), &runs);
   EXPECT_EQ(tape.size(), 2u);
-  tape.backward(y, of({1, 10}));
+  tape.backward(y, tensor_of({1, 10}));
   EXPECT_EQ(doubles(x.grad()), (Doubles{4, 40}));
   EXPECT_EQ(runs, 2);
   EXPECT_EQ(tape.size(), 0u);
@@ -45,7 +45,7 @@ TEST(Tape, SkipsNodesWithoutGradient) {
   Context ctx;
   ctx.tape = &tape;
   int used = 0, unused = 0;
-  Variable x(of({1}), true);
+  Variable x(tensor_of({1}), true);
   Variable y = twice(ctx, x, &used);
   Variable side = twice(ctx, y, &unused);
   Variable later = twice(ctx, side, &unused);
@@ -61,7 +61,7 @@ TEST(Tape, SumsGradientsOfAllUses) {
   Context ctx;
   ctx.tape = &tape;
   int runs = 0;
-  Variable x(of({3}), true);
+  Variable x(tensor_of({3}), true);
   Variable y = add(ctx, twice(ctx, x, &runs), mul(ctx, x, x));
   tape.backward(y);
   EXPECT_EQ(doubles(x.grad()), (Doubles{2 + 2 * 3}));
@@ -77,12 +77,12 @@ TEST(Tape, FreesSavedTensorsAfterNodeRuns) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  Variable x(of({1}), true), y = x;
+  Variable x(tensor_of({1}), true), y = x;
   std::size_t before = allocator_stats().bytes_in_use;
   for (int i = 0; i < 4; ++i) {
     Tensor saved = Tensor::zeros({kBytes / 8}, DType::kFloat64);
     Variable previous = y;
-    y = ctx.record("saves a megabyte", of({1}), {&previous},
+    y = ctx.record("saves a megabyte", tensor_of({1}), {&previous},
                    [saved, &in_use, dx = previous.sink()](const Tensor& dy) {
                      in_use.push_back(allocator_stats().bytes_in_use);
                      dx->accumulate(dy);
@@ -113,18 +113,19 @@ TEST(Tape, RejectsInvalidStart) {
   Context ctx;
   ctx.tape = &tape;
   int runs = 0;
-  EXPECT_THROW(tape.backward(Variable(of({1}))), Error) << "nothing trainable";
-  Variable y = twice(ctx, Variable(of({1, 2}), true), &runs);
+  EXPECT_THROW(tape.backward(Variable(tensor_of({1}))), Error) << "nothing trainable";
+  Variable y = twice(ctx, Variable(tensor_of({1, 2}), true), &runs);
   EXPECT_THROW(tape.backward(y), Error) << "two elements and no seed";
-  EXPECT_THROW(tape.backward(y, of({1, 2, 3})), Error) << "a seed of another shape";
+  EXPECT_THROW(tape.backward(y, tensor_of({1, 2, 3})), Error) << "a seed of another shape";
 }
 
 TEST(Tape, ErrorNamesFailedOperation) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  Variable x(of({1}), true);
-  Variable y = ctx.record("fragile", of({1}), {&x}, [](const Tensor&) { throw Error("broke"); });
+  Variable x(tensor_of({1}), true);
+  Variable y =
+      ctx.record("fragile", tensor_of({1}), {&x}, [](const Tensor&) { throw Error("broke"); });
   try {
     tape.backward(y);
     FAIL();
@@ -138,7 +139,7 @@ TEST(Recording, NeedsTapeAndInputThatRequiresGradient) {
   Tape tape;
   Context ctx;
   int runs = 0;
-  Variable trainable(of({1}), true), constant(of({1}));
+  Variable trainable(tensor_of({1}), true), constant(tensor_of({1}));
   EXPECT_FALSE(twice(ctx, trainable, &runs).requires_grad()) << "no tape";
   ctx.tape = &tape;
   EXPECT_FALSE(twice(ctx, constant, &runs).requires_grad());
@@ -147,17 +148,18 @@ TEST(Recording, NeedsTapeAndInputThatRequiresGradient) {
   EXPECT_EQ(tape.size(), 1u);
   // An absent input, for example the bias of a layer without bias, needs no gradient.
   Variable absent;
-  EXPECT_TRUE(ctx.record("mixed", of({1}), {&absent, nullptr, &trainable}, [](const Tensor&) {})
-                  .requires_grad());
+  EXPECT_TRUE(
+      ctx.record("mixed", tensor_of({1}), {&absent, nullptr, &trainable}, [](const Tensor&) {})
+          .requires_grad());
   EXPECT_FALSE(
-      ctx.record("none", of({1}), {&absent, nullptr}, [](const Tensor&) {}).requires_grad());
+      ctx.record("none", tensor_of({1}), {&absent, nullptr}, [](const Tensor&) {}).requires_grad());
 }
 
 // --- GradSlot -----------------------------------------------------------------------------------
 
 TEST(GradSlot, StoresFirstGradientWithoutCopy) {
   GradSlot slot;
-  Tensor g = of({1, 2});
+  Tensor g = tensor_of({1, 2});
   const void* memory = g.raw();
   slot.accumulate(std::move(g));
   EXPECT_EQ(slot.get().raw(), memory);
@@ -165,9 +167,9 @@ TEST(GradSlot, StoresFirstGradientWithoutCopy) {
 
 TEST(GradSlot, AddsInPlaceToOwnedMemory) {
   GradSlot slot;
-  slot.accumulate(of({1, 2}));
+  slot.accumulate(tensor_of({1, 2}));
   const void* memory = slot.get().raw();
-  Tensor g = of({10, 20});
+  Tensor g = tensor_of({10, 20});
   slot.accumulate(g);
   EXPECT_EQ(slot.get().raw(), memory);
   EXPECT_EQ(doubles(slot.get()), (Doubles{11, 22}));
@@ -176,7 +178,7 @@ TEST(GradSlot, AddsInPlaceToOwnedMemory) {
 
 TEST(GradSlot, NeverWritesToSharedMemory) {
   GradSlot slot;
-  Tensor first = of({1, 2}), second = of({10, 20});
+  Tensor first = tensor_of({1, 2}), second = tensor_of({10, 20});
   slot.accumulate(first);
   slot.accumulate(second);
   EXPECT_EQ(doubles(slot.get()), (Doubles{11, 22}));
@@ -185,7 +187,7 @@ TEST(GradSlot, NeverWritesToSharedMemory) {
   // The slot takes over the memory of the new gradient if nothing else refers to it.
   GradSlot other;
   other.accumulate(first);
-  Tensor last = of({5, 5});
+  Tensor last = tensor_of({5, 5});
   const void* memory = last.raw();
   other.accumulate(std::move(last));
   EXPECT_EQ(other.get().raw(), memory);
@@ -202,16 +204,16 @@ TEST(GradSlot, BoundSlotAccumulatesInPlace) {
   Tensor flat = Tensor::zeros({4}, DType::kFloat64);
   GradSlot slot;
   slot.bind(flat.slice(1, 3));
-  slot.accumulate(of({1, 2}));
+  slot.accumulate(tensor_of({1, 2}));
   slot.buffer({2}, DType::kFloat64, kCpu).data<double>()[1] += 5;
-  slot.accumulate(of({10, 20}));
+  slot.accumulate(tensor_of({10, 20}));
   EXPECT_EQ(doubles(flat), (Doubles{0, 11, 27, 0}));
 }
 
 TEST(GradSlot, RejectsGradientOfAnotherShapeOrType) {
   GradSlot slot;
-  slot.accumulate(of({1, 2}));
-  EXPECT_THROW(slot.accumulate(of({1, 2, 3})), Error);
+  slot.accumulate(tensor_of({1, 2}));
+  EXPECT_THROW(slot.accumulate(tensor_of({1, 2, 3})), Error);
   EXPECT_THROW(slot.accumulate(Tensor::zeros({2}, DType::kFloat32)), Error);
 }
 
@@ -228,7 +230,7 @@ CheckpointRun run(bool checkpointed, bool x_trains) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  Variable x(of({1, 2}), x_trains), w(of({5, 7}), true);
+  Variable x(tensor_of({1, 2}), x_trains), w(tensor_of({5, 7}), true);
   auto piece = [&result, w](Context& c, const Variable& v) {
     ++result.forwards;
     result.recomputes += c.mode.recompute;
@@ -238,7 +240,7 @@ CheckpointRun run(bool checkpointed, bool x_trains) {
   Variable y = checkpointed ? checkpoint(ctx, g, piece) : piece(ctx, g);
   EXPECT_TRUE(!checkpointed || tape.size() == (x_trains ? 2u : 1u)) << "saved inside the piece";
   result.y = doubles(y.value());
-  tape.backward(y, of({1, 10}));
+  tape.backward(y, tensor_of({1, 10}));
   if (x_trains) result.dx = doubles(x.grad());
   result.dw = doubles(w.grad());
   return result;
@@ -248,7 +250,7 @@ TEST(Checkpoint, NotRecordedWithoutTrainableInput) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  const Variable y = checkpoint(ctx, Variable(of({1, 2})),
+  const Variable y = checkpoint(ctx, Variable(tensor_of({1, 2})),
                                 [](Context& c, const Variable& v) { return mul(c, v, v); });
   EXPECT_EQ(doubles(y.value()), (Doubles{1, 4}));
   EXPECT_FALSE(y.requires_grad());
@@ -271,7 +273,7 @@ TEST(Checkpoint, AccumulatesIntoExistingGradient) {
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  Variable x(of({3}), true);
+  Variable x(tensor_of({3}), true);
   auto square = [](Context& c, const Variable& v) { return mul(c, v, v); };
   Variable inside = checkpoint(ctx, x, square);
   Variable y = add(ctx, inside, scaled(ctx, x, 100));
@@ -282,7 +284,7 @@ TEST(Checkpoint, AccumulatesIntoExistingGradient) {
 TEST(Checkpoint, WithoutTapeRunsFunctionOnce) {
   Context ctx;
   int calls = 0;
-  Variable y = checkpoint(ctx, Variable(of({3}), true), [&](Context& c, const Variable& v) {
+  Variable y = checkpoint(ctx, Variable(tensor_of({3}), true), [&](Context& c, const Variable& v) {
     ++calls;
     return mul(c, v, v);
   });
@@ -297,7 +299,7 @@ TEST(Variable, ConvertsToRequestedType) {
   Variable v(Tensor::from<float>(std::vector<float>{1.0f, 1.00390625f}, {2}), true);
   EXPECT_EQ(v.value_as(DType::kFloat32).raw(), v.value().raw());
   EXPECT_EQ(doubles(v.value_as(DType::kBFloat16)), (Doubles{1, 1}));
-  Tensor copy = as(of({8, 9}), DType::kBFloat16);
+  Tensor copy = as(tensor_of({8, 9}), DType::kBFloat16);
   v.set_low_precision_copy(copy);
   EXPECT_EQ(v.value_as(DType::kBFloat16).raw(), copy.raw());
   EXPECT_FALSE(Variable().value_as(DType::kFloat32).defined());

@@ -13,15 +13,15 @@ namespace {
 using namespace dtn::test;
 
 // One report of a complete gradient, with its value at that time.
-struct Told {
+struct Report {
   std::string name;
   Doubles gradient;
 };
-using Log = std::vector<Told>;
+using Log = std::vector<Report>;
 
 // A parameter as in ParameterStore: its gradient accumulates in a bound buffer.
 Variable parameter(Log& log, const std::string& name, const std::vector<double>& values) {
-  Variable v(of(values), true);
+  Variable v(tensor_of(values), true);
   v.sink()->bind(Tensor::zeros(v.shape(), DType::kFloat64));
   v.sink()->on_grad_ready([&log, name, slot = v.sink().get()] {
     log.push_back({name, doubles(slot->get())});
@@ -35,14 +35,14 @@ class GradientUses : public ::testing::Test {
 
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const Told& told : log) all.push_back(told.name);
+    for (const Report& report : log) all.push_back(report.name);
     return all;
   }
   // Expects one report for each parameter, with the final gradient.
-  void expect_told(const std::vector<std::string>& order) {
+  void expect_reported(const std::vector<std::string>& order) {
     EXPECT_EQ(names(), order);
-    for (const Told& told : log) {
-      EXPECT_EQ(told.gradient, doubles((told.name == "w" ? w : v).grad())) << told.name;
+    for (const Report& report : log) {
+      EXPECT_EQ(report.gradient, doubles((report.name == "w" ? w : v).grad())) << report.name;
     }
     EXPECT_EQ(w.sink()->uses(), 0);
     EXPECT_EQ(v.sink()->uses(), 0);
@@ -50,7 +50,7 @@ class GradientUses : public ::testing::Test {
 
   Log log;
   Variable w = parameter(log, "w", {5, 7}), v = parameter(log, "v", {2, 3});
-  Variable x{of({1, 10}), true};
+  Variable x{tensor_of({1, 10}), true};
   Tape tape;
   Context ctx;
 };
@@ -59,8 +59,8 @@ TEST_F(GradientUses, LastUseCompletesGradient) {
   Variable y = mul(ctx, mul(ctx, v, mul(ctx, w, x)), w);
   EXPECT_EQ(w.sink()->uses(), 2);
   EXPECT_EQ(v.sink()->uses(), 1);
-  tape.backward(y, of({1, 1}));
-  expect_told({"v", "w"});
+  tape.backward(y, tensor_of({1, 1}));
+  expect_reported({"v", "w"});
   EXPECT_EQ(doubles(w.grad()), (Doubles{20, 420}));
   EXPECT_EQ(doubles(v.grad()), (Doubles{25, 490}));
 }
@@ -68,8 +68,8 @@ TEST_F(GradientUses, LastUseCompletesGradient) {
 TEST_F(GradientUses, CountTwiceInOperationWithItself) {
   Variable y = mul(ctx, w, w);
   EXPECT_EQ(w.sink()->uses(), 2);
-  tape.backward(y, of({1, 1}));
-  expect_told({"w"});
+  tape.backward(y, tensor_of({1, 1}));
+  expect_reported({"w"});
   EXPECT_EQ(doubles(w.grad()), (Doubles{10, 14}));
 }
 
@@ -79,19 +79,19 @@ TEST_F(GradientUses, CountParametersOnly) {
   Context untaped;
   mul(untaped, w, x);
   EXPECT_EQ(w.sink()->uses(), 1) << "nothing was recorded";
-  tape.backward(y, of({1, 1}));
-  expect_told({"w"});
+  tape.backward(y, tensor_of({1, 1}));
+  expect_reported({"w"});
 }
 
 TEST_F(GradientUses, SpanTwoForwardPasses) {
   for (int pass = 0; pass < 2; ++pass) {  // two training steps
     log.clear();
     Variable first = mul(ctx, v, mul(ctx, w, x));
-    Variable second = mul(ctx, v, mul(ctx, w, Variable(of({3, 4}))));
+    Variable second = mul(ctx, v, mul(ctx, w, Variable(tensor_of({3, 4}))));
     EXPECT_EQ(w.sink()->uses(), 2);
     EXPECT_EQ(v.sink()->uses(), 2);
-    tape.backward(add(ctx, first, second), of({1, 1}));
-    expect_told({"v", "w"});
+    tape.backward(add(ctx, first, second), tensor_of({1, 1}));
+    expect_reported({"v", "w"});
   }
 }
 
@@ -100,11 +100,11 @@ TEST_F(GradientUses, SpanTwoTapes) {
   Context beside;
   beside.tape = &other;
   Variable first = mul(ctx, w, x), second = mul(beside, w, x);
-  tape.backward(first, of({1, 1}));
+  tape.backward(first, tensor_of({1, 1}));
   EXPECT_TRUE(log.empty());
   EXPECT_EQ(w.sink()->uses(), 1);
-  other.backward(second, of({1, 1}));
-  expect_told({"w"});
+  other.backward(second, tensor_of({1, 1}));
+  expect_reported({"w"});
 }
 
 // --- checkpoints --------------------------------------------------------------------------------
@@ -121,12 +121,12 @@ TEST_F(GradientUses, IncludeUsesInsideCheckpoint) {
   EXPECT_EQ(v.sink()->uses(), 1);
   Variable y = mul(ctx, v, inside);
   EXPECT_EQ(v.sink()->uses(), 2);
-  tape.backward(y, of({1, 1}));
+  tape.backward(y, tensor_of({1, 1}));
   // v has a use above the checkpoint; it waits for its use inside.
-  expect_told({"v", "w"});
-  Variable plain_w(of({5, 7}), true), plain_v(of({2, 3}), true);
+  expect_reported({"v", "w"});
+  Variable plain_w(tensor_of({5, 7}), true), plain_v(tensor_of({2, 3}), true);
   Variable plain = mul(ctx, plain_v, piece_of(ctx, plain_w, plain_v, mul(ctx, plain_w, x)));
-  tape.backward(plain, of({1, 1}));
+  tape.backward(plain, tensor_of({1, 1}));
   EXPECT_EQ(doubles(w.grad()), doubles(plain_w.grad()));
   EXPECT_EQ(doubles(v.grad()), doubles(plain_v.grad()));
 }
@@ -138,8 +138,8 @@ TEST_F(GradientUses, SpanTwoCheckpoints) {
   Variable y = checkpoint(ctx, checkpoint(ctx, x, piece), piece);
   EXPECT_EQ(w.sink()->uses(), 4);
   EXPECT_EQ(v.sink()->uses(), 2);
-  tape.backward(y, of({1, 1}));
-  expect_told({"v", "w"});
+  tape.backward(y, tensor_of({1, 1}));
+  expect_reported({"v", "w"});
 }
 
 TEST_F(GradientUses, SpanNestedCheckpoints) {
@@ -149,8 +149,8 @@ TEST_F(GradientUses, SpanNestedCheckpoints) {
   });
   EXPECT_EQ(w.sink()->uses(), 2);
   EXPECT_EQ(v.sink()->uses(), 1);
-  tape.backward(y, of({1, 1}));
-  expect_told({"w", "v"});
+  tape.backward(y, tensor_of({1, 1}));
+  expect_reported({"w", "v"});
   EXPECT_EQ(doubles(w.grad()), (Doubles{20, 420}));  // 2 w v x
   EXPECT_EQ(doubles(v.grad()), (Doubles{25, 490}));
 }
@@ -162,8 +162,8 @@ TEST_F(GradientUses, EndOnNodesWithoutGradient) {
   Variable side = mul(ctx, v, y);
   checkpoint(ctx, side, [this](Context& c, const Variable& in) { return mul(c, v, in); });
   EXPECT_EQ(v.sink()->uses(), 2);
-  tape.backward(y, of({1, 1}));
-  expect_told({"v", "w"});
+  tape.backward(y, tensor_of({1, 1}));
+  expect_reported({"v", "w"});
   EXPECT_EQ(doubles(v.grad()), (Doubles{0, 0}));
   EXPECT_EQ(doubles(w.grad()), (Doubles{1, 10}));
 }
@@ -188,7 +188,7 @@ TEST_F(GradientUses, DropSilentlyWithAbandonedTape) {
     EXPECT_EQ(v.sink()->uses(), 0);
     EXPECT_TRUE(log.empty());
     // The uses on another tape are unchanged.
-    tape.backward(kept, of({1, 1}));
+    tape.backward(kept, tensor_of({1, 1}));
     EXPECT_EQ(names(), (std::vector<std::string>{"w"}));
     log.clear();
   }
@@ -201,7 +201,7 @@ TEST_F(GradientUses, CountingTapeKeepsUsesOnly) {
   Tape counting(Tape::Kind::kCountUses);
   ctx.tape = &counting;
   EXPECT_FALSE(ctx.recording());
-  Variable y = ctx.record("saves", of({1, 2}), {&w, &x, &v, &w, nullptr},
+  Variable y = ctx.record("saves", tensor_of({1, 2}), {&w, &x, &v, &w, nullptr},
                           [saved](const Tensor&) { FAIL() << "nothing was recorded"; });
   EXPECT_EQ(counting.size(), 0u);
   EXPECT_EQ(saved.use_count(), 1);

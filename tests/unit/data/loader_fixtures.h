@@ -94,7 +94,8 @@ inline void damaged_if(bool bad, std::int64_t index) {
   if (bad) throw DataError(cat("fake-", index, " is damaged"));
 }
 
-inline std::shared_ptr<FakeDataset> with_bad(std::int64_t size, std::set<std::int64_t> bad) {
+inline std::shared_ptr<FakeDataset> dataset_with_bad(std::int64_t size,
+                                                     std::set<std::int64_t> bad) {
   return std::make_shared<FakeDataset>(
       size, [bad = std::move(bad)](std::int64_t i) { damaged_if(bad.contains(i), i); });
 }

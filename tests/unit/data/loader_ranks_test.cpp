@@ -15,7 +15,7 @@ using namespace dtn::test;
 
 using Indices = std::vector<std::int64_t>;
 
-LoaderOptions of_rank(LoaderOptions options, int rank, int ranks) {
+LoaderOptions options_of_rank(LoaderOptions options, int rank, int ranks) {
   options.rank = rank;
   options.ranks = ranks;
   return options;
@@ -44,7 +44,7 @@ std::vector<Record> put_together(const std::shared_ptr<const Dataset>& set, Load
   std::vector<Record> whole;
   for (int rank = 0; rank < ranks; ++rank) {
     const Indices rows = rows_of_rank(options.batch_size, rank, ranks);
-    const auto mine = epoch(set, of_rank(options, rank, ranks), number, first_batch);
+    const auto mine = epoch(set, options_of_rank(options, rank, ranks), number, first_batch);
     whole.resize(mine.size());
     for (std::size_t b = 0; b < mine.size(); ++b) {
       const auto size = static_cast<std::size_t>(options.batch_size);
@@ -159,7 +159,7 @@ TEST(RowsOfRank, SplitBatchInMirroredPairs) {
 }
 
 TEST(LoaderRanks, SplitSameGlobalBatches) {
-  auto set = with_bad(300, {7, 8, 120});
+  auto set = dataset_with_bad(300, {7, 8, 120});
   for (const std::int64_t batch_size : {24, 10}) {
     for (const int copies : {1, 3}) {
       LoaderOptions options = training(0, batch_size);
@@ -188,7 +188,8 @@ TEST(LoaderRanks, EvaluateEveryImageOnce) {
         Indices all;
         std::int64_t promised = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          const LoaderOptions options = of_rank(evaluation(rank % 3, batch_size), rank, ranks);
+          const LoaderOptions options =
+              options_of_rank(evaluation(rank % 3, batch_size), rank, ranks);
           Loader loader(samples(set, make_transform(false)), options);
           EXPECT_EQ(loader.batches_per_epoch(), (n + batch_size - 1) / batch_size);
           promised += loader.samples_per_epoch();
@@ -217,9 +218,9 @@ TEST(LoaderRanks, EvaluateEveryImageOnce) {
 
 TEST(LoaderRanks, NeedOneRowEachInTraining) {
   const auto set = std::make_shared<FakeDataset>(40);
-  expect_error<ConfigError>([&] { epoch(set, of_rank(training(0, 4), 0, 3), 0); },
+  expect_error<ConfigError>([&] { epoch(set, options_of_rank(training(0, 4), 0, 3), 0); },
                             {"train.batch_size 4", "3 processes", "raise it to 6"});
-  EXPECT_EQ(epoch(set, of_rank(training(0, 5), 2, 3), 0).size(), 8u);
+  EXPECT_EQ(epoch(set, options_of_rank(training(0, 5), 2, 3), 0).size(), 8u);
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST(Loader, TrainingDropsIncompleteBatch) {
 }
 
 TEST(Loader, TrainingReplacesDamagedImages) {
-  auto set = with_bad(12, {3, 4, 11});
+  auto set = dataset_with_bad(12, {3, 4, 11});
   auto expected = epoch(set, training(0), 0);
   ASSERT_EQ(expected.size(), 3u);
   std::vector<std::int64_t> count(12), indices;
@@ -191,7 +191,7 @@ TEST(Loader, TrainingReplacesDamagedImages) {
 }
 
 TEST(Loader, ReplacementDoesNotDependOnEarlierDamage) {
-  auto set = with_bad(12, {3, 4, 11});
+  auto set = dataset_with_bad(12, {3, 4, 11});
   auto fresh = epoch(set, training(2), 1);
   Loader loader(samples(set, make_transform()), training(2));
   loader.start(0);
@@ -205,7 +205,7 @@ TEST(Loader, ReplacementDoesNotDependOnEarlierDamage) {
 }
 
 TEST(Loader, EvaluationSkipsDamagedImages) {
-  auto set = with_bad(11, {0, 2, 4, 5, 6, 7, 9});
+  auto set = dataset_with_bad(11, {0, 2, 4, 5, 6, 7, 9});
   for (int workers : {0, 1, 4}) {
     Loader loader(samples(set, make_transform(false)), evaluation(workers));
     for (int pass = 0; pass < 2; ++pass) {
@@ -226,7 +226,7 @@ TEST(Loader, EvaluationSkipsDamagedImages) {
 }
 
 TEST(Loader, RejectsTooManyDamagedImages) {
-  auto set = with_bad(40, {20, 21, 22, 23, 24, 25, 26});
+  auto set = dataset_with_bad(40, {20, 21, 22, 23, 24, 25, 26});
   for (int workers : {0, 1, 4}) {
     LoaderOptions options = evaluation(workers);
     options.max_bad_images = 6;
@@ -256,7 +256,7 @@ TEST(Loader, RejectsTooManyDamagedImages) {
 }
 
 TEST(Loader, RejectsDatasetWithAllImagesDamaged) {
-  auto set = with_bad(4, {0, 1, 2, 3});
+  auto set = dataset_with_bad(4, {0, 1, 2, 3});
   for (int workers : {0, 2}) {
     expect_error<DataError>([&] { epoch(set, training(workers), 0); }, {"all images are damaged"});
     EXPECT_TRUE(epoch(set, evaluation(workers), 0).empty());

@@ -172,7 +172,7 @@ TEST(CommunicatorDeathTest, EndsJobWhenDeviceLosesOtherRanks) {
 }
 
 // A dead process can make an MPI call of the other processes block forever.
-void work_with_one_that_hangs(const std::string& where) {
+void run_with_hanging_transport(const std::string& where) {
   Communicator ranks([&] { return std::make_unique<HangingTransport>(where); },
                      {.timeout_seconds = 0.5, .meeting_seconds = 0.5});
   if (where == "abort") {
@@ -184,10 +184,11 @@ void work_with_one_that_hangs(const std::string& where) {
 TEST(CommunicatorDeathTest, EndsProcessWhenTransportHangs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto one = ::testing::ExitedWithCode(1);
-  EXPECT_EXIT(work_with_one_that_hangs("start"), one, "rank 0 has been in MPI.*joining.*--resume");
-  EXPECT_EXIT(work_with_one_that_hangs("move"), one, "rank 0 .* in MPI.*moving.*--resume");
-  EXPECT_EXIT(work_with_one_that_hangs("abort"), one, "the link is down");
-  EXPECT_EXIT(work_with_one_that_hangs("end"), one, "rank 0 on .* in MPI.*parting.*--resume");
+  EXPECT_EXIT(run_with_hanging_transport("start"), one,
+              "rank 0 has been in MPI.*joining.*--resume");
+  EXPECT_EXIT(run_with_hanging_transport("move"), one, "rank 0 .* in MPI.*moving.*--resume");
+  EXPECT_EXIT(run_with_hanging_transport("abort"), one, "the link is down");
+  EXPECT_EXIT(run_with_hanging_transport("end"), one, "rank 0 on .* in MPI.*parting.*--resume");
 }
 
 TEST(Communicator, MeasuresTime) {

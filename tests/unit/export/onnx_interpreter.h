@@ -255,7 +255,7 @@ class OnnxInterpreter {
   }
 
   template <class F>
-  static Array by_rows(Array x, F&& f) {
+  static Array map_rows(Array x, F&& f) {
     const std::int64_t width = x.shape.back();
     for (std::int64_t at = 0; at < x.numel(); at += width) f(x.values.data() + at, width);
     return x;
@@ -263,7 +263,7 @@ class OnnxInterpreter {
 
   Array softmax(const OnnxNode& node) const {
     if (node.attributes.at("axis").integer != -1) throw std::runtime_error("Softmax: other axis");
-    return by_rows(input(node, 0), [](double* row, std::int64_t n) {
+    return map_rows(input(node, 0), [](double* row, std::int64_t n) {
       const double most = *std::max_element(row, row + n);
       double sum = 0;
       for (double* v = row; v != row + n; ++v) sum += * v = std::exp(*v - most);
@@ -275,7 +275,7 @@ class OnnxInterpreter {
     if (node.attributes.at("axis").integer != -1) throw std::runtime_error("norm: other axis");
     const Array &weight = input(node, 1), &bias = input(node, 2);
     const double eps = node.attributes.at("epsilon").number;
-    return by_rows(input(node, 0), [&](double* row, std::int64_t n) {
+    return map_rows(input(node, 0), [&](double* row, std::int64_t n) {
       const double mu = std::accumulate(row, row + n, 0.0) / double(n);
       double var = 0;
       for (std::int64_t c = 0; c < n; ++c) var += (row[c] - mu) * (row[c] - mu) / double(n);

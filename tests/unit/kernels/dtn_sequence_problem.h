@@ -18,7 +18,7 @@ namespace dtn::test {
 
 using Lengths = std::vector<std::int64_t>;
 
-struct LineProblem {
+struct SequenceProblem {
   DenseDtn all;  // [B, T, C]; its values at pads are unused
   Lengths lengths;
 
@@ -89,11 +89,11 @@ inline Doubles line_positions(int heads, double a_d, double delta, bool official
 
 // Samples with these lengths, padded to `tokens`.
 template <class T>
-LineProblem make_line(const Lengths& lengths, int tokens, int channels, int heads, double a_d,
-                      double delta, DtnVariant variant) {
-  LineProblem p{make_content<T>(static_cast<int>(lengths.size()), 1, tokens, channels, heads,
-                                variant, 1, 0.3),
-                lengths};
+SequenceProblem make_sequence(const Lengths& lengths, int tokens, int channels, int heads,
+                              double a_d, double delta, DtnVariant variant) {
+  SequenceProblem p{make_content<T>(static_cast<int>(lengths.size()), 1, tokens, channels, heads,
+                                    variant, 1, 0.3),
+                    lengths};
   using A = AccumulatorOf<T>;
   for (double v : line_positions(heads, a_d, delta, variant == DtnVariant::kOfficial)) {
     p.all.pos_weight.push_back(static_cast<A>(v));
@@ -103,8 +103,8 @@ LineProblem make_line(const Lengths& lengths, int tokens, int channels, int head
 
 // Padded samples with all kinds of windows.
 template <class T>
-LineProblem padded_problem(int tokens, DtnVariant variant) {
-  LineProblem p = make_line<T>({70, 1, 133, 12}, tokens, 30, 6, -1, 0, variant);
+SequenceProblem padded_problem(int tokens, DtnVariant variant) {
+  SequenceProblem p = make_sequence<T>({70, 1, 133, 12}, tokens, 30, 6, -1, 0, variant);
   p.all.pos_weight = {3,   0, -1, -80, 0, -1,      0.25, 0, -0.015625,
                       0.5, 0, 0,  0,   0, 0.03125, 900,  0, -0.0078125};
   return p;
@@ -112,7 +112,7 @@ LineProblem padded_problem(int tokens, DtnVariant variant) {
 
 // Inputs and outputs of the kernels. `pad` fills x and dy at the pads.
 template <class T>
-struct FusedLine {
+struct FusedSequence {
   using A = AccumulatorOf<T>;
   Lengths lengths;
   std::vector<T> x, y, dy, dx;
@@ -123,8 +123,8 @@ struct FusedLine {
   DtnSequenceForward forward{};
   DtnSequenceBackward backward{};
 
-  FusedLine(const LineProblem& p, const Doubles& cotangent,
-            double pad = std::numeric_limits<double>::quiet_NaN())
+  FusedSequence(const SequenceProblem& p, const Doubles& cotangent,
+                double pad = std::numeric_limits<double>::quiet_NaN())
       : lengths(p.lengths),
         x(to<T>(padded(p, p.all.x, pad))),
         y(x.size(), static_cast<T>(7.0f)),
@@ -176,7 +176,7 @@ struct FusedLine {
     backward.norm.dlambda_var = dlambda_var.data();
     backward.norm.dpos_weight = dpos_weight.data();
   }
-  FusedLine(const FusedLine&) = delete;  // the argument structs point into this object
+  FusedSequence(const FusedSequence&) = delete;  // the argument structs point into this object
 
   void run(Isa isa) {
     run_on(isa, forward);
@@ -197,20 +197,20 @@ struct FusedLine {
     const auto begin = values.begin() + b * size;
     return {begin, begin + lengths[static_cast<std::size_t>(b)] * forward.norm.channels};
   }
-  bool same_parameters(const FusedLine& o) const {
+  bool same_parameters(const FusedSequence& o) const {
     return same_bits(dweight, o.dweight) && same_bits(dbias, o.dbias) &&
            same_bits(dlambda_mean, o.dlambda_mean) && same_bits(dlambda_var, o.dlambda_var) &&
            same_bits(dpos_weight, o.dpos_weight);
   }
 
-  static Doubles padded(const LineProblem& p, const Doubles& values, double pad) {
+  static Doubles padded(const SequenceProblem& p, const Doubles& values, double pad) {
     Doubles out(values.size(), pad);
     for (int b = 0; b < p.all.batch; ++b) p.put(p.valid(values, b), b, out);
     return out;
   }
 };
 
-inline std::string line_text(const LineProblem& p) {
+inline std::string sequence_text(const SequenceProblem& p) {
   std::string text = cat(shape_text(p.all), " lengths");
   for (std::int64_t n : p.lengths) text += cat(" ", n);
   text += " positions";

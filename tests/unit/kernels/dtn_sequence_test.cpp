@@ -29,14 +29,14 @@ Doubles column(const Doubles& weights, int k) {
 // nothing: the smallest scale for errors in the gradients of a_d; its square root for a_x.
 // Gradients of samples may cancel in the sum, so the scale is the largest gradient of any sample.
 template <class T>
-void check_against_oracle(const LineProblem& p, const std::vector<Isa>& list = isas(),
+void check_against_oracle(const SequenceProblem& p, const std::vector<Isa>& list = isas(),
                           double nothing = 0.1) {
   const Doubles dy = cotangent_of<T>(p.all), y = p.forward();
   Doubles of_samples;
   const Gradients expected = p.backward(dy, &of_samples);
   for (Isa isa : list) {
-    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " ", line_text(p)));
-    FusedLine<T> fused(p, dy);
+    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " ", sequence_text(p)));
+    FusedSequence<T> fused(p, dy);
     fused.run(isa);
     EXPECT_LE(error(doubles(fused.y), y), stored_tolerance<T>());
     Gradients got = fused.gradients();
@@ -67,7 +67,7 @@ TYPED_TEST(DtnSequence, MatchesDenseReference) {
         // gradient. The oracle multiplies its own rounding by squares of 200.
         const double nothing = delta < -200 ? 1e-3 * 200 * 200 : 0.1;
         check_against_oracle<TypeParam>(
-            make_line<TypeParam>({197, 1, 64, 150}, 200, 21, 3, a_d, delta, variant), isas(),
+            make_sequence<TypeParam>({197, 1, 64, 150}, 200, 21, 3, a_d, delta, variant), isas(),
             nothing);
       }
     }
@@ -82,8 +82,8 @@ TYPED_TEST(DtnSequence, AnyLength) {
   }
   for (double a_d : {-1.0, -0.02, 0.02}) {
     for (DtnVariant variant : kVariants) {
-      check_against_oracle<TypeParam>(make_line<TypeParam>(lengths, 131, 10, 2, a_d, 1.2, variant),
-                                      {current_isa()});
+      check_against_oracle<TypeParam>(
+          make_sequence<TypeParam>(lengths, 131, 10, 2, a_d, 1.2, variant), {current_isa()});
     }
   }
 }
@@ -95,18 +95,18 @@ TEST(DtnSequenceNumerics, LongSequences) {
       // With a_d > 0 all rows but a few in the middle see one end only.
       const double nothing = delta < -2000 || a_d > 0 ? 1e-3 * 2000 * 2000 : 0.1;
       check_against_oracle<float>(
-          make_line<float>({2001, 1300}, 2001, 6, 2, a_d, delta, DtnVariant::kPaper),
+          make_sequence<float>({2001, 1300}, 2001, 6, 2, a_d, delta, DtnVariant::kPaper),
           {current_isa()}, nothing);
     }
     check_against_oracle<double>(
-        make_line<double>({2001}, 2001, 4, 1, a_d, 0.6, DtnVariant::kOfficial), {current_isa()},
+        make_sequence<double>({2001}, 2001, 4, 1, a_d, 0.6, DtnVariant::kOfficial), {current_isa()},
         a_d > 0 ? 1e-3 * 2000 * 2000 : 0.1);
   }
 }
 
 // All channel vectors, and the number of heads of real models.
 TEST(DtnSequenceNumerics, ManyChannels) {
-  LineProblem p = make_line<float>({300, 211}, 300, 192, 8, -1, 0, DtnVariant::kPaper);
+  SequenceProblem p = make_sequence<float>({300, 211}, 300, 192, 8, -1, 0, DtnVariant::kPaper);
   for (int h = 0; h < 8; ++h) p.all.pos_weight[3 * h] = 2 * h - 7.0f;  // local_1d
   check_against_oracle<float>(p);
 }
@@ -114,7 +114,7 @@ TEST(DtnSequenceNumerics, ManyChannels) {
 TEST(DtnSequenceNumerics, LargeMean) {
   for (DtnVariant variant : kVariants) {
     for (double a_d : {-1.0, 0.0, 0.02}) {
-      LineProblem p = make_line<float>({196, 80}, 196, 64, 2, a_d, 0.4, variant);
+      SequenceProblem p = make_sequence<float>({196, 80}, 196, 64, 2, a_d, 0.4, variant);
       for (double& x : p.all.x) x = static_cast<float>(x + 1e3);
       check_against_oracle<float>(p, {current_isa()});
     }
@@ -126,11 +126,11 @@ TEST(DtnSequenceNumerics, LargeMean) {
 TYPED_TEST(DtnSequence, PaddingIsZeroAndHasNoEffect) {
   const double inf = std::numeric_limits<double>::infinity();
   for (DtnVariant variant : kVariants) {
-    const LineProblem p = padded_problem<TypeParam>(140, variant);
+    const SequenceProblem p = padded_problem<TypeParam>(140, variant);
     const Doubles dy = cotangent_of<TypeParam>(p.all);
     for (Isa isa : isas()) {
-      FusedLine<TypeParam> zeros(p, dy, 0), nans(p, dy), infinities(p, dy, -inf);
-      for (FusedLine<TypeParam>* run : {&zeros, &nans, &infinities}) {
+      FusedSequence<TypeParam> zeros(p, dy, 0), nans(p, dy), infinities(p, dy, -inf);
+      for (FusedSequence<TypeParam>* run : {&zeros, &nans, &infinities}) {
         // The residual gradient, added in place, has the same value at the pads.
         run->dx = run->dy;
         run->backward.norm.dx_add = run->dx.data();
@@ -154,8 +154,8 @@ TYPED_TEST(DtnSequence, PaddingIsZeroAndHasNoEffect) {
 
 TYPED_TEST(DtnSequence, ExtraPaddingKeepsBits) {
   for (DtnVariant variant : kVariants) {
-    const LineProblem few = padded_problem<TypeParam>(133, variant);
-    LineProblem many = padded_problem<TypeParam>(1000, variant);
+    const SequenceProblem few = padded_problem<TypeParam>(133, variant);
+    SequenceProblem many = padded_problem<TypeParam>(1000, variant);
     const Doubles dy = cotangent_of<TypeParam>(few.all);
     Doubles padded_dy(many.all.x.size());
     for (int b = 0; b < few.all.batch; ++b) {
@@ -163,7 +163,7 @@ TYPED_TEST(DtnSequence, ExtraPaddingKeepsBits) {
       many.put(few.valid(dy, b), b, padded_dy);
     }
     for (Isa isa : isas()) {
-      FusedLine<TypeParam> a(few, dy), z(many, padded_dy);
+      FusedSequence<TypeParam> a(few, dy), z(many, padded_dy);
       a.run(isa);
       z.run(isa);
       for (int b = 0; b < few.all.batch; ++b) {
@@ -176,13 +176,13 @@ TYPED_TEST(DtnSequence, ExtraPaddingKeepsBits) {
 }
 
 TYPED_TEST(DtnSequence, SampleAloneMatchesSampleInBatch) {
-  const LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
+  const SequenceProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
-  FusedLine<TypeParam> batch(p, dy);
+  FusedSequence<TypeParam> batch(p, dy);
   batch.run(current_isa());
   for (int b = 0; b < p.all.batch; ++b) {
-    LineProblem one{p.sample(b), {p.lengths[static_cast<std::size_t>(b)]}};
-    FusedLine<TypeParam> alone(one, p.valid(dy, b));
+    SequenceProblem one{p.sample(b), {p.lengths[static_cast<std::size_t>(b)]}};
+    FusedSequence<TypeParam> alone(one, p.valid(dy, b));
     alone.forward.lengths = alone.backward.lengths = nullptr;  // all tokens are valid
     alone.run(current_isa());
     EXPECT_TRUE(same_bits(alone.y, batch.valid(batch.y, b)));
@@ -191,13 +191,13 @@ TYPED_TEST(DtnSequence, SampleAloneMatchesSampleInBatch) {
 }
 
 TYPED_TEST(DtnSequence, SamplesWithoutTokensContributeNothing) {
-  LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
+  SequenceProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   p.lengths = {0, 0, 133, 0};
-  FusedLine<TypeParam> some(p, dy);
+  FusedSequence<TypeParam> some(p, dy);
   some.run(current_isa());
-  LineProblem one{p.sample(2), {133}};
-  FusedLine<TypeParam> alone(one, p.valid(dy, 2));
+  SequenceProblem one{p.sample(2), {133}};
+  FusedSequence<TypeParam> alone(one, p.valid(dy, 2));
   alone.run(current_isa());
   EXPECT_TRUE(some.same_parameters(alone));
   EXPECT_TRUE(std::isfinite(largest(doubles(some.dx))));
@@ -208,18 +208,18 @@ TYPED_TEST(DtnSequence, SamplesWithoutTokensContributeNothing) {
 TYPED_TEST(DtnSequence, SameBitsForAnyNumberOfThreads) {
   for (int batch : {1, 2, 4}) {
     for (DtnVariant variant : kVariants) {
-      LineProblem p = padded_problem<TypeParam>(140, variant);
+      SequenceProblem p = padded_problem<TypeParam>(140, variant);
       p.all.batch = batch;
       p.lengths.resize(static_cast<std::size_t>(batch));
       p.all.x.resize(static_cast<std::size_t>(batch) * p.tokens() * p.all.channels);
       const Doubles dy = cotangent_of<TypeParam>(p.all);
       for (Isa isa : isas()) {
         Threads serial(1);
-        FusedLine<TypeParam> reference(p, dy);
+        FusedSequence<TypeParam> reference(p, dy);
         reference.run(isa);
         for (int threads : kThreadCounts) {
           Threads parallel(threads);
-          FusedLine<TypeParam> fused(p, dy);
+          FusedSequence<TypeParam> fused(p, dy);
           fused.run(isa);
           EXPECT_TRUE(same_bits(fused.y, reference.y) && same_bits(fused.dx, reference.dx) &&
                       fused.same_parameters(reference))
@@ -233,10 +233,10 @@ TYPED_TEST(DtnSequence, SameBitsForAnyNumberOfThreads) {
 TYPED_TEST(DtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient) {
   using A = AccumulatorOf<TypeParam>;
   for (DtnVariant variant : kVariants) {
-    const LineProblem p = padded_problem<TypeParam>(140, variant);
+    const SequenceProblem p = padded_problem<TypeParam>(140, variant);
     const Doubles dy = cotangent_of<TypeParam>(p.all);
     for (Isa isa : isas()) {
-      FusedLine<TypeParam> plain(p, dy), twice(p, dy);
+      FusedSequence<TypeParam> plain(p, dy), twice(p, dy);
       plain.run(isa);
       twice.run(isa);
       const std::vector<TypeParam> residual = normal_values<TypeParam>(p.all.x.size(), 10);
@@ -266,10 +266,10 @@ TYPED_TEST(DtnSequence, AccumulatesParameterGradientsAndAddsResidualGradient) {
 }
 
 TYPED_TEST(DtnSequence, AnyGradientIsOptional) {
-  const LineProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
+  const SequenceProblem p = padded_problem<TypeParam>(140, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<TypeParam>(p.all);
   for (Isa isa : isas()) {
-    FusedLine<TypeParam> all(p, dy), only_x(p, dy), no_x(p, dy);
+    FusedSequence<TypeParam> all(p, dy), only_x(p, dy), no_x(p, dy);
     DtnNormBackward& b = only_x.backward.norm;
     b.dweight = b.dbias = b.dlambda_mean = b.dlambda_var = b.dpos_weight = nullptr;
     no_x.backward.norm.dx = nullptr;
@@ -282,11 +282,12 @@ TYPED_TEST(DtnSequence, AnyGradientIsOptional) {
 
 // The comparison with the oracle must detect a backward pass that is wrong in one place.
 TEST(DtnSequenceMutations, AreDetected) {
-  const LineProblem p = make_line<double>({40, 33}, 40, 10, 2, -0.25, 1.2, DtnVariant::kPaper);
+  const SequenceProblem p =
+      make_sequence<double>({40, 33}, 40, 10, 2, -0.25, 1.2, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<double>(p.all);
   const Gradients expected = p.backward(dy);
   auto broken = [&](auto&& mutate) {
-    FusedLine<double> fused(p, dy);
+    FusedSequence<double> fused(p, dy);
     run_on(current_isa(), fused.forward);
     mutate(fused);
     run_on(current_isa(), fused.backward);
@@ -313,9 +314,9 @@ TEST(DtnSequenceNumerics, NonFiniteWeights) {
                           {1e30, -1e-30},
                           {-1e30, 1e-30},
                           {0.1, -1e-40}}) {
-    LineProblem p = make_line<float>({70, 12}, 80, 10, 1, -1, 0, DtnVariant::kPaper);
+    SequenceProblem p = make_sequence<float>({70, 12}, 80, 10, 1, -1, 0, DtnVariant::kPaper);
     p.all.pos_weight = {a_x, 0, a_d};
-    FusedLine<float> fused(p, cotangent_of<float>(p.all));
+    FusedSequence<float> fused(p, cotangent_of<float>(p.all));
     fused.run(current_isa());
     if (std::isfinite(a_x) && std::isfinite(a_d)) {
       EXPECT_TRUE(std::isfinite(largest(doubles(fused.y)))) << a_x << " " << a_d;
@@ -324,8 +325,8 @@ TEST(DtnSequenceNumerics, NonFiniteWeights) {
 }
 
 TEST(DtnSequenceErrors, RejectsIntegers) {
-  const LineProblem p = make_line<float>({2}, 2, 4, 2, -1, 0, DtnVariant::kPaper);
-  FusedLine<float> fused(p, p.all.x);
+  const SequenceProblem p = make_sequence<float>({2}, 2, 4, 2, -1, 0, DtnVariant::kPaper);
+  FusedSequence<float> fused(p, p.all.x);
   fused.forward.norm.dtype = DType::kInt64;
   EXPECT_THROW(run(cpu_queue(), fused.forward), Error);
 }

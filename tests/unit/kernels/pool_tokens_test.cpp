@@ -39,7 +39,7 @@ Tensor coarse(const Shape& shape, std::uint32_t stream) {
 
 // Calls f(output, input, inside the grid, tap) for the taps of all windows, in order.
 template <class F>
-void for_taps(const Case& s, F&& f) {
+void for_each_tap(const Case& s, F&& f) {
   const Window& w = s.window;
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t o = 0; o < w.out_h * w.out_w; ++o) {
@@ -69,7 +69,7 @@ struct Values {
     split_dx = dx;
     for (std::int64_t c = 0; c < s.channels; ++c) {
       pool_channel(s, kind, c);
-      for_taps(s, [&](std::int64_t o, std::int64_t i, bool inside, std::int64_t tap) {
+      for_each_tap(s, [&](std::int64_t o, std::int64_t i, bool inside, std::int64_t tap) {
         const auto copy = static_cast<std::size_t>((o * s.channels + c) * taps + tap);
         if (!inside) return;
         split[copy] = element(x, i * s.channels + c);
@@ -83,7 +83,7 @@ struct Values {
   void pool_channel(const Case& s, WindowPooling kind, std::int64_t c) {
     const std::int64_t taps = s.window.kernel_h * s.window.kernel_w;
     std::vector<std::int64_t> inputs;  // of the current window
-    for_taps(s, [&](std::int64_t o, std::int64_t i, bool inside, std::int64_t tap) {
+    for_each_tap(s, [&](std::int64_t o, std::int64_t i, bool inside, std::int64_t tap) {
       if (inside) inputs.push_back(i * s.channels + c);
       if (tap + 1 < taps) return;
       const std::int64_t out = o * s.channels + c;

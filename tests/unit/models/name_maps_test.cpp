@@ -30,7 +30,7 @@ ModelConfig vit_with(const std::string& preset) {
 }
 
 // Replaces the beginnings of names; in blocks, those of the part after the number.
-NamedTensors in_other_names(const NamedTensors& tensors, const std::vector<NamePair>& beginnings,
+NamedTensors rename_tensors(const NamedTensors& tensors, const std::vector<NamePair>& beginnings,
                             const std::string& layer, const std::vector<NamePair>& in_blocks) {
   const auto replaced = [](std::string name, const std::vector<NamePair>& pairs) {
     for (const auto& [ours, theirs] : pairs) {
@@ -53,8 +53,8 @@ NamedTensors in_other_names(const NamedTensors& tensors, const std::vector<NameP
 }
 
 // Splits tensors whose names contain `whole` into equal row blocks, one for each name in `parts`.
-NamedTensors with_parts(const NamedTensors& tensors, const std::string& whole,
-                        const std::vector<std::string>& parts) {
+NamedTensors split_tensors(const NamedTensors& tensors, const std::string& whole,
+                           const std::vector<std::string>& parts) {
   NamedTensors result;
   for (const auto& [name, tensor] : tensors) {
     const std::size_t at = name.find(whole);
@@ -261,8 +261,8 @@ NamedTensors with_hub_prefix(const std::string& prefix, NamedTensors tensors,
 
 TEST(WeightNames, MapsTransformersVit) {
   DistinctModel vit(test::deit_vit());
-  const NamedTensors plain = with_parts(
-      in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
+  const NamedTensors plain = split_tensors(
+      rename_tensors(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
   for (const char* prefix : {"vit.", ""}) {
     NamedTensors tensors = with_hub_prefix(prefix, plain, {{"head.", "classifier."}});
     EXPECT_EQ(notes_of_loading(vit, tensors),
@@ -282,8 +282,8 @@ TEST(WeightNames, MapsTransformersModuleNames) {
   const std::vector<NamePair> block = {{"norm1.", "layernorm_before."},
                                        {"norm2.", "layernorm_after."},
                                        {"attn.proj.", "attention.o_proj."}};
-  const NamedTensors tensors = with_parts(
-      in_other_names(copies_of(vit), kHubNames, "layers.", block), "attn.qkv.", kHubQkvInMemory);
+  const NamedTensors tensors = split_tensors(
+      rename_tensors(copies_of(vit), kHubNames, "layers.", block), "attn.qkv.", kHubQkvInMemory);
   notes_of_loading(vit, with_hub_prefix("vit.", tensors, {{"head.", "classifier."}}));
 }
 
@@ -291,8 +291,8 @@ TEST(WeightNames, MapsTransformersDeit) {
   ModelConfig c = vit_with("distilled");
   c.registers = 0;
   DistinctModel vit(c);
-  const NamedTensors tensors = with_parts(
-      in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
+  const NamedTensors tensors = split_tensors(
+      rename_tensors(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
   notes_of_loading(vit, with_hub_prefix("deit.", tensors,
                                         {{"head.", "cls_classifier."},
                                          {"head_dist.", "distillation_classifier."}}));
@@ -303,8 +303,8 @@ TEST(WeightNames, MapsTransformersDinov2) {
   c.pos_embed = PosEmbed::kPatch;
   DistinctModel vit(c);
   const NamedTensors plain =
-      with_parts(in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlockOfDinov2),
-                 "attn.qkv.", kHubQkv);
+      split_tensors(rename_tensors(copies_of(vit), kHubNames, "encoder.layer.", kHubBlockOfDinov2),
+                    "attn.qkv.", kHubQkv);
   for (const char* prefix : {"", "dinov2.", "dinov2_with_registers."}) {
     NamedTensors tensors = with_prefix(prefix, plain);
     tensors.emplace_back(cat(prefix, "embeddings.mask_token"), zeros({1, 64}));
@@ -317,11 +317,11 @@ TEST(WeightNames, MapsTransformersDinov2Giant) {
   std::vector<NamePair> block = kHubBlockOfDinov2;
   block.insert(block.end(), {{"mlp.fc1.", "mlp.weights_in."}, {"mlp.fc2.", "mlp.weights_out."}});
   const auto heads = std::vector<NamePair>{{"head.", "classifier."}};
-  const NamedTensors saved = with_parts(
-      in_other_names(copies_of(vit), kHubNames, "encoder.layer.", block), "attn.qkv.", kHubQkv);
+  const NamedTensors saved = split_tensors(
+      rename_tensors(copies_of(vit), kHubNames, "encoder.layer.", block), "attn.qkv.", kHubQkv);
   notes_of_loading(vit, with_hub_prefix("dinov2.", saved, heads));
   // In memory the two halves of the first layer are separate.
-  NamedTensors memory = with_parts(saved, "mlp.weights_in.", {"mlp.gate_proj.", "mlp.up_proj."});
+  NamedTensors memory = split_tensors(saved, "mlp.weights_in.", {"mlp.gate_proj.", "mlp.up_proj."});
   for (auto& [name, tensor] : memory) {
     const std::size_t at = name.find("weights_out");
     if (at != std::string::npos) name.replace(at, 11, "down_proj");
@@ -335,8 +335,8 @@ TEST(WeightNames, MapsTransformersMae) {
   c.num_classes = 0;
   DistinctModel vit(c);
   NamedTensors tensors = with_prefix(
-      "vit.", with_parts(in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock),
-                         "attn.qkv.", kHubQkv));
+      "vit.", split_tensors(rename_tensors(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock),
+                            "attn.qkv.", kHubQkv));
   tensors.emplace_back("decoder.mask_token", zeros({1, 1, 8}));
   tensors.emplace_back("decoder.decoder_embed.weight", zeros({8, 64}));
   expect_text(notes_of_loading(vit, tensors), {"decoder: 2 tensors not used"});
@@ -344,8 +344,8 @@ TEST(WeightNames, MapsTransformersMae) {
 
 TEST(WeightNames, ReportsMissingTransformersTensor) {
   DistinctModel vit(test::deit_vit());
-  NamedTensors tensors = with_parts(
-      in_other_names(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
+  NamedTensors tensors = split_tensors(
+      rename_tensors(copies_of(vit), kHubNames, "encoder.layer.", kHubBlock), "attn.qkv.", kHubQkv);
   const std::string key = "encoder.layer.1.attention.attention.key.weight";
   std::erase_if(tensors, [&](const auto& t) { return t.first == key; });
   expect_text(error_of_loading(vit.config(), tensors), {"blocks.1.attn.qkv.weight", "missing"});
@@ -363,7 +363,7 @@ TEST(WeightNames, MapsTorchvision) {
   for (const std::array<const char*, 2>& mlp :
        {std::array{"mlp.0.", "mlp.3."}, std::array{"mlp.linear_1.", "mlp.linear_2."}}) {
     const NamedTensors tensors =
-        in_other_names(copies_of(vit), beginnings, "encoder.layers.encoder_layer_",
+        rename_tensors(copies_of(vit), beginnings, "encoder.layers.encoder_layer_",
                        {{"norm1.", "ln_1."},
                         {"norm2.", "ln_2."},
                         {"attn.qkv.", "self_attention.in_proj_"},
@@ -385,8 +385,8 @@ TEST(WeightNames, MappedWeightsAreAdapted) {
   Classifier target(large, 2);
   const NamedTensors tensors = with_hub_prefix(
       "vit.",
-      with_parts(in_other_names(copies_of(source), kHubNames, "encoder.layer.", kHubBlock),
-                 "attn.qkv.", kHubQkv),
+      split_tensors(rename_tensors(copies_of(source), kHubNames, "encoder.layer.", kHubBlock),
+                    "attn.qkv.", kHubQkv),
       {{"head.", "classifier."}});
   expect_text(joined(load_adapted(target, tensors, "file")),
               {"pos_embed: interpolated from 3 x 3 to 5 x 5", "head.weight: file has 7 classes"});

@@ -41,7 +41,7 @@ void expect_mentions(const std::string& text, std::initializer_list<std::string>
   }
 }
 
-ModelConfig of_size(ModelConfig c, int image_size) {
+ModelConfig with_image_size(ModelConfig c, int image_size) {
   c.image_size = image_size;
   return c;
 }
@@ -147,8 +147,8 @@ TEST(Weights, ErrorsNameMissingExtraAndMisshapenTensors) {
 }
 
 TEST(AdaptedWeights, InterpolatePositionsAndKeepClassTokenPosition) {
-  Classifier source(of_size(test::deit_vit(), 15), 1);
-  Classifier target(of_size(test::deit_vit(), 25), 2);
+  Classifier source(with_image_size(test::deit_vit(), 15), 1);
+  Classifier target(with_image_size(test::deit_vit(), 25), 2);
   NamedTensors tensors = copies(source);
   float* table = tensor_of(tensors, "pos_embed").data<float>();
   for (int c = 0; c < 20; ++c) table[c] = 100 + static_cast<float>(c);
@@ -164,8 +164,8 @@ TEST(AdaptedWeights, InterpolatePositionsAndKeepClassTokenPosition) {
 }
 
 TEST(AdaptedWeights, InterpolateToFewerPositions) {
-  Classifier source(of_size(test::paper_vit(), 20), 1);
-  Classifier target(of_size(test::paper_vit(), 15), 2);
+  Classifier source(with_image_size(test::paper_vit(), 20), 1);
+  Classifier target(with_image_size(test::paper_vit(), 15), 2);
   NamedTensors tensors = copies(source);
   fill_grid(tensor_of(tensors, "pos_embed").data<float>(), 4, 20);
   ASSERT_EQ(load_adapted(target, tensors, "large").size(), 1u);
@@ -175,9 +175,9 @@ TEST(AdaptedWeights, InterpolateToFewerPositions) {
 TEST(AdaptedWeights, InterpolateLikeTimm) {
   for (const auto& [from, to, want] :
        {std::tuple{15, 25, &k3To5Antialias}, std::tuple{20, 15, &k4To3Antialias}}) {
-    ModelConfig c = of_size(test::paper_vit(), to);
+    ModelConfig c = with_image_size(test::paper_vit(), to);
     c.pos_resize = PosResize::kBicubicAntialias;
-    Classifier source(of_size(test::paper_vit(), from), 1), target(c, 2);
+    Classifier source(with_image_size(test::paper_vit(), from), 1), target(c, 2);
     NamedTensors tensors = copies(source);
     fill_grid(tensor_of(tensors, "pos_embed").data<float>(), from / 5, 20);
     ASSERT_EQ(load_adapted(target, tensors, "file").size(), 1u);
@@ -207,7 +207,7 @@ TEST(AdaptedWeights, RoundTripForEveryOption) {
 
 // All rows of the prefix stay, although 2 of its 3 rows and the grid could be a larger grid.
 TEST(AdaptedWeights, KeepPrefixPositions) {
-  const ModelConfig small = public_vit("all"), large = of_size(small, 20);
+  const ModelConfig small = public_vit("all"), large = with_image_size(small, 20);
   Classifier source(small, 1), target(large, 2);
   const auto notes = load_adapted(target, copies(source), "file");
   ASSERT_EQ(notes.size(), 1u);

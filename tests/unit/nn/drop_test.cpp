@@ -30,13 +30,13 @@ struct Dropper {
 };
 
 // [samples, 40]
-Tensor of_elements(Context ctx, const char* path, double rate, std::int64_t samples) {
+Tensor draw_dropout(Context ctx, const char* path, double rate, std::int64_t samples) {
   ParameterStore store;
   return Dropout({store, path}, rate).forward(ctx, Variable(ones({samples, 40}))).value();
 }
 
 // [samples]
-Tensor of_samples(Context ctx, const char* path, double rate, std::int64_t samples) {
+Tensor draw_drop_path(Context ctx, const char* path, double rate, std::int64_t samples) {
   ParameterStore store;
   return DropPath({store, path}, rate).scales(ctx, Variable(ones({samples, 40})));
 }
@@ -49,8 +49,8 @@ class DropMasks : public ::testing::TestWithParam<Dropper> {
 };
 
 INSTANTIATE_TEST_SUITE_P(, DropMasks,
-                         ::testing::Values(Dropper{"Elements", of_elements},
-                                           Dropper{"Samples", of_samples}),
+                         ::testing::Values(Dropper{"Elements", draw_dropout},
+                                           Dropper{"Samples", draw_drop_path}),
                          [](const auto& each) { return std::string(each.param.name); });
 
 TEST_P(DropMasks, SameForSamePathAndPass) {

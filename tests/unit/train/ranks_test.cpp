@@ -49,7 +49,7 @@ std::vector<Outcome> learn_together(const ExperimentConfig& config, int size, co
 }
 
 // The largest differences from the results of one rank.
-struct Apart {
+struct Deviation {
   double weights = 0, average = 0, losses = 0, norms = 0;
 
   void add(const Outcome& a, const Outcome& b) {
@@ -60,14 +60,14 @@ struct Apart {
   }
 };
 
-void expect_within(const Apart& apart, const Apart& yardstick) {
+void expect_within(const Deviation& deviation, const Deviation& yardstick) {
   constexpr double kTimes = 5;
   const double rounding = unit_roundoff(DType::kFloat32);  // a few numbers may happen to agree
   EXPECT_GT(yardstick.weights, 0);
-  EXPECT_LE(apart.weights, kTimes * yardstick.weights);
-  EXPECT_LE(apart.average, kTimes * yardstick.average);
-  EXPECT_LE(apart.losses, kTimes * std::max(rounding, yardstick.losses));
-  EXPECT_LE(apart.norms, kTimes * std::max(rounding, yardstick.norms));
+  EXPECT_LE(deviation.weights, kTimes * yardstick.weights);
+  EXPECT_LE(deviation.average, kTimes * yardstick.average);
+  EXPECT_LE(deviation.losses, kTimes * std::max(rounding, yardstick.losses));
+  EXPECT_LE(deviation.norms, kTimes * std::max(rounding, yardstick.norms));
 }
 
 // Ranks and micro-batches split the same sums differently, so both may change the results by about
@@ -77,7 +77,7 @@ TEST(MultiRankTraining, MatchesSingleRank) {
     ExperimentConfig config = small_run("dtn", batch_size);
     const Outcome alone = learn(config, nullptr);
     EXPECT_GT(alone.norms.back(), *config.optim.clip_grad_norm);  // clipping is active
-    Apart yardstick;
+    Deviation yardstick;
     for (int micro_batch : {2, 3, 4, 5, 6}) {
       if (batch_size % micro_batch != 0) continue;
       config.train.micro_batch = micro_batch;
@@ -90,9 +90,9 @@ TEST(MultiRankTraining, MatchesSingleRank) {
         SCOPED_TRACE(cat(size, " ranks share ", batch_size, " in micro-batches of ", micro_batch));
         const std::vector<Outcome> ranks = learn_together(config, size);
         for (const Outcome& other : ranks) expect_same_bits(other, ranks[0]);
-        Apart apart;
-        apart.add(ranks[0], alone);
-        expect_within(apart, yardstick);
+        Deviation deviation;
+        deviation.add(ranks[0], alone);
+        expect_within(deviation, yardstick);
       }
     }
   }
@@ -165,17 +165,17 @@ TEST(MultiRankTraining, SyncNormalizersUseOneBatch) {
     ExperimentConfig config = small_run(schema.type);
     config.model.drop_path = config.model.dropout = 0;  // these depend on the row
     const Outcome alone = learn(config, nullptr);
-    Apart yardstick;
+    Deviation yardstick;
     for (int turn : {1, 5, 7}) yardstick.add(learn(config, nullptr, {.turn = turn}), alone);
     for (int size : {2, 3, 4}) {
       SCOPED_TRACE(cat(size, " ranks"));
-      Apart together, apart;
+      Deviation together, deviation;
       config.model.norm.options = {{"sync", true}};
       together.add(learn_together(config, size)[0], alone);
       config.model.norm.options = {{"sync", false}};
-      apart.add(learn_together(config, size)[0], alone);
+      deviation.add(learn_together(config, size)[0], alone);
       expect_within(together, yardstick);
-      EXPECT_GT(apart.weights, 100 * yardstick.weights);
+      EXPECT_GT(deviation.weights, 100 * yardstick.weights);
     }
   }
 }
@@ -188,7 +188,7 @@ TEST(MultiRankTraining, MatchesSingleRankWithManyBuckets) {
   const How how{.steps = 2, .noise = 0};  // the initial weights suffice, and are faster
   auto run = [&] { return learn_together<CountingTransport>(config, 2, how); };
   const Outcome alone = learn(config, nullptr, how);
-  Apart yardstick, apart;
+  Deviation yardstick, deviation;
   config.train.micro_batch = 2;
   yardstick.add(learn(config, nullptr, how), alone);
   CountingTransport::exchanges = 0;
@@ -196,8 +196,8 @@ TEST(MultiRankTraining, MatchesSingleRankWithManyBuckets) {
   // Per rank and step one exchange for each half of the blocks; the rest is a small message.
   EXPECT_EQ(CountingTransport::exchanges, 2 * how.steps * 2);
   expect_same_bits(ranks[1], ranks[0]);
-  apart.add(ranks[0], alone);
-  expect_within(apart, yardstick);
+  deviation.add(ranks[0], alone);
+  expect_within(deviation, yardstick);
   // A recomputed block completes its gradients all at once, so the buckets differ.
   config.train.checkpoint_blocks = true;
   expect_same_bits(run()[0], ranks[0]);

@@ -11,13 +11,13 @@ namespace {
 
 using namespace dtn::test;
 
-Tensor of(const std::vector<float>& values) {
+Tensor tensor_of(const std::vector<float>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
 
 // State of every kind.
 struct Things {
-  Tensor first = of({1, 2, 3}), second = Tensor::full({2, 2}, DType::kInt64, 4);
+  Tensor first = tensor_of({1, 2, 3}), second = Tensor::full({2, 2}, DType::kInt64, 4);
   std::int64_t count = 7;
   double figure = 0.1;
 
@@ -57,7 +57,7 @@ TEST(StateDict, RefersToLiveValues) {
 
 TEST(StateDict, RoundTrips) {
   Things from, to;
-  from.first = of({-1, 0.5f, 1e-30f});
+  from.first = tensor_of({-1, 0.5f, 1e-30f});
   from.second = Tensor::full({2, 2}, DType::kInt64, -9);
   from.count = std::numeric_limits<std::int64_t>::min();
   const float* memory = to.first.data<float>();
@@ -89,14 +89,14 @@ TEST(StateDict, RejectsTensorsOfAnotherConfiguration) {
     Things things;
     return refusal<ConfigError>([&] { things.bound().load(tensors, numbers, "state.file"); });
   };
-  const Tensor first = of({1, 2, 3}), second = Tensor::full({2, 2}, DType::kInt64, 4);
+  const Tensor first = tensor_of({1, 2, 3}), second = Tensor::full({2, 2}, DType::kInt64, 4);
   EXPECT_EQ(refused({{"first", first}, {"second", second}}), "");
   EXPECT_EQ(refused({{"second", second}, {"first", first}}), "") << "in any order";
   const std::vector<std::pair<std::string, NamedTensors>> wrong = {
       {"too few", {{"first", first}}},
       {"too many", {{"first", first}, {"second", second}, {"third", first}}},
       {"another name", {{"first", first}, {"third", second}}},
-      {"another shape", {{"first", of({1, 2})}, {"second", second}}},
+      {"another shape", {{"first", tensor_of({1, 2})}, {"second", second}}},
       {"another type", {{"first", as(first, DType::kFloat64)}, {"second", second}}}};
   for (const auto& [what, tensors] : wrong) {
     const std::string why = refused(tensors);
@@ -124,7 +124,7 @@ TEST(StateDict, BroadcastsStateOfFirstRank) {
   const auto ranks = on_ranks(3, [](Communicator& communicator) {
     Things things;
     if (communicator.is_root()) {
-      things = {of({5, 6, 7}), Tensor::full({2, 2}, DType::kInt64, -1),
+      things = {tensor_of({5, 6, 7}), Tensor::full({2, 2}, DType::kInt64, -1),
                 std::numeric_limits<std::int64_t>::max(), 1.0 / 3};
     }
     things.bound().broadcast(communicator);

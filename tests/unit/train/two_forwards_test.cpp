@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "counting_transport.h"
+#include "grad_ready_recorder.h"
 #include "small_run.h"
 #include "train/gradient_sum.h"
 #include "two_views_config.h"
-#include "whole_gradients.h"
 
 namespace dtn {
 namespace {
@@ -96,13 +96,13 @@ Variable loss_of(const Model& model, const Context& ctx, const std::vector<View>
 }
 
 Doubles gradients(const Model& model, const How& how, const std::vector<View>& views) {
-  WholeGradients whole(*model.store);
+  GradReadyRecorder whole(*model.store);
   model.store->zero_gradients();
   Tape tape;
   Context ctx = how.context();
   ctx.tape = &tape;
   tape.backward(loss_of(model, ctx, views));
-  whole.expect_told_once();
+  whole.expect_reported_once();
   return doubles(model.store->gradients());
 }
 

@@ -1,7 +1,6 @@
 // Every parameter reports its complete gradient once, in every variant of the model.
-#include "whole_gradients.h"
-
 #include "dtn/nn/normalizer.h"
+#include "grad_ready_recorder.h"
 #include "tiny_vit.h"
 
 namespace dtn {
@@ -12,7 +11,7 @@ using namespace dtn::test;
 void check(const ModelConfig& config) {
   Classifier model(config, 1);
   perturb(model.parameters());
-  WholeGradients gradients(model.parameters());
+  GradReadyRecorder gradients(model.parameters());
   for (bool training : {false, true}) {
     for (bool checkpoint_blocks : {false, true}) {
       SCOPED_TRACE(cat(config.preset, ", ", config.norm.type, training ? ", training" : "",
@@ -20,7 +19,7 @@ void check(const ModelConfig& config) {
       Context ctx;
       ctx.mode.training = training;
       logits_and_gradients(model, 4, DType::kFloat32, ctx, checkpoint_blocks);
-      gradients.expect_told_once();
+      gradients.expect_reported_once();
     }
   }
 }
@@ -50,10 +49,10 @@ TEST(GradientCompletion, ReportsOncePerParameterForEveryNormalizer) {
 // Without a tape, as in evaluation, no uses are counted.
 TEST(GradientCompletion, ForwardPassWithoutTapeReportsNothing) {
   Classifier model(paper_vit(), 1);
-  WholeGradients gradients(model.parameters());
+  GradReadyRecorder gradients(model.parameters());
   Context ctx;
   model.forward(ctx, some_images(model.config(), 2, DType::kFloat32));
-  gradients.expect_told_once();
+  gradients.expect_reported_once();
 }
 
 }  // namespace
