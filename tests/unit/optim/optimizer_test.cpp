@@ -64,7 +64,7 @@ void compare(const OptimConfig& config,
   }
 }
 
-TEST(Optimizer, AdamWFollowsItsFormula) {
+TEST(Optimizer, AdamWMatchesFormula) {
   OptimConfig config;
   config.weight_decay = 0.1;
   config.beta2 = 0.95;
@@ -77,7 +77,7 @@ TEST(Optimizer, AdamWFollowsItsFormula) {
   });
 }
 
-TEST(Optimizer, SgdFollowsItsFormula) {
+TEST(Optimizer, SgdMatchesFormula) {
   for (auto [momentum, nesterov] : {std::pair{0.0, false}, {0.9, false}, {0.9, true}}) {
     OptimConfig config;
     config.name = "sgd";
@@ -92,7 +92,7 @@ TEST(Optimizer, SgdFollowsItsFormula) {
   }
 }
 
-TEST(Optimizer, LionFollowsItsFormula) {
+TEST(Optimizer, LionMatchesFormula) {
   OptimConfig config;
   config.name = "lion";
   config.weight_decay = 0.1;
@@ -106,7 +106,7 @@ TEST(Optimizer, LionFollowsItsFormula) {
 }
 
 // The norms are per tensor. The bias has no weight decay and no ratio.
-TEST(Optimizer, LambFollowsItsFormula) {
+TEST(Optimizer, LambMatchesFormula) {
   OptimConfig config;
   config.name = "lamb";
   config.weight_decay = 0.1;
@@ -152,7 +152,7 @@ TEST(Optimizer, LambFollowsItsFormula) {
   EXPECT_EQ(optimizer->clip_epsilon(), 0);
 }
 
-TEST(Optimizer, ContinuesFromItsState) {
+TEST(Optimizer, ContinuesFromState) {
   for (const OptimizerRow& row : optimizer_registry()) {
     OptimConfig config;
     config.name = row.name();
@@ -183,7 +183,7 @@ TEST(Optimizer, ContinuesFromItsState) {
   }
 }
 
-TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
+TEST(Optimizer, StateNamesMatchPyTorch) {
   ParameterStore store;
   build(store);
   OptimConfig config;
@@ -253,7 +253,7 @@ TEST(Optimizer, SkipsAnUpdateThatIsNotFinite) {
   }
 }
 
-TEST(MovingAverage, FollowsItsFormulaAndSwaps) {
+TEST(MovingAverage, MatchesFormulaAndSwaps) {
   ParameterStore store;
   build(store);
   store.enable_bfloat16();
@@ -286,7 +286,7 @@ TEST(MovingAverage, FollowsItsFormulaAndSwaps) {
   EXPECT_TRUE(test::same_bits(store.bfloat16_values(), low));
 }
 
-TEST(MovingAverage, WarmsUpByTheCountOfUpdates) {
+TEST(MovingAverage, WarmsUpByNumberOfUpdates) {
   ParameterStore store;
   build(store);
   MovingAverage average(store, 0.7, true);
@@ -349,7 +349,7 @@ class SignDescent : public Optimizer {
   }
 };
 
-TEST(Optimizer, AProgramMayAddItsOwn) {
+TEST(Optimizer, ProgramsCanAddOptimizers) {
   OptimizerRegistry mine = optimizer_registry();
   mine.add({{"sign", "signs alone"}, [](const OptimConfig& config, ParameterStore& store) {
               return std::make_unique<SignDescent>(config, store);

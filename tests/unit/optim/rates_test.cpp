@@ -43,7 +43,7 @@ double factor_of(const OptimConfig& config, const ParameterStore& store, const s
   return 0;
 }
 
-TEST(Rates, LayersCountFromTheTokensToTheHead) {
+TEST(LearningRateFactors, CountLayersFromTokensToHead) {
   for (const char* name : {"cls_token", "reg_token", "dist_token", "pos_embed", "norm_pre.bias",
                            "patch_embed.proj.weight"}) {
     EXPECT_EQ(layer_of(name, 12), 0) << name;
@@ -56,7 +56,7 @@ TEST(Rates, LayersCountFromTheTokensToTheHead) {
   }
 }
 
-TEST(Rates, DecayFromTheHeadDown) {
+TEST(LearningRateFactors, DecayFromHeadToTokens) {
   ParameterStore store;
   build(store);
   OptimConfig config;
@@ -69,7 +69,7 @@ TEST(Rates, DecayFromTheHeadDown) {
   EXPECT_EQ(factor_of(config, store, "head.bias"), 1);
 }
 
-TEST(Rates, TheLastPatternThatMatchesCounts) {
+TEST(LearningRateFactors, UseLastMatchingPattern) {
   ParameterStore store;
   build(store);
   OptimConfig config;
@@ -86,7 +86,7 @@ TEST(Rates, TheLastPatternThatMatchesCounts) {
   EXPECT_EQ(factor_of(config, store, "blocks.0.norm1.mean_norm_weight"), 25) << "both multiply";
 }
 
-TEST(Rates, OfWhatAModelDoesNotHaveAreErrors) {
+TEST(LearningRateFactors, RejectPatternsWithoutMatch) {
   ParameterStore store, other;
   build(store);
   other.add("stages.0.weight", {3}, InitKind::kZeros, Decay::kYes);
@@ -102,7 +102,7 @@ TEST(Rates, OfWhatAModelDoesNotHaveAreErrors) {
   EXPECT_EQ(rate_factors(config, other), std::vector<double>{1}) << "no lambdas, and no error";
 }
 
-TEST(Rates, CutTheFlatBuffersAsRarelyAsTheyCan) {
+TEST(LearningRateFactors, MergeRangesWithEqualFactors) {
   ParameterStore store;
   build(store);
   OptimConfig config;
@@ -148,7 +148,7 @@ TEST(Rates, CutTheFlatBuffersAsRarelyAsTheyCan) {
 }
 
 // For every optimizer a factor acts as another rate.
-TEST(Rates, AFactorIsAnotherRate) {
+TEST(LearningRateFactors, ScaleLearningRate) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     OptimConfig config;

@@ -32,7 +32,7 @@ Chart two_runs() {
   return chart;
 }
 
-TEST(PlotChart, IsWellFormedAndTheSameEachTime) {
+TEST(PlotChart, IsWellFormedAndDeterministic) {
   const std::string svg = draw_chart(two_runs(), "a \"picture\"");
   EXPECT_EQ(xml_fault(svg), "") << svg;
   EXPECT_EQ(svg, draw_chart(two_runs(), "a \"picture\""));
@@ -41,7 +41,7 @@ TEST(PlotChart, IsWellFormedAndTheSameEachTime) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
-TEST(PlotChart, NothingGoesBeyondOneHundredPercent) {
+TEST(PlotChart, PercentageAxisEndsAtOneHundred) {
   const std::string svg = draw_chart(two_runs(), "");
   EXPECT_NE(svg.find(">100</text>"), std::string::npos);
   EXPECT_EQ(svg.find(">120</text>"), std::string::npos);
@@ -65,7 +65,7 @@ TEST(PlotChart, LongLinesAreThinned) {
   EXPECT_LT(draw_chart(chart, "").size(), 20000u);
 }
 
-TEST(PlotChart, SurvivesWhatIsMissing) {
+TEST(PlotChart, SurvivesMissingData) {
   Chart chart;
   EXPECT_EQ(xml_fault(draw_chart(chart, "")), "");
   EXPECT_EQ(xml_fault(draw_bars(chart, "")), "");
@@ -121,7 +121,7 @@ Chart many_lines(std::size_t n) {
   return chart;
 }
 
-TEST(PlotChart, SixtyLinesAllLookDifferent) {
+TEST(PlotChart, SixtyLinesHaveDistinctStyles) {
   const std::string svg = draw_chart(many_lines(60), "");
   EXPECT_EQ(xml_fault(svg), "");
   const std::vector<std::string> looks = looks_of(svg, Part::kCurves);
@@ -143,7 +143,7 @@ TEST(PlotChart, NoTwoSeriesSharePaintAndMarkerOrPaintAndDashes) {
 }
 
 // The first variant of a sweep looks the same in every picture, however many others there are.
-TEST(PlotChart, ALineLooksTheSameBesideAnyNumberOfOthers) {
+TEST(PlotChart, LineStyleDoesNotDependOnOtherLines) {
   const std::vector<std::string> few = looks_of(draw_chart(many_lines(2), ""), Part::kCurves);
   const std::vector<std::string> many = looks_of(draw_chart(many_lines(60), ""), Part::kCurves);
   EXPECT_EQ(few, std::vector(many.begin(), many.begin() + 2));
@@ -163,14 +163,14 @@ double height_of_frame(const std::string& svg) {
   return 0;
 }
 
-TEST(PlotChart, ALongLegendLeavesTheFrameItsHeight) {
+TEST(PlotChart, LongLegendKeepsFrameHeight) {
   EXPECT_GT(height_of_frame(draw_chart(many_lines(60), "")), 250);
   Chart bars = many_lines(60);
   bars.x.categories = {"a", "b"};
   EXPECT_GT(height_of_frame(draw_bars(bars, "")), 250);
 }
 
-TEST(PlotChart, ALongTitleTakesTwoLines) {
+TEST(PlotChart, LongTitleTakesTwoLines) {
   Chart chart = many_lines(2);
   chart.title = "Normalizers on a folder of 32 x 32 images, ten epochs";
   chart.width = 350;
@@ -179,12 +179,12 @@ TEST(PlotChart, ALongTitleTakesTwoLines) {
   EXPECT_NE(svg.find("epochs</text>"), std::string::npos);  // not shortened
 }
 
-TEST(PlotChart, LegendShowsTheLooksOfTheLines) {
+TEST(PlotChart, LegendMatchesLineStyles) {
   const std::string svg = draw_chart(many_lines(60), "");
   EXPECT_EQ(looks_of(svg, Part::kLegend), looks_of(svg, Part::kCurves));
 }
 
-TEST(PlotHeatMap, ManyMapsAreOneImage) {
+TEST(PlotHeatMap, ManyMapsFormOneImage) {
   Canvas canvas(300, 200);
   HeatSheet sheet(ColorMap::kViridis);
   const std::vector<double> values = {0, 0.5, 1, kMissing};

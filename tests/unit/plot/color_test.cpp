@@ -11,7 +11,7 @@ namespace {
 
 double lightness(Rgb c) { return 0.2126 * c.r + 0.7152 * c.g + 0.0722 * c.b; }
 
-TEST(Colors, MapsBeginAndEndWhereTheyShould) {
+TEST(Colors, MapsHaveExpectedEndpoints) {
   EXPECT_EQ(hex(viridis(0)), "#440154");
   EXPECT_EQ(hex(viridis(1)), "#fde725");
   EXPECT_EQ(hex(viridis(0.5)), "#21908d");
@@ -22,17 +22,17 @@ TEST(Colors, MapsBeginAndEndWhereTheyShould) {
   EXPECT_GT(blue_white_red(1).r, blue_white_red(1).b);
 }
 
-TEST(Colors, ViridisGrowsLighterSteadily) {
+TEST(Colors, ViridisLightnessIncreases) {
   for (int i = 0; i < 100; ++i) {
     EXPECT_LT(lightness(viridis(i / 100.0)), lightness(viridis((i + 1) / 100.0)));
   }
 }
 
-TEST(Colors, EndsOfTheSignedMapAreEquallyDark) {
+TEST(Colors, SignedMapEndsAreEquallyDark) {
   EXPECT_NEAR(lightness(blue_white_red(0)), lightness(blue_white_red(1)), 12);
 }
 
-TEST(Colors, SeriesHaveStableColoursAndOneNameEach) {
+TEST(Colors, SeriesHaveStableColorsAndUniqueNames) {
   EXPECT_EQ(hex(series_paint(0).light), "#0060a4");
   EXPECT_EQ(hex(series_paint(1).light), "#c48500");
   EXPECT_EQ(hex(series_paint(6).light), "#000000");
@@ -55,7 +55,7 @@ double contrast(Rgb a, Rgb b) {
   return x > y ? x / y : y / x;
 }
 
-TEST(Colors, TextCanBeReadByDayAndByNight) {
+TEST(Colors, TextIsReadableInLightAndDarkMode) {
   for (const Paint& p : {kInk, kSoft}) {
     EXPECT_GT(contrast(p.light, kPaper.light), 4.5) << p.name;
     EXPECT_GT(contrast(p.dark, kPaper.dark), 4.5) << p.name;

@@ -26,7 +26,7 @@ Page hostile_page() {
   return page;
 }
 
-TEST(PlotPage, NothingOfANameIsMarkup) {
+TEST(PlotPage, EscapesNames) {
   const std::string page = html(hostile_page());
   EXPECT_EQ(xml_fault(page, true), "");
   EXPECT_EQ(page.find("<script"), std::string::npos);
@@ -34,7 +34,7 @@ TEST(PlotPage, NothingOfANameIsMarkup) {
   EXPECT_EQ(page.find("<i>"), std::string::npos);
 }
 
-TEST(PlotPage, RefersToNothingElsewhere) {
+TEST(PlotPage, HasNoExternalReferences) {
   std::string page = html(hostile_page());
   const std::string name_space = "http://www.w3.org/2000/svg";
   for (std::size_t at; (at = page.find(name_space)) != std::string::npos;) {
@@ -46,7 +46,7 @@ TEST(PlotPage, RefersToNothingElsewhere) {
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
 }
 
-TEST(PlotPage, APhoneSeesTheNarrowPictureIfThereIsOne) {
+TEST(PlotPage, PhonesGetNarrowPictureIfPresent) {
   Page page;
   page.sections = {{"s", {}, {{"a", "t", "c", "d", "<svg>1</svg>", {}}}}};
   EXPECT_EQ(html(page).find("<div class=\"phone\">"), std::string::npos);
@@ -57,13 +57,13 @@ TEST(PlotPage, APhoneSeesTheNarrowPictureIfThereIsOne) {
   EXPECT_NE(text.find("<div class=\"phone\">\n<svg>2</svg>"), std::string::npos);
 }
 
-TEST(PlotPage, KnowsLightAndDark) {
+TEST(PlotPage, SupportsDarkMode) {
   const std::string page = html(hostile_page());
   EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
   EXPECT_NE(page.find(".f-ink{fill:var(--ink)}"), std::string::npos);
 }
 
-TEST(PlotPage, LinksLeadToFigures) {
+TEST(PlotPage, LinksPointToFigures) {
   const std::string page = html(hostile_page());
   EXPECT_NE(page.find("href=\"#loss\""), std::string::npos);
   EXPECT_NE(page.find("<figure id=\"loss\">"), std::string::npos);

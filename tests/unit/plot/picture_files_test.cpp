@@ -90,7 +90,7 @@ TEST_F(PictureFiles, PngIsDeterministic) {
   EXPECT_EQ(image.pixels[0], 255);  // on white
 }
 
-TEST_F(PictureFiles, SvgFollowsTheDarkModeOfABrowser) {
+TEST_F(PictureFiles, SvgFollowsDarkModeOfBrowser) {
   PictureFolder out(folder_ / "out");
   out.write("one", picture());
   std::ifstream file(folder_ / "out/one.svg");
