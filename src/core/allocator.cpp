@@ -153,7 +153,8 @@ Cache& cache() {
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_cached(std::size_t bytes) {
-  DTN_CHECK(bytes <= SIZE_MAX - kAlignment, "allocation of ", bytes, " bytes is too large");
+  DTN_CHECK(bytes <= SIZE_MAX - kAlignment, "allocation of ",
+            bytes_text(static_cast<double>(bytes)), " is too large");
   const std::size_t size = rounded(bytes);
   Cache& c = cache();
   IdleBlocks::Taken block;

@@ -19,7 +19,7 @@ auto* find_field(List& fields, std::string_view name) {
     if (tensor.defined()) present += (present.empty() ? "" : ", ") + other;
   }
   throw Error(
-      cat("there is no field '", name, "' (there are: ", present.empty() ? "none" : present, ")"));
+      cat("there is no field '", name, "' (fields: ", present.empty() ? "none" : present, ")"));
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ auto* find_field(List& fields, std::string_view name) {
 Shape shape_of(const FieldSpec& spec, std::int64_t rows) {
   std::array<std::int64_t, Shape::kMaxRank> dims{rows};
   DTN_CHECK(spec.row.rank() < Shape::kMaxRank, "field '", spec.name, "' has rows of ",
-            to_string(spec.row));
+            to_string(spec.row), "; a row has at most ", Shape::kMaxRank - 1, " dimensions");
   std::ranges::copy(spec.row.dims(), dims.begin() + 1);
   return Shape(std::span<const std::int64_t>(dims).first(std::size_t(spec.row.rank()) + 1));
 }

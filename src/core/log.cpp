@@ -100,7 +100,7 @@ void repeat_error_at_the_end(std::string_view message) {
 
 void log_to_file(const std::string& path) {
   if (is_standard_error(path)) return;
-  if (!file_sink()->open(path)) log_warn(path + ": cannot be written, so there is no log file");
+  if (!file_sink()->open(path)) log_warn("cannot write " + path + "; this run has no log file");
 }
 
 void log_as_rank(int rank) {

@@ -10,7 +10,7 @@ double Metrics::at(std::string_view name) const {
     if (other == name) return value;
     known += (known.empty() ? "" : ", ") + other;
   }
-  throw Error(cat("there is no figure '", name, "' (there are: ", known, ")"));
+  throw Error(cat("there is no metric '", name, "' (metrics: ", known, ")"));
 }
 
 }  // namespace dtn

@@ -13,7 +13,7 @@ Shape::Shape(std::span<const std::int64_t> dims) {
   DTN_CHECK(dims.size() <= static_cast<std::size_t>(kMaxRank), "a tensor has at most ", kMaxRank,
             " dimensions, got ", dims.size());
   for (std::int64_t d : dims) {
-    DTN_CHECK(d >= 0, "negative tensor extent ", d);
+    DTN_CHECK(d >= 0, "a tensor has the negative extent ", d);
     dims_[rank_++] = d;
   }
 }

@@ -67,7 +67,8 @@ Tensor Tensor::wrap(std::shared_ptr<std::byte> owner, std::size_t byte_offset, c
 
 Tensor Tensor::reshape(std::initializer_list<std::int64_t> dims) const {
   std::array<std::int64_t, Shape::kMaxRank> resolved{};
-  DTN_CHECK(dims.size() <= resolved.size(), "reshape to ", dims.size(), " dimensions");
+  DTN_CHECK(dims.size() <= resolved.size(), "cannot reshape to ", dims.size(),
+            " dimensions; a tensor has at most ", resolved.size());
   std::copy(dims.begin(), dims.end(), resolved.begin());
   std::int64_t known = 1;
   int free_dim = -1;
@@ -92,8 +93,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
-  DTN_CHECK(rank() >= 1 && 0 <= begin && begin <= end && end <= dim(0), "slice [", begin, ", ", end,
-            ") of ", to_string(shape_));
+  DTN_CHECK(rank() >= 1 && 0 <= begin && begin <= end && end <= dim(0), "rows [", begin, ", ", end,
+            ") are not in ", to_string(shape_));
   Tensor view = *this;
   std::size_t row = dim(0) ? nbytes() / static_cast<std::size_t>(dim(0)) : 0;
   view.byte_offset_ += static_cast<std::size_t>(begin) * row;
@@ -129,7 +130,7 @@ void Tensor::copy_from(const Tensor& source) {
             to_string(shape_));
   if (nbytes() == 0 || device_ == kMeta) return;
   DTN_CHECK(source.device_ != kMeta, "tensor ", to_string(source.shape()),
-            " is on the meta device, and has no values to copy");
+            " is on the meta device, so it has no values to copy");
   bool from_host = source.device_ == kCpu, to_host = device_ == kCpu;
   if (from_host && to_host) {
     std::memmove(raw(), source.raw(), nbytes());

@@ -14,7 +14,7 @@ namespace dtn {
 
 std::unique_ptr<DeviceTransport> open_device_transport(int, int, const ShareBytes&) {
   throw ConfigError(
-      "several ranks with --device cuda need NCCL, which this program was built without: install "
+      "several ranks with --device cuda need NCCL, but this program was built without it: install "
       "libnccl-dev and build it again");
 }
 
@@ -51,7 +51,7 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::kInt64: return ncclInt64;
     default: break;
   }
-  throw Error(cat("ranks do not add ", name_of(dtype)));
+  throw Error(cat("NCCL cannot sum ", name_of(dtype)));
 }
 
 ncclComm_t join(int rank, int size, const ShareBytes& share) {
@@ -63,9 +63,10 @@ ncclComm_t join(int rank, int size, const ShareBytes& share) {
   const ncclResult_t result = nccl().CommInitRank(&comm, size, id, rank);
   const char* last = nccl().GetLastError(nullptr);
   if (result == ncclInvalidUsage && last && std::strstr(last, "Duplicate GPU")) {
-    throw ConfigError(cat("two ranks would use the same GPU (", last,
-                          "), which NCCL cannot: start no more ranks on a host than it has GPUs, "
-                          "and let CUDA_VISIBLE_DEVICES name all of them, or one for each rank"));
+    throw ConfigError(
+        cat("two ranks would use the same GPU (", last,
+            "), which NCCL does not support: start at most one rank per GPU on each host, and let "
+            "CUDA_VISIBLE_DEVICES name all GPUs, or one for each rank"));
   }
   check("ncclCommInitRank", result);
   return comm;
@@ -133,7 +134,8 @@ class NcclTransport : public DeviceTransport {
     const ncclResult_t asked = nccl().CommGetAsyncError(comm_, &state);
     if (asked != ncclSuccess) state = asked;
     if (state == ncclSuccess || state == ncclInProgress) return "";
-    return cat("NCCL: the ranks' devices have lost each other: ", nccl().describe(state));
+    return cat("NCCL: the devices of the ranks have lost their connection: ",
+               nccl().describe(state));
   }
 
  private:

@@ -20,7 +20,8 @@ std::string version_text(int version) {
 template <class F>
 void find(void* library, const char* name, F& function) {
   function = reinterpret_cast<F>(dlsym(library, name));
-  if (!function) throw ConfigError(cat("the NCCL library lacks ", name, "; install a newer one"));
+  if (!function)
+    throw ConfigError(cat("the NCCL library has no function ", name, "; install a newer one"));
 }
 
 }  // namespace
@@ -30,15 +31,15 @@ NcclLibrary::NcclLibrary(const char* file) {
   if (!library) {
     throw ConfigError(
         cat("several ranks with --device cuda need NCCL, which cannot be loaded: ", dlerror(),
-            "; install libnccl2, or name the folder that has it in LD_LIBRARY_PATH "
-            "(PyTorch brings it along, in nvidia/nccl/lib)"));
+            "; install libnccl2, or add its folder to LD_LIBRARY_PATH (PyTorch includes it in "
+            "nvidia/nccl/lib)"));
   }
   find(library, "ncclGetVersion", GetVersion);
   int version = 0;
   if (GetVersion(&version) != ncclSuccess || version < kOldest) {
     throw ConfigError(cat("NCCL 2.13 or newer is needed; ", file, " is ", version_text(version),
-                          "; install a newer libnccl2, or name the folder of one in "
-                          "LD_LIBRARY_PATH (PyTorch brings it along, in nvidia/nccl/lib)"));
+                          "; install a newer libnccl2, or add the folder of one to LD_LIBRARY_PATH "
+                          "(PyTorch includes it in nvidia/nccl/lib)"));
   }
   find(library, "ncclGetErrorString", GetErrorString);
   find(library, "ncclGetLastError", GetLastError);

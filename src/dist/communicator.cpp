@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "core/format.h"
 #include "dist/device_transport.h"
 #include "dist/engine.h"
 
@@ -76,7 +77,7 @@ void Communicator::start_all_reduce(Tensor x, DType wire) {
     in_parts(x, kMaxBytes, [&](Tensor part) { engine_->submit(sum_operation(part, wire)); });
     return;
   }
-  DTN_CHECK(device_, "ranks with a CUDA device have no transport for its memory");
+  DTN_CHECK(device_, "this communicator has no transport for CUDA memory");
   device_->all_reduce(x, wire);
 }
 
@@ -96,7 +97,7 @@ void Communicator::broadcast(Tensor x, int root) {
   if (x.device() == kCpu) {
     in_parts(x, kMaxBytes, [&](Tensor part) { engine_->submit(broadcast_operation(part, root)); });
   } else {
-    DTN_CHECK(device_, "ranks with a CUDA device have no transport for its memory");
+    DTN_CHECK(device_, "this communicator has no transport for CUDA memory");
     device_->broadcast(x, root);
   }
   finish();
@@ -109,11 +110,13 @@ Tensor Communicator::all_gather(const Tensor& x) {
   if (is_single()) {
     all.copy_from(x);
   } else if (x.device() == kCpu) {
-    DTN_CHECK(all.nbytes() <= kMaxGathered, "all_gather of ", all.nbytes(), " bytes at once");
+    DTN_CHECK(all.nbytes() <= kMaxGathered, "all_gather of ",
+              bytes_text(static_cast<double>(all.nbytes())), "; at most ",
+              bytes_text(static_cast<double>(kMaxGathered)), " are gathered at once");
     engine_->submit(gather_operation(x, all));
     finish();
   } else {
-    DTN_CHECK(device_, "ranks with a CUDA device have no transport for its memory");
+    DTN_CHECK(device_, "this communicator has no transport for CUDA memory");
     device_->all_gather(x, all);
     finish();
   }

@@ -71,8 +71,8 @@ int share_of_cores(Communicator& ranks) {
   // By default mpirun binds each of two processes to one core, however many cores there are.
   const bool tied = std::ranges::all_of(masks, [](const auto& mask) { return mask.size() == 1; });
   if (ranks.is_root() && tied && used.size() < cores) {
-    log_warn(cat("each process is tied to one core, and ", cores - used.size(), " of ", cores,
-                 " stay idle; start them with mpirun --bind-to none"));
+    log_warn(cat("each process is bound to one core, so ", cores - used.size(), " of ", cores,
+                 " cores stay idle; start the processes with mpirun --bind-to none"));
   }
   return share_of_cores(masks, here);
 }

@@ -26,8 +26,7 @@ constexpr auto kSpin = 100us, kShortPause = 20us;
 
 constexpr double kSuspended = 5;  // seconds; a longer gap means that the process was suspended
 constexpr auto kAbortTime = 5s;   // for MPI to end all processes
-constexpr char kResume[] =
-    "The job ends here; training goes on from its last checkpoint with --resume auto.";
+constexpr char kResume[] = "The job ends; continue from its last checkpoint with --resume auto.";
 constexpr int kExitFailed = 1;
 
 }  // namespace
@@ -37,7 +36,8 @@ Communicator::Engine::Engine(const MakeTransport& make, const CommunicatorOption
       meeting_seconds_(options.meeting_seconds),
       thread_([this, &make] { run(make); }) {
   std::unique_lock lock(mutex_);
-  await(lock, meeting_seconds_, "joining the other processes", [&] { return ready_ || error_; });
+  await(lock, meeting_seconds_, "connecting to the other processes",
+        [&] { return ready_ || error_; });
   if (!error_) return;
   lock.unlock();
   thread_.join();
@@ -49,7 +49,7 @@ Communicator::Engine::~Engine() {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     wake_.notify_one();
-    await(lock, meeting_seconds_, "parting from the other processes", [&] { return ended_; });
+    await(lock, meeting_seconds_, "disconnecting from the other processes", [&] { return ended_; });
   }
   thread_.join();
 }
@@ -65,7 +65,7 @@ void Communicator::Engine::await(std::unique_lock<std::mutex>& lock, double pati
     if (timeout_ <= 0 || silent <= patience) continue;
     const int this_rank = ready_ ? rank : launch().rank;
     lock.unlock();
-    log_error(cat(name_of(this_rank), " has been in MPI for ", std::lround(silent), " s, ", where,
+    log_error(cat(name_of(this_rank), " has waited in MPI for ", std::lround(silent), " s, ", where,
                   ": another process or the network has failed. ", kResume));
     std::_Exit(kExitFailed);
   }
@@ -85,7 +85,7 @@ void Communicator::Engine::wait() {
   {
     std::unique_lock lock(mutex_);
     if (unfinished_ > 0) wake_.notify_one();
-    await(lock, std::max(2 * timeout_, kSuspended + 1), "moving data",
+    await(lock, std::max(2 * timeout_, kSuspended + 1), "exchanging data",
           [&] { return unfinished_ == 0; });
   }
   end_waiting();

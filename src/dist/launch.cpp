@@ -90,18 +90,18 @@ std::unique_ptr<Communicator> join_job(const CommunicatorOptions& options) {
   if (job.size == 1 && left_alone_by_srun()) {
     throw ConfigError(
         "srun started several tasks that cannot find each other: use srun --mpi=pmix, or set "
-        "DTN_ALONE=1 if each is to be a run of its own");
+        "DTN_ALONE=1 if each task is a separate run");
   }
   if (job.size == 1) return std::make_unique<Communicator>();
   OpenMpiTransport* open = load_module(job);
-  DTN_CHECK(open, "the MPI module lacks ", kOpenMpiTransport);
+  DTN_CHECK(open, "the MPI module has no function ", kOpenMpiTransport);
   auto ranks =
       std::make_unique<Communicator>([&] { return std::unique_ptr<Transport>(open()); }, options);
   if (ranks->size() != job.size) {
     throw ConfigError(cat("the launcher started ", job.size, " processes, but MPI knows of ",
                           ranks->size(),
-                          ": mpirun or srun belongs to another MPI than the one the "
-                          "program was built with (with srun, try --mpi=pmix)"));
+                          ": mpirun or srun belongs to a different MPI than the program (with "
+                          "srun, try --mpi=pmix)"));
   }
   return ranks;
 }

@@ -170,7 +170,7 @@ std::unique_ptr<Operation> sum_operation(Tensor x, DType wire) {
     case DType::kFloat32: return sum_of<float>(std::move(x));
     case DType::kFloat64: return sum_of<double>(std::move(x));
     case DType::kInt64: return sum_of<std::int64_t>(std::move(x));
-    default: throw Error(cat("sums over ranks of ", name_of(x.dtype()), " are not provided"));
+    default: throw Error(cat("cannot sum ", name_of(x.dtype()), " over ranks"));
   }
 }
 

@@ -52,7 +52,7 @@ std::optional<RankWatch::Verdict> RankWatch::find_silent(double now) const {
     const double silence = now - heard_[r].at;
     if (static_cast<int>(r) == rank_ || silence <= patience) continue;
     return Verdict{static_cast<int>(r),
-                   cat("has not been heard of for ", std::lround(silence),
+                   cat("has not responded for ", std::lround(silence),
                        " s: it has stopped, or its machine cannot be reached")};
   }
   return std::nullopt;
@@ -81,9 +81,9 @@ std::optional<RankWatch::Verdict> RankWatch::find_stuck(double now) const {
   const bool all_wait =
       std::ranges::all_of(heard_, [this](const Heard& h) { return h.note.waited > 2 * timeout_; });
   if (!all_wait || now - moved_at_ <= 2 * timeout_) return std::nullopt;
-  return Verdict{std::nullopt, cat("wait for each other, and nothing has moved for ",
-                                   std::lround(now - moved_at_),
-                                   " s: the network between them or a device has failed")};
+  return Verdict{std::nullopt,
+                 cat("have waited for each other for ", std::lround(now - moved_at_),
+                     " s without progress: the network between them or a device has failed")};
 }
 
 }  // namespace dtn

@@ -32,7 +32,7 @@ class RankWatch {
 
   struct Verdict {
     std::optional<int> rank;  // none: all ranks
-    std::string what;         // "has not been heard of for 20 s"
+    std::string what;         // "has not responded for 20 s"
   };
   std::optional<Verdict> judge(double now) const;
 

@@ -16,7 +16,7 @@ void ByteSource::read(std::int64_t offset, std::span<std::byte> out) const {
   const auto bytes = static_cast<std::int64_t>(out.size());
   if (offset < 0 || bytes > size_ || offset > size_ - bytes) {
     fail_to_read(name_,
-                 cat("bytes ", offset, " to ", offset, " + ", bytes, " lie outside its ", size_));
+                 cat("bytes ", offset, " to ", offset, " + ", bytes, " are outside its ", size_));
   }
   if (!out.empty()) read_inside(offset, out);
 }
@@ -46,7 +46,7 @@ void FileSource::read_inside(std::int64_t offset, std::span<std::byte> out) cons
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_to_read(name_, std::strerror(errno));
     if (n == 0)
-      fail_to_read(name_, cat("it ends at byte ", offset, " of the ", size_, " it had before"));
+      fail_to_read(name_, cat("it now ends at byte ", offset, "; it had ", size_, " bytes before"));
     offset += n;
     out = out.subspan(static_cast<std::size_t>(n));
   }

@@ -78,7 +78,7 @@ std::optional<ChildExit> ChildProcess::reap(int flags) {
   }
   if (n > 0 && WIFSIGNALED(status)) exit_ = ChildExit{0, WTERMSIG(status)};
   if (n > 0 && WIFEXITED(status)) exit_ = ChildExit{WEXITSTATUS(status), 0};
-  if (n < 0) throw Error(cat("lost sight of a child: ", std::strerror(errno)));
+  if (n < 0) throw Error(cat("cannot wait for a child process: ", std::strerror(errno)));
   return exit_;
 }
 

@@ -27,7 +27,7 @@ class Cursor {
 
   std::span<const std::byte> take_bytes(std::size_t size) {
     if (size > left()) {
-      fail(cat("is cut short: ", size, " more bytes are expected, ", left(), " are there"));
+      fail(cat("is cut short: ", size, " more bytes are expected, but ", left(), " are left"));
     }
     at_ += size;
     return bytes_.subspan(at_ - size, size);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -41,8 +42,9 @@ void read_file_into(const std::string& path, std::vector<std::byte>& out, std::i
   if (::fstat(file.get(), &status) != 0) fail_to_read(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail_to_read(path, "it is not a regular file");
   if (status.st_size > max_bytes)
-    fail_to_read(path, cat("it has ", status.st_size, " bytes, more than the ", max_bytes,
-                           " allowed for a file of its kind"));
+    fail_to_read(
+        path, cat("it has ", bytes_text(static_cast<double>(status.st_size)), ", more than the ",
+                  bytes_text(static_cast<double>(max_bytes)), " allowed for a file of its kind"));
   out.resize(static_cast<std::size_t>(status.st_size));
   std::size_t done = 0;
   while (done < out.size()) {

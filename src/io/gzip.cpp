@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/file.h"
 
@@ -44,8 +45,8 @@ struct GzipReader::Stream {
       finished = true;
       return;
     }
-    if (!is_gzip(input)) fail("has foreign bytes behind the end of its gzip data");
-    if (inflateReset(&z) != Z_OK) fail("zlib cannot start again");
+    if (!is_gzip(input)) fail("has extra bytes after the end of its gzip data");
+    if (inflateReset(&z) != Z_OK) fail("zlib cannot be reset");
     member_ended = false;
   }
 
@@ -106,7 +107,8 @@ std::vector<std::byte> read_gzip_file(const std::string& path, std::int64_t max_
     std::size_t got = reader.read(std::span(content).subspan(before));
     content.resize(before + got);
     if (content.size() > limit) {
-      throw DataError(cat(path, ": inflates to more than the ", limit, " bytes allowed for it"));
+      throw DataError(cat(path, ": decompresses to more than the ",
+                          bytes_text(static_cast<double>(limit)), " allowed for it"));
     }
     if (got < want) return content;
   }

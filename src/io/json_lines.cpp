@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/format.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
 #include "io/posix.h"
@@ -41,7 +42,9 @@ void drop_later_lines(const fs::path& path, std::int64_t step, std::int64_t eval
     torn += fate == LineFate::kTorn;
   }
   if (in.bad()) throw_errno("read", path);
-  if (torn) log_warn(cat(path.string(), ": removed ", torn, " torn line(s)"));
+  if (torn)
+    log_warn(
+        cat(path.string(), ": removed ", counted(torn, "incomplete line", "incomplete lines")));
   if (dropped) kept.commit();
 }
 

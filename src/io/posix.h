@@ -43,7 +43,7 @@ inline void append_all(int fd, std::string_view bytes, const std::filesystem::pa
     write_all(fd, bytes.data(), bytes.size(), path);
   } catch (const Error& e) {
     if (end >= 0 && ::ftruncate(fd, end) == 0) throw;
-    throw Error(cat(e.what(), "; the file now ends in a torn record"));
+    throw Error(cat(e.what(), "; the file now ends with an incomplete record"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/format.h"
 #include "dtn/core/parallel.h"
 #include "io/posix.h"
 #include "io/safetensors_checksum.h"
@@ -60,7 +61,9 @@ std::shared_ptr<std::byte> allocate(std::size_t bytes, const std::string& file) 
   std::size_t rounded =
       (std::max(bytes, std::size_t{1}) + kAlignment - 1) / kAlignment * kAlignment;
   void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
-  if (!memory) throw DataError(cat(file, ": no memory for a tensor of ", bytes, " bytes"));
+  if (!memory)
+    throw DataError(
+        cat(file, ": not enough memory for a tensor of ", bytes_text(static_cast<double>(bytes))));
   return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
 }
 
@@ -173,11 +176,11 @@ TensorFile load(const Source& source, const ReadOptions& options) {
   std::uint64_t header_bytes;
   source.read(0, &header_bytes, kLengthBytes);
   if (header_bytes > kMaxHeaderBytes || header_bytes > source.size - kLengthBytes) {
-    not_ours("its header would have ", header_bytes, " bytes, the file has ", source.size);
+    not_ours("its header would have ", header_bytes, " bytes, but the file has ", source.size);
   }
   std::string json(header_bytes, '\0');
   source.read(kLengthBytes, json.data(), json.size());
-  if (!json.starts_with('{')) not_ours("its header is no JSON object");
+  if (!json.starts_with('{')) not_ours("its header is not a JSON object");
   std::uint64_t data_at = kLengthBytes + header_bytes;
   Header header = parse_header(json, source.size - data_at, file);
   Declared declared = take_checksums(header, json, file);

@@ -40,10 +40,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::string error;
 
   bool null() override { return unexpected("null"); }
-  bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
+  bool boolean(bool) override { return unexpected("boolean"); }
+  bool number_integer(number_integer_t) override { return unexpected("negative number"); }
   bool number_float(number_float_t, const string_t&) override {
-    return unexpected("a number that is no 64-bit integer");
+    return unexpected("number that is not a 64-bit integer");
   }
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
@@ -51,7 +51,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (state_ == State::kShape) {
       if (entries.back().shape.size() == Shape::kMaxRank) {
         return fail(cat(where(), " has more than ", Shape::kMaxRank,
-                        " dimensions, which this library does not hold"));
+                        " dimensions, which this library does not support"));
       }
       entries.back().shape.push_back(value);
       return true;
@@ -63,7 +63,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       entries.back().offsets.push_back(value);
       return true;
     }
-    return unexpected("a number");
+    return unexpected("number");
   }
 
   bool string(string_t& value) override {
@@ -79,7 +79,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       state_ = State::kMetadata;
       return true;
     }
-    return unexpected("a text");
+    return unexpected("string");
   }
 
   bool start_object(std::size_t) override {
@@ -87,7 +87,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       case State::kStart: return go(State::kTop);
       case State::kEntryOpen: return go(State::kEntry);
       case State::kMetadataOpen: return go(State::kMetadata);
-      default: return unexpected("an object");
+      default: return unexpected("object");
     }
   }
 
@@ -96,14 +96,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       case State::kTop: return go(State::kDone);
       case State::kMetadata: return go(State::kTop);
       case State::kEntry: return end_entry();
-      default: return unexpected("the end of an object");
+      default: return unexpected("end of an object");
     }
   }
 
   bool start_array(std::size_t) override {
     if (state_ == State::kShapeOpen) return go(State::kShape);
     if (state_ == State::kOffsetsOpen) return go(State::kOffsets);
-    return unexpected("a list");
+    return unexpected("array");
   }
 
   bool end_array() override { return go(State::kEntry); }
@@ -153,12 +153,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return entries.empty() ? "the header" : cat("tensor ", in_quotes(entries.back().name));
   }
 
-  bool unexpected(const char* what) { return fail(cat(where(), " holds ", what, " out of place")); }
+  bool unexpected(const char* what) { return fail(cat(where(), " has an unexpected ", what)); }
 
   bool top_key(string_t& name) {
     in_metadata_ = name == "__metadata__";
     if (in_metadata_) {
-      if (seen_metadata_) return fail("__metadata__ is there twice");
+      if (seen_metadata_) return fail("__metadata__ appears twice");
       seen_metadata_ = true;
       return go(State::kMetadataOpen);
     }
@@ -184,7 +184,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     const RawEntry& entry = entries.back();
     if (!entry.has_dtype) return fail(cat(where(), " has no dtype"));
     if (!entry.has_shape) return fail(cat(where(), " has no shape"));
-    if (entry.offsets.size() != 2) return fail(cat(where(), " has no pair of data_offsets"));
+    if (entry.offsets.size() != 2) return fail(cat(where(), " does not have two data_offsets"));
     return go(State::kTop);
   }
 
@@ -203,7 +203,7 @@ Entry validate(RawEntry& raw, std::uint64_t data_bytes, const std::string& file)
   entry.type = find_stored_type(raw.dtype);
   if (!entry.type) {
     fail("has dtype ", in_quotes(raw.dtype),
-         ", which this library does not hold; convert it first");
+         ", which this library does not support; convert it first");
   }
   std::vector<std::int64_t> dims;
   std::int64_t count = 1;
@@ -224,8 +224,8 @@ Entry validate(RawEntry& raw, std::uint64_t data_bytes, const std::string& file)
   entry.end = raw.offsets[1];
   if (entry.begin > entry.end) fail("ends before it begins");
   if (entry.end > data_bytes) {
-    fail("ends at byte ", entry.end, " of the data, of which there are ", data_bytes,
-         "; the file may be cut short");
+    fail("ends at byte ", entry.end, " of the data, which has ", data_bytes,
+         " bytes; the file may be cut short");
   }
   if (entry.end - entry.begin != bytes) {
     fail("of shape ", to_string(entry.shape), " and dtype ", entry.type->name, " takes ", bytes,
@@ -255,7 +255,7 @@ void check_coverage(const std::vector<Entry>& entries, std::uint64_t data_bytes,
   }
   if (covered != data_bytes) {
     throw DataError(cat(file, ": the tensors end at byte ", covered, " of the data, which has ",
-                        data_bytes, "; the file has foreign bytes at its end"));
+                        data_bytes, "; the file has extra bytes at its end"));
   }
 }
 
@@ -275,7 +275,7 @@ Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::
   // The JSON parser would take a zero byte for the end, and would skip a byte order mark.
   if (json.empty() || json.front() != '{' || json.find('\0') != std::string_view::npos) {
     throw DataError(
-        cat(file, ": not a safetensors file, or damaged: its header is no JSON object"));
+        cat(file, ": not a safetensors file, or damaged: its header is not a JSON object"));
   }
   HeaderReader reader;
   if (!nlohmann::json::sax_parse(json, &reader)) {
@@ -288,7 +288,7 @@ Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::
   std::ranges::sort(header.entries, {}, &Entry::name);
   auto twin = std::ranges::adjacent_find(header.entries, {}, &Entry::name);
   if (twin != header.entries.end()) {
-    throw DataError(cat(file, ": tensor ", in_quotes(twin->name), " is there twice"));
+    throw DataError(cat(file, ": tensor ", in_quotes(twin->name), " appears twice"));
   }
   check_coverage(header.entries, data_bytes, file);
   return header;

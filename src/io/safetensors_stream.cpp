@@ -37,7 +37,7 @@ void SafetensorsStream::skip_whole() {
 void SafetensorsStream::append(std::span<const std::byte> bytes) {
   pending_.insert(pending_.end(), bytes.begin(), bytes.end());
   while (!bytes.empty()) {
-    DTN_CHECK(current_ < items_.size(), path_.string(), ": more data than its tensors have");
+    DTN_CHECK(current_ < items_.size(), path_.string(), ": more data than its tensors hold");
     const std::size_t n = std::min(
         bytes.size(), static_cast<std::size_t>(std::min<std::uint64_t>(missing_, SIZE_MAX)));
     std::uint32_t& checksum = checksums_[current_];
@@ -56,7 +56,7 @@ void SafetensorsStream::flush() {
 }
 
 void SafetensorsStream::commit() {
-  DTN_CHECK(current_ == items_.size(), path_.string(), ": less data than its tensors have");
+  DTN_CHECK(current_ == items_.size(), path_.string(), ": less data than its tensors hold");
   flush();
   file_.rewrite(safetensors::kLengthBytes,
                 safetensors::make_header(items_, checksums_, metadata_, path_.string()));

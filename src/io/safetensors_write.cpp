@@ -27,7 +27,8 @@ void check_names(const std::vector<Item>& items, const StringMap& metadata,
   std::set<std::string_view> names;
   for (const Item& item : items) {
     if (item.name == "__metadata__" || !names.insert(item.name).second) {
-      throw Error(cat(file, ": two tensors named ", in_quotes(item.name), ", or a reserved name"));
+      throw Error(
+          cat(file, ": the tensor name ", in_quotes(item.name), " is used twice or reserved"));
     }
   }
   for (const auto& [key, value] : metadata) {

@@ -100,7 +100,7 @@ const char* fault_of_name(std::string_view name) {
   }
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
-    if (name.substr(begin, end - begin) == "..") return "climbs out of its folder";
+    if (name.substr(begin, end - begin) == "..") return "has a name that leaves its folder";
     begin = end + 1;
   }
   return nullptr;
@@ -171,10 +171,10 @@ bool TarReader::read_block(Block& block) {
 std::int64_t TarReader::content_size(const Block& block, const Extension& extension) const {
   const auto size =
       extension.size ? extension.size : parse_number(block.field(kSizeField.at, kSizeField.size));
-  if (!size) fail("has a size that is no number");
+  if (!size) fail("has a size that is not a number");
   if (*size > end_ - at_) {
-    fail(cat("promises ", *size, " bytes for '", printable(block.name()), "', there are ",
-             end_ - at_));
+    fail(cat("declares ", *size, " bytes for '", printable(block.name()), "', but ", end_ - at_,
+             " are left"));
   }
   return *size;
 }
@@ -211,10 +211,10 @@ void TarReader::parse_pax(const std::string& records, bool global, Extension& ex
     const std::string_view record = rest.substr(digits + 1, length - digits - 2);
     rest.remove_prefix(length);
     const std::size_t equals = record.find('=');
-    if (equals == record.npos) fail("has an extension with a record that sets nothing");
+    if (equals == record.npos) fail("has an extension with a record that has no '='");
     const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
     if (global && (key == "path" || key == "size")) {
-      fail(cat("sets ", key, " for all members at once"));
+      fail(cat("sets ", key, " for all members at once, which is not supported"));
     }
     if (key.starts_with("GNU.sparse.")) extension.sparse = true;
     if (key == "path" && !value.empty()) extension.path = value;
@@ -222,7 +222,7 @@ void TarReader::parse_pax(const std::string& records, bool global, Extension& ex
       std::int64_t size = 0;
       const auto [stop, bad] = std::from_chars(value.data(), value.data() + value.size(), size);
       if (bad != std::errc() || stop != value.data() + value.size() || size < 0) {
-        fail("has an extension with a size that is no number");
+        fail("has an extension with a size that is not a number");
       }
       extension.size = size;
     }
@@ -232,7 +232,8 @@ void TarReader::parse_pax(const std::string& records, bool global, Extension& ex
 // Reads a header that describes the next member.
 void TarReader::read_extension(const Block& block, Extension& extension) {
   const std::int64_t size = content_size(block, {});
-  if (size > kMaxExtensionBytes) fail(cat("has an extension of ", size, " bytes"));
+  if (size > kMaxExtensionBytes)
+    fail(cat("has an extension of ", size, " bytes; at most ", kMaxExtensionBytes, " are allowed"));
   std::string content(static_cast<std::size_t>(size), '\0');
   source_.read(at_, std::as_writable_bytes(std::span(content)));
   pass_content(size);
@@ -258,7 +259,7 @@ bool TarReader::read_member(TarMember& member, bool& found) {
   Block block;
   for (int extensions = 0;; ++extensions) {
     if (!read_block(block)) {
-      if (extensions > 0) fail("ends the archive, where a member should follow its extension");
+      if (extensions > 0) fail("ends the archive, but a member must follow its extension");
       return false;
     }
     if (std::string_view("xgLK").find(block.type()) == std::string_view::npos) break;

@@ -41,8 +41,8 @@ std::optional<fs::path> find_weights(const fs::path& named, WeightsKind kind) {
 std::string describe_other_format(std::span<const char> start, const std::string& file) {
   const std::string_view text(start.data(), start.size());
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
-    return "a Git LFS pointer in place of the file itself; run 'git lfs pull' in its folder (once "
-           "before: 'git lfs install'), or download the file from its web page";
+    return "a Git LFS pointer instead of the file; run 'git lfs install' once and 'git lfs pull' "
+           "in its folder, or download the file from its web page";
   }
   const bool zip = text.starts_with("PK\x03\x04");
   // Pickle protocols 2 to 5; torch.save() writes 2. The JSON of a safetensors file begins at byte
@@ -54,9 +54,9 @@ std::string describe_other_format(std::span<const char> start, const std::string
                      : text.find("data.pkl") != std::string_view::npos ? "a PyTorch checkpoint"
                                                                        : "a ZIP archive";
   return cat(what,
-             ", not safetensors. Convert what torch.save() wrote once, with Python (pip install "
+             ", not safetensors. Convert a file of torch.save() once with Python (pip install "
              "torch safetensors): ",
-             convert_command(file), " (see docs/weights.md where torch.load refuses it)");
+             convert_command(file), " (if torch.load refuses the file, see docs/weights.md)");
 }
 
 }  // namespace dtn

@@ -58,7 +58,7 @@ for rank in 0 1; do
   kill -STOP "${processes[rank]}"
   ended 20
   expect_equal "exit code with rank $rank stopped" $code 1
-  expect_text "error: .*rank $rank on .*, process ${processes[rank]} has not been heard of for [3-9] s"
+  expect_text "error: .*rank $rank on .*, process ${processes[rank]} has not responded for [3-9] s"
 done
 expect_unbroken "$work/frozen"
 

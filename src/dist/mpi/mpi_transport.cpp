@@ -20,7 +20,7 @@ struct Blocks {
 
   explicit Blocks(const std::vector<ByteBlock>& blocks) {
     for (const ByteBlock& block : blocks) {
-      DTN_CHECK(block.begin + block.bytes <= INT_MAX, "a move beyond 2 GiB");
+      DTN_CHECK(block.begin + block.bytes <= INT_MAX, "a message is larger than 2 GiB");
       counts.push_back(static_cast<int>(block.bytes));
       begins.push_back(static_cast<int>(block.begin));
     }
@@ -44,7 +44,7 @@ class MpiTransport : public Transport {
   MpiTransport() {
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-    DTN_CHECK(provided >= MPI_THREAD_FUNNELED, "this MPI cannot be used by programs with threads");
+    DTN_CHECK(provided >= MPI_THREAD_FUNNELED, "this MPI does not support programs with threads");
     // One communicator for each kind of move, so that different kinds may start in any order.
     for (MPI_Comm* comm : {&exchanges_, &gathers_, &notes_}) MPI_Comm_dup(MPI_COMM_WORLD, comm);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -93,7 +93,7 @@ class MpiTransport : public Transport {
   }
 
   std::unique_ptr<Move> broadcast(std::byte* data, std::size_t bytes, int root) override {
-    DTN_CHECK(bytes <= INT_MAX, "a move beyond 2 GiB");
+    DTN_CHECK(bytes <= INT_MAX, "a message is larger than 2 GiB");
     auto move = std::make_unique<MpiMove>();
     MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, gathers_, &move->request);
     return move;

@@ -54,7 +54,8 @@ void read_palette(const Job& job, const Fields& fields, std::size_t header, Bmp&
   const std::size_t entry = header == 12 ? 3 : 4;
   std::size_t colors = header == 12 ? 0 : fields.u32(46);
   if (colors == 0) colors = std::size_t{1} << bmp.bits;
-  if (colors > 256) fail(job.name, cat("a palette of ", colors, " colours is not BMP"));
+  if (colors > 256)
+    fail(job.name, cat("its palette has ", colors, " colours; BMP allows at most 256"));
   const std::size_t at = kFileHeader + header;
   if (at + colors * entry > job.bytes.size()) fail(job.name, "the file is cut short");
   for (std::size_t i = 0; i < colors; ++i)
@@ -82,7 +83,8 @@ void read_masks(const Job& job, const Fields& fields, std::uint32_t compression,
     bmp.most[c] = masks[c] >> bmp.shift[c];
     const std::uint32_t most = bmp.most[c];
     if (most != 255 && !(bmp.bits == 16 && (most == 31 || most == 63)))
-      fail(job.name, cat("colour mask ", masks[c], " is not known; save it as 24-bit BMP or PNG"));
+      fail(job.name,
+           cat("colour mask ", masks[c], " is not supported; save it as 24-bit BMP or PNG"));
   }
 }
 
@@ -91,7 +93,7 @@ Bmp read_bmp_header(const Job& job) {
   const std::size_t header = fields.u32(14);
   if (header != 12 && header != 40 && header != 52 && header != 56 && header != 64 &&
       header != 108 && header != 124)
-    fail(job.name, cat("a BMP header of ", header, " bytes is not known"));
+    fail(job.name, cat("a BMP header of ", header, " bytes is not supported"));
   Bmp bmp;
   std::uint32_t compression = kNoCompression;
   if (header == 12) {
@@ -109,9 +111,9 @@ Bmp read_bmp_header(const Job& job) {
   check_size(job, bmp.width, bmp.height);
   const int bits = bmp.bits;
   if (bits != 1 && bits != 4 && bits != 8 && bits != 16 && bits != 24 && bits != 32)
-    fail(job.name, cat("BMP of ", bits, " bits per pixel is not known"));
+    fail(job.name, cat("BMP of ", bits, " bits per pixel is not supported"));
   if (compression != kNoCompression && !(compression == kBitFields && bits >= 16))
-    fail(job.name, "compressed BMP is not known; save it without compression or as PNG");
+    fail(job.name, "compressed BMP is not supported; save it without compression or as PNG");
   bmp.stride = static_cast<std::size_t>((bmp.width * bits + 31) / 32 * 4);
   bmp.pixels_at = fields.u32(10);
   // The padding of the last row may be missing.

@@ -17,10 +17,10 @@ void check_size(const Job& job, std::int64_t width, std::int64_t height) {
   if (width <= 0 || height <= 0) fail(job.name, cat("its size is ", width, " x ", height));
   const auto& limits = job.limits;
   if (width > limits.max_dimension || height > limits.max_dimension)
-    fail(job.name, cat("its size is ", width, " x ", height, ", a side may have at most ",
+    fail(job.name, cat("its size is ", width, " x ", height, "; a side may have at most ",
                        limits.max_dimension, " pixels"));
   if (width * height > limits.max_pixels)
-    fail(job.name, cat("it has ", width, " x ", height, " pixels, at most ", limits.max_pixels,
+    fail(job.name, cat("it has ", width, " x ", height, " pixels; at most ", limits.max_pixels,
                        " are allowed"));
 }
 
@@ -80,9 +80,8 @@ Format recognise(const Job& job) {
   for (const char* magic : {"P4", "P5", "P6"})
     if (starts_with(job.bytes, magic, 2)) return Format::kPnm;
   if (starts_with(job.bytes, "BM", 2)) return Format::kBmp;
-  fail(job.name, job.bytes.empty()
-                     ? "the file is empty"
-                     : "it is neither JPEG nor PNG nor WebP nor BMP nor PNM; convert or remove it");
+  fail(job.name, job.bytes.empty() ? "the file is empty"
+                                   : "it is not JPEG, PNG, WebP, BMP or PNM; convert or remove it");
 }
 
 void decode(const Job& job, Image& out) {
@@ -150,7 +149,7 @@ void decode_image_scaled(std::span<const std::byte> bytes, const std::string& na
 }
 
 void rgb_to_gray(const Image& rgb, Image& gray) {
-  DTN_CHECK(rgb.channels == 3 && &rgb != &gray, "expects an image of 3 channels");
+  DTN_CHECK(rgb.channels == 3 && &rgb != &gray, "the image must have 3 channels");
   codec::shape_image(gray, {0, 0, rgb.width, rgb.height}, 1);
   for (int y = 0; y < rgb.height; ++y) {
     const std::size_t row = static_cast<std::size_t>(y) * rgb.width;
@@ -159,7 +158,7 @@ void rgb_to_gray(const Image& rgb, Image& gray) {
 }
 
 void gray_to_rgb(const Image& gray, Image& rgb) {
-  DTN_CHECK(gray.channels == 1 && &rgb != &gray, "expects an image of 1 channel");
+  DTN_CHECK(gray.channels == 1 && &rgb != &gray, "the image must have 1 channel");
   codec::shape_image(rgb, {0, 0, gray.width, gray.height}, 3);
   for (int y = 0; y < gray.height; ++y) {
     const std::size_t row = static_cast<std::size_t>(y) * gray.width;

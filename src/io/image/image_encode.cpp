@@ -24,7 +24,8 @@ void check_image(const Image& image) {
   DTN_CHECK(image.width > 0 && image.height > 0 && (image.channels == 1 || image.channels == 3) &&
                 image.pixels.size() ==
                     static_cast<std::size_t>(image.width) * image.height * image.channels,
-            "an image of ", image.width, " x ", image.height, " x ", image.channels);
+            "cannot encode an image of ", image.width, " x ", image.height, " x ", image.channels,
+            " with ", image.pixels.size(), " bytes");
 }
 
 // libjpeg reports errors through error_exit, which must not return. It jumps back to run(), the
@@ -159,7 +160,8 @@ void end_png(int height, std::span<const std::uint8_t> pixels, std::vector<std::
   for (std::size_t y = 0; y < static_cast<std::size_t>(height); ++y) {
     std::memcpy(&rows[y * (stride + 1) + 1], &pixels[y * stride], stride);
   }
-  DTN_CHECK(rows.size() <= std::numeric_limits<std::int32_t>::max(), "an image too large for PNG");
+  DTN_CHECK(rows.size() <= std::numeric_limits<std::int32_t>::max(),
+            "the image is too large for PNG");
   uLongf size = compressBound(rows.size());
   std::vector<std::byte> data(size);
   if (compress2(reinterpret_cast<Bytef*>(data.data()), &size, rows.data(), rows.size(),
@@ -175,7 +177,7 @@ void end_png(int height, std::span<const std::uint8_t> pixels, std::vector<std::
 
 void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out, HuffmanCodes codes) {
   check_image(image);
-  DTN_CHECK(1 <= quality && quality <= 100, "quality ", quality);
+  DTN_CHECK(1 <= quality && quality <= 100, "JPEG quality ", quality, " is not in 1 .. 100");
   JpegWriter(image, quality, codes, out).run();
 }
 
@@ -189,10 +191,10 @@ void encode_png(int width, int height, std::span<const std::uint8_t> indices,
                 std::span<const std::array<std::uint8_t, 3>> palette, std::vector<std::byte>& out) {
   DTN_CHECK(width > 0 && height > 0 && !palette.empty() && palette.size() <= 256 &&
                 indices.size() == static_cast<std::size_t>(width) * height,
-            "an image of ", width, " x ", height, " in ", palette.size(), " colours");
+            "cannot encode ", width, " x ", height, " pixels in ", palette.size(), " colours");
   DTN_CHECK(std::all_of(indices.begin(), indices.end(),
                         [&palette](std::uint8_t i) { return i < palette.size(); }),
-            "an index beyond a palette of ", palette.size(), " colours");
+            "a pixel has an index outside the palette of ", palette.size(), " colours");
   begin_png(width, height, 3, out);
   std::vector<std::byte> colors;
   for (const auto& color : palette) {

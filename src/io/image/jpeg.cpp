@@ -14,6 +14,7 @@
 #include <jerror.h>
 // clang-format on
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
@@ -119,7 +120,8 @@ class JpegReader {
     if (cinfo_.input_scan_number > job_.limits.max_scans)
       fail(job_.name, cat("it has more than ", job_.limits.max_scans, " scans"));
     if (errors_.base.msg_code == JERR_NO_BACKING_STORE)
-      fail(job_.name, cat("decoding it needs more than ", job_.limits.max_memory, " bytes"));
+      fail(job_.name, cat("decoding it needs more than ",
+                          bytes_text(static_cast<double>(job_.limits.max_memory))));
     char message[JMSG_LENGTH_MAX];
     (*errors_.base.format_message)(reinterpret_cast<j_common_ptr>(&cinfo_), message);
     fail(job_.name, message);
@@ -137,7 +139,7 @@ class JpegReader {
     check_size(job_, cinfo_.image_width, cinfo_.image_height);
     const int components = cinfo_.num_components;
     if (components != 1 && components != 3 && components != 4)
-      fail(job_.name, cat("it has ", components, " colour components; 1, 3 or 4 are known"));
+      fail(job_.name, cat("it has ", components, " colour components; 1, 3 or 4 are supported"));
     // A Huffman-coded block takes at least one bit, and the largest component has at least a
     // quarter of the blocks of a full one. A file this short cannot hold that many pixels.
     const std::int64_t pixels = static_cast<std::int64_t>(cinfo_.image_width) * cinfo_.image_height;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
@@ -92,7 +93,8 @@ class PngReader {
     return memory_left_ >= 0;
   }
   [[noreturn]] void fail_for_memory() const {
-    fail(job_.name, cat("decoding it needs more than ", job_.limits.max_memory, " bytes"));
+    fail(job_.name, cat("decoding it needs more than ",
+                        bytes_text(static_cast<double>(job_.limits.max_memory))));
   }
 
   void guarded(void (PngReader::*step)()) {

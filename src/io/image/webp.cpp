@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
@@ -28,7 +29,8 @@ const std::uint8_t* data_of(Bytes bytes) {
   switch (status) {
     case VP8_STATUS_NOT_ENOUGH_DATA: fail(job.name, "the file is cut short");
     case VP8_STATUS_OUT_OF_MEMORY: fail(job.name, "not enough memory for its pixels");
-    case VP8_STATUS_UNSUPPORTED_FEATURE: fail(job.name, "it has a feature libwebp does not know");
+    case VP8_STATUS_UNSUPPORTED_FEATURE:
+      fail(job.name, "it has a feature that libwebp does not support");
     default: fail(job.name, "damaged WebP");
   }
 }
@@ -45,7 +47,7 @@ WebPBitstreamFeatures read_features(const Job& job, Bytes bytes) {
 void decode_rgb(const Job& job, Bytes bytes, const ImageRegion& part, std::uint8_t* rgb) {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config))
-    fail(job.name, "libwebp has another version than its header");
+    fail(job.name, "the version of libwebp does not match its header");
   config.options.use_cropping = 1;
   config.options.crop_left = part.x0;
   config.options.crop_top = part.y0;
@@ -67,10 +69,11 @@ void decode_part(const Job& job, Bytes bytes, const ImageRegion& region, int lef
                  Image& out) {
   const WebPBitstreamFeatures features = read_features(job, bytes);
   if (region.x1 > features.width || region.y1 > features.height)
-    fail(job.name, "damaged WebP: a frame is smaller than its animation says");
+    fail(job.name, "damaged WebP: a frame is smaller than its animation declares");
   if (features.format == kLossless &&
       std::int64_t{4} * features.width * features.height > job.limits.max_memory)
-    fail(job.name, cat("decoding it needs more than ", job.limits.max_memory, " bytes"));
+    fail(job.name, cat("decoding it needs more than ",
+                       bytes_text(static_cast<double>(job.limits.max_memory))));
   const ImageRegion part{std::max(0, region.x0 - 1) & ~1, std::max(0, region.y0 - 1) & ~1,
                          std::min(features.width, region.x1 + 1),
                          std::min(features.height, region.y1 + 1)};

@@ -335,7 +335,7 @@ TEST(Nccl, ReportsLostRank) {
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("remote"), std::string::npos) << error.what();
     }
-    EXPECT_NE(r.transport.failure().find("lost each other"), std::string::npos);
+    EXPECT_NE(r.transport.failure().find("have lost their connection"), std::string::npos);
   });
 }
 

@@ -185,10 +185,10 @@ TEST(CommunicatorDeathTest, EndsProcessWhenTransportHangs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto one = ::testing::ExitedWithCode(1);
   EXPECT_EXIT(run_with_hanging_transport("start"), one,
-              "rank 0 has been in MPI.*joining.*--resume");
-  EXPECT_EXIT(run_with_hanging_transport("move"), one, "rank 0 .* in MPI.*moving.*--resume");
+              "rank 0 has waited in MPI.*connecting to.*--resume");
+  EXPECT_EXIT(run_with_hanging_transport("move"), one, "rank 0 .* in MPI.*exchanging.*--resume");
   EXPECT_EXIT(run_with_hanging_transport("abort"), one, "the link is down");
-  EXPECT_EXIT(run_with_hanging_transport("end"), one, "rank 0 on .* in MPI.*parting.*--resume");
+  EXPECT_EXIT(run_with_hanging_transport("end"), one, "rank 0 on .* in MPI.*disconnecting.*--resume");
 }
 
 TEST(Communicator, MeasuresTime) {

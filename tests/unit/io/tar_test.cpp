@@ -126,10 +126,10 @@ TEST(Tar, SkipsAndCountsOtherMembers) {
        [](TarFile& t) {
          t.add("x", TarFile::pax("GNU.sparse.major", "1"), 'x').add("a.jpg", "content");
        }},
-      {"climbs out", plain("../a.jpg")},
-      {"climbs out", plain("a/../../b.jpg")},
-      {"climbs out", plain("a/..")},
-      {"climbs out", plain("./../a.jpg")},
+      {"leaves its folder", plain("../a.jpg")},
+      {"leaves its folder", plain("a/../../b.jpg")},
+      {"leaves its folder", plain("a/..")},
+      {"leaves its folder", plain("./../a.jpg")},
       {"absolute", plain("/etc/a.jpg")},
       {"absolute", pax_path("/a.jpg")},
       {"no name", plain("")},
@@ -165,7 +165,7 @@ TEST(Tar, RejectsDamagedArchives) {
   wrong[1024 + 150] = 'x';
   expect_refused(wrong, "byte 1024 has a wrong checksum");
   expect_refused(bytes.substr(0, 1000), "end mark");
-  expect_refused(bytes.substr(0, 1024 + 512 + 600), "promises 700 bytes for 'b.jpg'");
+  expect_refused(bytes.substr(0, 1024 + 512 + 600), "declares 700 bytes for 'b.jpg'");
   expect_refused(good.without_end(), "end mark");
   expect_refused("", "end mark");
   expect_refused(std::string(100, 'x'), "end mark");
@@ -204,7 +204,8 @@ TEST(Tar, RejectsHostileExtensions) {
   expect_refused(large.add("x", std::string((1 << 20) + 1, ' '), 'x').bytes(),
                  "extension of 1048577");
   TarFile last;
-  expect_refused(last.add("x", TarFile::pax("path", "a"), 'x').bytes(), "should follow");
+  expect_refused(last.add("x", TarFile::pax("path", "a"), 'x').bytes(),
+                 "must follow its extension");
   TarFile global;
   expect_refused(global.add("g", TarFile::pax("size", "0"), 'g').add("a", "1").bytes(),
                  "all members");
