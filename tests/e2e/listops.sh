@@ -89,12 +89,12 @@ expect 0 dtn-data verify --config listops.yaml
 expect_text '^700 of 700 sequences verified, 0 bad, [0-9]+ sequences/s'
 expect 2 dtn-data stats --config listops.yaml
 expect 2 dtn-train --config listops.yaml --output run
-expect_text 'the model takes images, and these are sequences of tokens: .*one/basic_train.tsv'
+expect_text 'the model takes images, but the data set has sequences of tokens: .*one/basic_train.tsv'
 
 echo "what is there is left alone"
 before=$(list_of one)
 expect 2 dtn-data listops --output one --seed 5 "${small[@]}"
-expect_text 'one is left alone, since it holds files already \(basic_[a-z]*.tsv\); choose another --output'
+expect_text 'one already holds files \(basic_[a-z]*.tsv\) and was not changed; choose another --output'
 mkdir notes
 echo mine > notes/notes.txt
 expect 2 dtn-data listops --output notes --seed 5 "${small[@]}"
@@ -102,7 +102,7 @@ expect_text 'notes.txt'
 expect_equal "a foreign folder" "$(ls -A notes)" notes.txt
 expect_equal "what was there" "$(list_of one)" "$before"
 expect 2 dtn-data listops --output one/basic_val.tsv --seed 5
-expect_text 'is no folder'
+expect_text 'is not a folder'
 mkdir empty
 expect 0 dtn-data listops --output empty --seed 5 "${small[@]}"
 same_folders one empty
@@ -153,7 +153,7 @@ refused() {  # PATTERN OPTION...
   expect_text "$1"
   expect_no_file none
 }
-refused 'only 4400 different trees .* and 10004000 are wanted' \
+refused 'only 4400 different trees .* but 10004000 are requested' \
   --train 10000000 --min-length 3 --max-length 6
 refused 'no length is above --min-length 500 and below --max-length 501' --max-length 501
 refused '--max-depth 2 and --max-args 10 have at most 12 tokens' --max-depth 2

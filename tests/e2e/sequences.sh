@@ -95,17 +95,17 @@ refused() {  # NAME PATTERN
 }
 refused beyond 'token 2 of sequence 0 is 17; ids are 1 to 16'
 refused negative 'token 1 of sequence 0 is -1; ids are 1 to 16'
-refused inside 'token 2 of sequence 0 is 0, a pad inside the sequence'
-refused counted_inside 'token 2 of sequence 0 is 0, a pad inside the sequence'
-refused empty 'sequence 0 has no token but pads'
+refused inside 'token 2 of sequence 0 is 0, which is padding inside the sequence'
+refused counted_inside 'token 2 of sequence 0 is 0, which is padding inside the sequence'
+refused empty 'sequence 0 has only padding'
 refused no_length '.lengths. of sequence 0 is 0; it must be 1 to 4'
 refused long_length '.lengths. of sequence 0 is 5; it must be 1 to 4'
-refused wide 'wants an int32 tensor .tokens. \[N, T\], T 1 to 59, has .*60'
+refused wide 'needs an int32 tensor .tokens. \[N, T\] with T from 1 to 59, but has .*60'
 refused label 'label.* 10'
 refused labels '.labels. must be int64 \[1\]'
 refused lengths '.lengths. must be int32 \[40\]'
-refused floats 'wants an int32 tensor .tokens.'
-refused images 'wants an int32 tensor .tokens.'
+refused floats 'needs an int32 tensor .tokens.'
+refused images 'needs an int32 tensor .tokens.'
 expect 2 dtn-eval --checkpoint run --inputs padded.safetensors --save-attention maps.safetensors
 
 echo "dtn-bench"

@@ -27,7 +27,8 @@ class FieldRow {
   // The elements of a field that is not ragged. T must be the element type of the field.
   template <class T>
   std::span<T> at(std::string_view field) const {
-    DTN_CHECK(!fields_.has(lengths_of(field)), "field '", field, "' is ragged: it needs a length");
+    DTN_CHECK(!fields_.has(lengths_of(field)), "field '", field,
+              "' is ragged, so it needs a length");
     return elements<T>(field);
   }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/file.h"
@@ -24,8 +25,9 @@ Sample ArchiveDataset::load(std::int64_t index, SampleWorkspace& workspace) cons
   const ArchiveIndex::Image& where = image(index);
   name_into(index, workspace.name);
   if (where.size > static_cast<std::uint64_t>(kDefaultMaxFileBytes)) {
-    throw DataError(cat(workspace.name, ": has ", where.size, " bytes, more than the ",
-                        kDefaultMaxFileBytes, " allowed for an image"));
+    throw DataError(cat(workspace.name, ": has ", bytes_text(static_cast<double>(where.size)),
+                        ", more than the ", bytes_text(static_cast<double>(kDefaultMaxFileBytes)),
+                        " allowed for an image"));
   }
   workspace.bytes.resize(static_cast<std::size_t>(where.size));
   archives_.open(where.archive)->read(static_cast<std::int64_t>(where.offset), workspace.bytes);

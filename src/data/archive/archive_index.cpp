@@ -36,13 +36,13 @@ std::string_view take_text(Cursor& in) {
 
 void check_image(const ArchiveIndex& index, const ArchiveIndex::Image& image, const Cursor& in,
                  std::span<const std::int64_t> sizes) {
-  if (image.archive >= sizes.size()) in.fail("an image lies in an archive that is not there");
+  if (image.archive >= sizes.size()) in.fail("an image refers to an archive that does not exist");
   const auto bytes = static_cast<std::uint64_t>(sizes[image.archive]);
   if (image.size > bytes || image.offset > bytes - image.size) {
-    in.fail("an image lies outside its archive");
+    in.fail("an image extends past the end of its archive");
   }
   if (image.name_at > index.names.size() || image.name_size > index.names.size() - image.name_at) {
-    in.fail("the name of an image lies outside the names");
+    in.fail("the name of an image extends past the end of the names");
   }
 }
 
@@ -75,14 +75,14 @@ void keep(const std::string& bytes, const std::vector<fs::path>& where) {
     try {
       if (&path != &where.front()) fs::create_directories(path.parent_path());
       write_file_atomic(path, bytes);
-      log_info(cat("kept the index in ", path.string()));
+      log_info(cat("saved the index to ", path.string()));
       return;
     } catch (const std::exception& e) {
       reasons += cat("\n  ", e.what());
     }
   }
-  log_warn(cat("the index of the archives could not be kept; the next run searches them again:",
-               reasons));
+  log_warn(
+      cat("cannot save the index of the archives, so the next run searches them again:", reasons));
 }
 
 }  // namespace
@@ -207,7 +207,7 @@ ArchiveIndex load_or_build_index(const ArchiveSet& archives, const std::string& 
       return parse_archive_index(read_file(path.string(), kMaxIndexBytes), path.string(), kind,
                                  archives.identity(), sizes);
     } catch (const DataError& e) {
-      log_info(cat("made anew: ", e.what()));
+      log_info(cat("rebuilding the index: ", e.what()));
     }
   }
   const std::string what =

@@ -22,8 +22,8 @@ void PassedOver::add(const PassedOver& other) {
 std::string PassedOver::remark(const std::string& where) const {
   if (members == 0) return files.warning(where);
   LeftOut all = files;
-  all.add(cat("member that is no plain file (", first, ")"),
-          cat("members that are no plain files (", first, ")"), members);
+  all.add(cat("member that is not a regular file (", first, ")"),
+          cat("members that are not regular files (", first, ")"), members);
   return all.warning(where);
 }
 

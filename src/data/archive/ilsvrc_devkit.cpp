@@ -106,8 +106,8 @@ std::vector<std::int32_t> parse_ilsvrc_labels(std::span<const std::byte> truth,
     std::size_t id = 0;
     const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), id);
     if (error != std::errc() || stop != line.data() + line.size() || id < 1 || id > kLabels.size())
-      throw DataError(cat(name, ": line ", labels.size() + 1,
-                          " is not the number of a class, 1 to ", kLabels.size()));
+      throw DataError(cat(name, ": line ", labels.size() + 1, " is not a class number from 1 to ",
+                          kLabels.size()));
     labels.push_back(kLabels[id - 1]);
   }
   return labels;
@@ -123,7 +123,7 @@ std::vector<std::int32_t> read_ilsvrc_labels(const fs::path& root) {
   }
   if (fs::exists(archive, ignored)) return read_archive(archive.string());
   throw DataError(cat("no such file: ", archive.string(), " (or the folder ", folder.string(),
-                      "); it knows the classes of the validation images. Download the development "
+                      "); it holds the classes of the validation images. Download the development "
                       "kit of tasks 1 and 2 from image-net.org (see data/README.md)"));
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/format.h"
 #include "data/archive/archive_dataset.h"
 #include "data/archive/archive_search.h"
 #include "data/archive/ilsvrc_devkit.h"
@@ -45,7 +46,7 @@ std::vector<ClassArchive> find_classes(const ByteSource& archive, PassedOver& pa
   }
   if (classes.empty()) {
     throw DataError(cat(archive.name(),
-                        ": holds no archive of a class (n01440764.tar, ...); is it "
+                        ": holds no class archive (n01440764.tar, ...); is it "
                         "ILSVRC2012_img_train.tar? See data/README.md"));
   }
   return classes;
@@ -120,9 +121,9 @@ std::size_t number_of(std::string_view file) {
 ArchiveIndex by_class(const ArchiveIndex& flat, const std::vector<std::int32_t>& labels,
                       const std::string& path) {
   if (flat.images.size() != labels.size()) {
-    throw DataError(cat(path, ": holds ", flat.images.size(), " images, the development kit knows ",
-                        "the classes of ", labels.size(),
-                        "; are both of ILSVRC2012? See data/README.md"));
+    throw DataError(cat(path, ": holds ", flat.images.size(),
+                        " images, but the development kit has the classes of ", labels.size(),
+                        "; are both from ILSVRC2012? See data/README.md"));
   }
   ArchiveIndex index;
   std::set<std::size_t> seen;
@@ -130,8 +131,8 @@ ArchiveIndex by_class(const ArchiveIndex& flat, const std::vector<std::int32_t>&
     const std::string_view file = base_name(flat.name(image));
     const std::size_t number = number_of(file);
     if (number == 0 || number > labels.size() || !seen.insert(number).second) {
-      throw DataError(cat(path, ": '", file, "' is not the name of a validation image that the ",
-                          "development kit knows, or is there twice"));
+      throw DataError(cat(path, ": '", file,
+                          "' is not a validation image of the development kit, or appears twice"));
     }
     const std::int32_t label = labels[number - 1];
     index.add(0, label, static_cast<std::int64_t>(image.offset),
@@ -155,7 +156,7 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
   if (!fs::exists(path, ignored)) {
     throw DataError(cat("no such file: ", path.string(), "; set data.root to the folder of the ",
                         "archives from image-net.org, and data.", name_of(split),
-                        " if this one is called otherwise (see data/README.md; for unpacked ",
+                        " if this file has another name (see data/README.md; for unpacked ",
                         "folders, data.dataset is imagefolder)"));
   }
   ArchiveSet archives({path.string()});
@@ -176,8 +177,9 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
   }
   const auto count = static_cast<std::int64_t>(classes.size());
   check_class_count(count, model, path.string());
-  std::string description = cat(index.images.size(), " ", name_of(split), " images of ", count,
-                                " classes in ", path.string());
+  std::string description = cat(index.images.size(), " ", name_of(split),
+                                index.images.size() == 1 ? " image of " : " images of ",
+                                counted(count, "class", "classes"), " in ", path.string());
   return std::make_unique<ArchiveDataset>(std::move(archives), std::move(index), std::move(classes),
                                           count, std::move(description));
 }

@@ -61,7 +61,7 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
     if (close == pattern.npos) fail_shards(pattern, "a brace is not closed");
     const auto choices = alternatives(pattern.substr(open + 1, close - open - 1), pattern);
     if (choices.size() > kMaxShards / done.size())
-      fail_shards(pattern, "it stands for too many files");
+      fail_shards(pattern, cat("it expands to more than ", kMaxShards, " files"));
     std::vector<std::string> next;
     for (const std::string& s : done) {
       for (const std::string& choice : choices) next.push_back(s + choice);
@@ -118,7 +118,7 @@ std::vector<std::string> expand_shards(const std::string& pattern) {
   }
   if (shards.empty()) {
     fail_shards(pattern,
-                "there are no such files; set data.root, and data.train or data.val to a folder "
+                "no file matches; set data.root, and data.train or data.val, to a folder "
                 "of .tar files or to a name like imagenet-train-{000000..000146}.tar");
   }
   return shards;

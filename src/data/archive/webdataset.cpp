@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/format.h"
 #include "data/archive/archive_dataset.h"
 #include "data/archive/archive_search.h"
 #include "data/source/image_names.h"
@@ -74,7 +75,7 @@ class ShardSearch {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw DataError(cat(shard_.name(), ": the sample '", printable(group_.key), "' ", what,
-                        "; make the shard anew, or leave it out"));
+                        "; write the shard again, or leave it out"));
   }
 
   void take(const TarMember& member) {
@@ -105,7 +106,7 @@ class ShardSearch {
     const char* last = text.data() + std::max(begin, end);
     const auto [stop, error] = std::from_chars(text.data() + begin, last, label);
     if (error != std::errc() || stop != last || label < 0 || label > kMaxLabel) {
-      fail("has a .cls file that is not a label from 0 to 999999 in digits");
+      fail("has a .cls file that does not hold a label from 0 to 999999 in digits");
     }
     return label;
   }
@@ -184,8 +185,11 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
     classes = std::max<std::int64_t>(classes, image.label + 1);
   }
   check_class_count(classes, model, pattern.string());
-  std::string description = cat(index.images.size(), " ", name_of(split), " images of ", classes,
-                                " classes in ", shards.count(), " shards, ", pattern.string());
+  std::string description = cat(
+      index.images.size(), " ", name_of(split),
+      index.images.size() == 1 ? " image of " : " images of ", counted(classes, "class", "classes"),
+      " in ", counted(static_cast<std::int64_t>(shards.count()), "shard", "shards"), ", ",
+      pattern.string());
   return std::make_unique<ArchiveDataset>(std::move(shards), std::move(index),
                                           std::vector<std::string>(), classes,
                                           std::move(description));

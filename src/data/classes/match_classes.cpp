@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/format.h"
 #include "data/classes/class_order.h"
 #include "data/classes/listed_names.h"
 #include "data/classes/only_classes.h"
@@ -22,7 +23,7 @@ using LabelOf = std::unordered_map<std::string, std::int64_t>;
 
 // Describes a list: "3 classes ('cat', 'dog', 'fish')".
 std::string shown(const ClassList& list) {
-  const std::string count = cat(list.count, list.count == 1 ? " class" : " classes");
+  const std::string count = counted(list.count, "class", "classes");
   return list.names.empty() ? count : cat(count, " (", listed_names(list.names), ")");
 }
 
@@ -73,10 +74,11 @@ ClassMatch by_number(const ClassList& data, const ClassList& model, const std::s
   for (const std::string& name : data.names) {
     match.labels.push_back(number_of_class(name));
     if (match.labels.back() < model.count) continue;
-    throw DataError(cat(data.owner, ": its classes are numbers, and '", name, "' is none of the ",
-                        model.count, " labels of ", model.owner, "; ", advice));
+    throw DataError(cat(data.owner, ": its classes are numbers, and '", name, "' is not among the ",
+                        counted(model.count, "label", "labels"), " of ", model.owner, "; ",
+                        advice));
   }
-  match.note = cat("classes: those of ", data.owner, " are numbers, which are taken for labels of ",
+  match.note = cat("classes: those of ", data.owner, " are numbers and are used as labels of ",
                    model.owner, ": '", data.names.front(), "' is ", "'",
                    model.names[static_cast<std::size_t>(match.labels.front())], "'");
   return match;
@@ -86,11 +88,10 @@ ClassMatch by_position(const ClassList& data, const ClassList& model, const std:
   const bool one_is_named = !data.names.empty() || !model.names.empty();
   const bool differ = data.names.empty() ? data.count > model.count : data.count != model.count;
   if (differ) {
-    throw DataError(cat(data.owner, ": has ", shown(data), ", ", model.owner, " has ", shown(model),
-                        one_is_named ? "; only one of them names its classes, so "
-                                       "which is which is not known; "
-                                     : "; ",
-                        advice));
+    throw DataError(cat(
+        data.owner, ": has ", shown(data), ", ", model.owner, " has ", shown(model),
+        one_is_named ? "; only one of them names its classes, so they cannot be matched; " : "; ",
+        advice));
   }
   ClassMatch match{.names = data.names.empty() ? model.names : data.names};
   match.labels.resize(static_cast<std::size_t>(data.count));
@@ -98,8 +99,9 @@ ClassMatch by_position(const ClassList& data, const ClassList& model, const std:
   if (one_is_named) {
     const ClassList& unnamed = data.names.empty() ? data : model;
     const ClassList& named = data.names.empty() ? model : data;
-    match.note = cat("classes: ", unnamed.owner, " does not name its classes; they are taken in ",
-                     "the order of ", named.owner, ": ", listed_names(named.names));
+    match.note = cat("classes: ", unnamed.owner,
+                     " does not name its classes; they are assumed to have the order of ",
+                     named.owner, ": ", listed_names(named.names));
   }
   return match;
 }
@@ -126,7 +128,7 @@ ClassMatch match_classes(const ClassList& data, const ClassList& model, const st
   if (are_numbers(data.names) && are_imagenet_ids(model.names)) {
     return by_number(data, model, advice);
   }
-  throw DataError(cat(data.owner, ": its class '", missing, "' is none of the ", shown(model),
+  throw DataError(cat(data.owner, ": its class '", missing, "' is not among the ", shown(model),
                       " of ", model.owner, "; ", advice));
 }
 
@@ -143,7 +145,7 @@ std::vector<std::int64_t> head_rows(const ClassList& data, std::int64_t outputs,
     if (!taken[static_cast<std::size_t>(row)]) rows.push_back(row);
   }
   if (static_cast<std::int64_t>(rows.size()) != outputs) {
-    throw DataError(cat(head.owner, ": has ", shown(head), ", and model.num_classes is ", outputs,
+    throw DataError(cat(head.owner, ": has ", shown(head), ", but model.num_classes is ", outputs,
                         "; ", advice));
   }
   return rows;
@@ -212,8 +214,8 @@ std::shared_ptr<const Dataset> open_to_learn(const DataConfig& data, const Model
   const ClassList model_classes{"the model", {}, model.num_classes};
   const ClassMatch match = match_classes(class_list_of(*dataset), model_classes, "");
   if (!match.is_identity()) {
-    log_info(cat("classes: ", dataset->class_names().size(), " of ImageNet's 1000, labelled as ",
-                 "ImageNet labels them"));
+    log_info(cat("classes: ", dataset->class_names().size(),
+                 " of ImageNet's 1000, with ImageNet's labels"));
   }
   return relabelled(std::move(dataset), match, model_classes);
 }

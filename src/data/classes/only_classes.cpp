@@ -81,7 +81,7 @@ std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
       std::move(dataset), new_label,
       ClassList{"", std::move(names), static_cast<std::int64_t>(labels.size())}, labels.size());
   if (chosen->size() == 0) {
-    throw DataError(cat("data.classes: there is no sample of these classes in ", whole));
+    throw DataError(cat("data.classes: no sample has one of these classes in ", whole));
   }
   return chosen;
 }

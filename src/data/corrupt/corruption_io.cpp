@@ -62,7 +62,7 @@ const char* name_of(CorruptFormat format) {
 CorruptFormat corrupt_format(const std::string& name) {
   if (name == "jpeg") return CorruptFormat::kJpeg;
   if (name == "png") return CorruptFormat::kPng;
-  throw ConfigError(cat("there is no format '", name, "'; there are jpeg and png"));
+  throw ConfigError(cat("unknown format '", name, "'; use jpeg or png"));
 }
 
 const Image& load_for_corruption(const Dataset& dataset, std::int64_t index, CorruptSource source,
@@ -81,7 +81,7 @@ std::string corruption_item(const Dataset& dataset, std::int64_t index) {
     item = cat(label < names.size() ? names[label] : format("%04zu", label), "/", item);
   }
   if (leads_elsewhere(item)) {
-    throw DataError(cat(dataset.sample_name(index), ": '", item, "' is no name for a file"));
+    throw DataError(cat(dataset.sample_name(index), ": '", item, "' cannot be a file name"));
   }
   return item;
 }

@@ -129,9 +129,9 @@ void apply_corruption(const Image& image, const CorruptionCell& cell, const Corr
   DTN_CHECK(1 <= cell.severity && cell.severity <= static_cast<int>(kSeverities), "severity ",
             cell.severity);
   image_ops::check_image(image);
-  DTN_CHECK(image.channels == 3, c.name, " takes images of 3 channels");
+  DTN_CHECK(image.channels == 3, c.name, " needs images of 3 channels");
   DTN_CHECK(c.any_size || (image.width == kCorruptedSide && image.height == kCorruptedSide), c.name,
-            " takes images of 224 x 224 alone, not ", image.width, " x ", image.height);
+            " needs images of 224 x 224, not ", image.width, " x ", image.height);
   Draws draws(key.seed, c.name, cell.severity, key.item);
   image_ops::shape_like(image, out);
   c.apply(image, {cell.severity, draws, scratch, frost}, out);

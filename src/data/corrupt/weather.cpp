@@ -81,7 +81,7 @@ void frost(const Image& image, const CorruptJob& job, Image& out) {
     double image, frost;
   };
   constexpr Blend kBlend[] = {{1, .4}, {.8, .6}, {.7, .7}, {.65, .7}, {.6, .75}};
-  DTN_CHECK(job.frost && !job.frost->images().empty(), "frost needs textures");
+  DTN_CHECK(job.frost && !job.frost->images().empty(), "the corruption frost needs textures");
   const std::vector<Image>& textures = job.frost->images();
   const Image& texture = textures[static_cast<std::size_t>(
       uniform_index(job.draws.word(), static_cast<int>(textures.size())))];

@@ -13,8 +13,8 @@ DeviceBatchFields::DeviceBatchFields(const SampleSource& source, std::int64_t ma
   const std::vector<FieldSpec> host_fields = with_lengths(source.host_fields());
   for (const FieldSpec& field : with_lengths(source.device_fields())) {
     const bool passes = std::ranges::count(host_fields, field) > 0;
-    DTN_CHECK(passes || finisher_, source.description(), ": nothing makes the field '", field.name,
-              "'");
+    DTN_CHECK(passes || finisher_, source.description(), ": no step computes the field '",
+              field.name, "'");
     (passes ? passed_ : made_).push_back(field);
     if (!passes || fixed_addresses) buffers_[field.name] = allocate_rows(field, max_rows, device);
   }

@@ -11,13 +11,14 @@ std::vector<FieldSpec> with_lengths(const std::vector<FieldSpec>& fields) {
   for (const FieldSpec& field : fields) {
     all.push_back(field);
     if (!field.ragged) continue;
-    DTN_CHECK(field.row.rank() > 0, "field '", field.name, "' is ragged and has single numbers");
+    DTN_CHECK(field.row.rank() > 0, "field '", field.name,
+              "' is ragged, so it cannot have scalar rows");
     all.push_back({lengths_of(field.name), {}, DType::kInt64});
   }
   for (const FieldSpec& field : all) {
     const auto same = std::ranges::count(all, field.name, &FieldSpec::name);
-    DTN_CHECK(same == 1 && !field.name.empty(), "field '", field.name, "' comes up ", same,
-              " times");
+    DTN_CHECK(!field.name.empty(), "a field has no name");
+    DTN_CHECK(same == 1, "field '", field.name, "' appears ", same, " times");
   }
   return all;
 }

@@ -26,8 +26,8 @@ ImageSamples::ImageSamples(std::shared_ptr<const Dataset> dataset, Transform tra
       mixing_(options.mixing),
       raw_(options.raw_pixels && dataset_->has_pixels()) {
   if (dataset_->vocabulary() == 0) return;
-  throw ConfigError(
-      cat("the model takes images, and these are sequences of tokens: ", dataset_->description()));
+  throw ConfigError(cat("the model takes images, but the data set has sequences of tokens: ",
+                        dataset_->description()));
 }
 
 std::string ImageSamples::identity(std::int64_t index) const {
@@ -70,7 +70,7 @@ void ImageSamples::make(std::int64_t index, const SampleKey& key, FieldRow& row,
   const Sample sample = dataset_->load(index, ws.sample);
   if (!sample.ready.empty()) {
     DTN_CHECK(!raw_, dataset_->sample_name(index),
-              " has no pixels, against what its data set says");
+              " has no pixels, but its data set says that it has");
     const std::span<float> image = row.at<float>("image");
     DTN_CHECK(sample.ready.size() == image.size(), dataset_->sample_name(index), " has ",
               sample.ready.size(), " values, expected ", image.size());

@@ -19,10 +19,12 @@ constexpr std::int64_t kMaxLength = std::int64_t{1} << 40;
 LengthBuckets::LengthBuckets(std::vector<std::int64_t> lengths, std::int64_t batch_size)
     : lengths_(std::move(lengths)), batch_size_(static_cast<std::size_t>(batch_size)) {
   for (const std::int64_t length : lengths_) {
-    DTN_CHECK(0 <= length && length < kMaxLength, "a sample of length ", length);
+    DTN_CHECK(0 <= length && length < kMaxLength, "the length ", length,
+              " of a sample is not in [0, ", kMaxLength, ")");
   }
   const std::size_t window = std::min(lengths_.size(), kWindowBatches * batch_size_);
-  DTN_CHECK(window < std::size_t{1} << kPlaceBits, "batches of ", batch_size_, " by length");
+  DTN_CHECK(window < std::size_t{1} << kPlaceBits, "batches of ", batch_size_,
+            " samples are too large to be formed by length");
   keys_.reserve(window);
   samples_.reserve(window);
 }

@@ -63,7 +63,7 @@ void Loader::State::start_threads() {
   try {
     for (int i = 0; i < options.workers; ++i) threads.emplace_back([this] { work(); });
   } catch (const std::system_error& e) {
-    log_warn(cat("the system gives ", threads.size(), " of ", options.workers,
+    log_warn(cat("the system started only ", threads.size(), " of ", options.workers,
                  " data workers (data.workers): ", e.what()));
   }
 }
@@ -80,9 +80,10 @@ Loader::State::~State() {
 
 void Loader::State::start(std::int64_t epoch, std::int64_t first_batch) {
   const std::int64_t batches = ring.plan().batches();
-  DTN_CHECK(epoch >= 0 && epoch <= std::numeric_limits<std::uint32_t>::max(), "epoch ", epoch);
-  DTN_CHECK(first_batch >= 0 && first_batch <= batches, "first batch ", first_batch, " of ",
-            batches);
+  DTN_CHECK(epoch >= 0 && epoch <= std::numeric_limits<std::uint32_t>::max(), "epoch ", epoch,
+            " is not in [0, 2^32)");
+  DTN_CHECK(first_batch >= 0 && first_batch <= batches, "first batch ", first_batch,
+            " is not in [0, ", batches, "]");
   std::unique_lock lock(mutex);
   ring.stop();
   cancelled = true;

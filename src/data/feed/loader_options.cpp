@@ -20,7 +20,7 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
   const std::int64_t total = epoch_length(size, options.repeats, options.copies);
   if (options.drop_last && total < options.batch_size) {
     throw DataError(cat("the data set has ", size, " ", source.noun(), " and data.repeats is ",
-                        options.repeats, ", which does not fill one batch of ", options.batch_size,
+                        options.repeats, ", which do not fill one batch of ", options.batch_size,
                         "; lower train.batch_size or raise data.repeats (", description, ")"));
   }
   if (options.drop_last && (options.batch_size + 1) / 2 < options.ranks) {
@@ -33,9 +33,8 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
   DTN_CHECK(static_cast<std::int64_t>(whole.lengths.size()) == size, description, ": ",
             whole.lengths.size(), " lengths");
   if (options.copies > 1) {
-    throw ConfigError(cat("augment.repeats is ", options.copies,
-                          ", and must be 1 where batches of ", source.noun(),
-                          " are made up by length"));
+    throw ConfigError(cat("augment.repeats is ", options.copies, ", but must be 1 if batches of ",
+                          source.noun(), " are formed by length"));
   }
   return whole;
 }

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/crc32c.h"
@@ -20,16 +21,16 @@ struct TokenWorkspace final : SampleSource::Workspace {
 TokenSamples::TokenSamples(std::shared_ptr<const Dataset> dataset,
                            const TokenSamplesOptions& options)
     : dataset_(std::move(dataset)), options_(options) {
-  DTN_CHECK(options_.max_length >= 1, "max_length ", options_.max_length);
+  DTN_CHECK(options_.max_length >= 1, "max_length ", options_.max_length, " must be at least 1");
   if (dataset_->vocabulary() == 0) {
-    throw ConfigError(cat("the model takes sequences of tokens, and these are images: ",
-                          dataset_->description(), "; set data.dataset to listops"));
+    throw ConfigError(cat("the model takes sequences of tokens, but the data set has images: ",
+                          dataset_->description(), "; set data.dataset: listops"));
   }
   std::int64_t cut = 0;
   for (std::int64_t i = 0; i < size(); ++i) cut += dataset_->length(i) > options_.max_length;
   if (cut == 0) return;
-  log_warn(cat(cut, " of ", size(), " sequences are longer than model.max_length ",
-               options_.max_length, " and lose their ends: ", description()));
+  log_warn(cat(cut, " of ", counted(size(), "sequence", "sequences"), cut == 1 ? " is" : " are",
+               " cut to model.max_length ", options_.max_length, ": ", description()));
 }
 
 std::string TokenSamples::identity(std::int64_t index) const {

@@ -69,9 +69,9 @@ void make_chunk(std::int64_t first, ChunkWorkspace& workspace, Chunk& chunk) {
 
 [[noreturn]] void fail_to_find(const DrawOptions& options, std::int64_t found) {
   throw ConfigError(
-      cat("gave up: ", options.most_idle_tries,
-          " tries in a row brought no tree that was not there, and ", found, " of ", options.trees,
-          " were found; ask for less trees, or widen --min-length, --max-length, --max-depth or "
+      cat("found only ", found, " of ", options.trees, " different trees, then none in ",
+          options.most_idle_tries,
+          " draws; request fewer trees, or widen --min-length, --max-length, --max-depth or "
           "--max-args"));
 }
 
@@ -122,10 +122,10 @@ void check_drawing(const DrawOptions& options) {
   check_limits(options.limits);
   const std::optional<std::int64_t> there = count_trees(options.limits);
   if (!there || *there >= options.trees) return;
-  throw ConfigError(cat("there are only ", *there, " different trees of more than --min-length ",
-                        options.limits.min_length, " and less than --max-length ",
-                        options.limits.max_length, " tokens, and ", options.trees,
-                        " are wanted; ask for less, or widen the limits"));
+  throw ConfigError(cat("only ", *there, *there == 1 ? " tree has" : " different trees have",
+                        " more than --min-length ", options.limits.min_length,
+                        " and fewer than --max-length ", options.limits.max_length, " tokens, but ",
+                        options.trees, " are requested; request fewer, or widen the limits"));
 }
 
 DrawReport draw_trees(const DrawOptions& options, const std::function<void(const DrawnTree&)>& take,

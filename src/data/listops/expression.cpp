@@ -42,7 +42,7 @@ const char* fault_of(std::span<const Token> tokens) {
   if (tokens.empty()) return "is empty";
   std::size_t depth = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (depth == 0 && i > 0) return "goes on behind the end of its expression";
+    if (depth == 0 && i > 0) return "continues after the end of its expression";
     if (is_operator(tokens[i])) {
       ++depth;
     } else if (tokens[i] == kClose) {
@@ -50,7 +50,7 @@ const char* fault_of(std::span<const Token> tokens) {
       if (is_operator(tokens[i - 1])) return "has an operator without arguments";
       --depth;
     } else if (!is_digit(tokens[i])) {
-      return "has a token that is no word";
+      return "has a token that is not a word";
     }
   }
   return depth > 0 ? "has an operator without its ]" : nullptr;

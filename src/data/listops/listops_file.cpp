@@ -85,8 +85,7 @@ class Parser {
   }
   void read_header(std::string_view line) const {
     if (line == kHeader) return;
-    fail(cat("the first line of a file of ListOps is 'Source', a tab and 'Target', not ",
-             shown(line)));
+    fail(cat("the first line must be 'Source', a tab and 'Target', not ", shown(line)));
   }
   void read_line(std::string_view line) {
     const std::size_t tab = line.find('\t');

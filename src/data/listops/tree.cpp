@@ -48,7 +48,7 @@ std::int64_t longest_tree(const TreeLimits& limits) {
 
 void check_range(const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (least <= value && value <= most) return;
-  throw ConfigError(cat(option, " is ", value, ", and must be from ", least, " to ", most));
+  throw ConfigError(cat(option, " is ", value, ", but must be from ", least, " to ", most));
 }
 
 // Returns the number of trees of each length at one depth, from the numbers one level deeper.
@@ -85,8 +85,8 @@ void check_limits(const TreeLimits& limits) {
   const std::int64_t longest = longest_tree(limits);
   if (longest <= limits.min_length) {
     throw ConfigError(cat("trees of --max-depth ", limits.max_depth, " and --max-args ",
-                          limits.max_args, " have at most ", longest, " tokens, and --min-length ",
-                          limits.min_length, " wants more"));
+                          limits.max_args, " have at most ", longest, " tokens, but --min-length ",
+                          limits.min_length, " needs more"));
   }
 }
 

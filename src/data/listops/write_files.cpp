@@ -30,7 +30,7 @@ DrawOptions drawing_of(const WriteOptions& options) {
 void check(const WriteOptions& options) {
   const auto check_trees = [](const char* option, std::int64_t trees) {
     if (1 <= trees && trees <= kMaxTrees) return;
-    throw ConfigError(cat(option, " is ", trees, ", and must be from 1 to ", kMaxTrees));
+    throw ConfigError(cat(option, " is ", trees, ", but must be from 1 to ", kMaxTrees));
   };
   check_trees("--train", options.train);
   check_trees("--val", options.val);
@@ -38,7 +38,7 @@ void check(const WriteOptions& options) {
   check_drawing(drawing_of(options));
   std::error_code ignored;
   if (fs::exists(options.output, ignored) && !fs::is_directory(options.output, ignored)) {
-    throw ConfigError(cat("--output ", options.output.string(), " is no folder"));
+    throw ConfigError(cat("--output ", options.output.string(), " is not a folder"));
   }
 }
 
@@ -67,8 +67,9 @@ void clear_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("basic_") && name.find(".tsv.tmp-") != std::string::npos) continue;
-    throw ConfigError(cat(folder.string(), " is left alone, since it holds files already (", name,
-                          "); choose another --output, or remove them first"));
+    throw ConfigError(
+        cat(folder.string(), " already holds files (", name,
+            ") and was not changed; choose another --output, or remove the files first"));
   }
   remove_stale_temporaries(folder);
 }

@@ -25,9 +25,9 @@ const AugmentationRegistry& augmentation_registry() {
   static const AugmentationRegistry ours({
       {{"none", "nothing", {}},
        [](const std::string&, const AugmentationSetup&) { return nullptr; }},
-      {{"rand", "RandAugment as timm writes it, such as rand-m9-mstd0.5-inc1", problem_with},
+      {{"rand", "RandAugment in timm's notation, such as rand-m9-mstd0.5-inc1", problem_with},
        make_policy},
-      {{"three", "DeiT III's: one of grey, solarize and blur", {}}, make_policy},
+      {{"three", "DeiT III's policy: one of grey, solarize and blur", {}}, make_policy},
   });
   return ours;
 }

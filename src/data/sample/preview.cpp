@@ -32,8 +32,8 @@ Image preview_of(const float* image, std::int64_t channels, const ImageSize& siz
 
 Image mosaic_of(std::span<const Image> images, int columns) {
   constexpr int kGap = 2;
-  DTN_CHECK(!images.empty() && columns > 0, "a mosaic of ", images.size(), " images in ", columns,
-            " columns");
+  DTN_CHECK(!images.empty() && columns > 0, "cannot arrange ", images.size(), " images in ",
+            columns, " columns");
   const int count = static_cast<int>(images.size());
   const int across = std::min(columns, count), down = (count + across - 1) / across;
   const int width = images[0].width, height = images[0].height;
@@ -42,7 +42,7 @@ Image mosaic_of(std::span<const Image> images, int columns) {
   for (int n = 0; n < count; ++n) {
     const Image& image = images[static_cast<std::size_t>(n)];
     DTN_CHECK(image.width == width && image.height == height && image.channels == 3,
-              "images of a mosaic are RGB and of one size");
+              "the images of a preview must be RGB and of one size");
     const int left = n % across * (width + kGap), top = n / across * (height + kGap);
     for (int row = 0; row < height; ++row) {
       const auto from = image.pixels.begin() + std::ptrdiff_t{row} * width * 3;

@@ -36,7 +36,7 @@ T number(const std::string& policy, std::string_view part, std::size_t key_size,
   if (result.ec != std::errc() || result.ptr != end || !(low <= value && value <= high))
     fail_policy(policy,
                 cat("`", part, "` needs a ", std::is_integral_v<T> ? "whole number" : "number",
-                    " from ", low, " to ", high, " behind `", part.substr(0, key_size), "`"));
+                    " from ", low, " to ", high, " after `", part.substr(0, key_size), "`"));
   return value;
 }
 
@@ -44,14 +44,14 @@ T number(const std::string& policy, std::string_view part, std::size_t key_size,
 
 RandAugmentPolicy parse_rand_augment(const std::string& text) {
   const std::vector<std::string_view> parts = split(text);
-  if (parts.front() != "rand") fail_policy(text, cat("`", parts.front(), "` is no policy"));
+  if (parts.front() != "rand") fail_policy(text, cat("`", parts.front(), "` is not a policy"));
   RandAugmentPolicy policy;
   std::vector<std::string_view> seen;
   for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
     const std::size_t size = std::min(part->find_first_of("+.0123456789"), part->size());
     const std::string_view key = part->substr(0, size);
     if (std::ranges::find(seen, key) != seen.end())
-      fail_policy(text, cat("`", key, "` comes twice"));
+      fail_policy(text, cat("`", key, "` appears twice"));
     seen.push_back(key);
     if (key == "m") {
       policy.magnitude = number(text, *part, size, 0, 10);
@@ -64,7 +64,7 @@ RandAugmentPolicy parse_rand_augment(const std::string& text) {
     } else if (key == "w") {
       policy.weighted = number(text, *part, size, 0, 0) == 0;
     } else {
-      fail_policy(text, cat("`", *part, "` is not known"));
+      fail_policy(text, cat("`", *part, "` is unknown"));
     }
   }
   return policy;

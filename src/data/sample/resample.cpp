@@ -310,7 +310,7 @@ void resize_window(const ImageView& part, const ImageRegion& at, double source_w
       source_region(source_width, source_height, target, how.filter, workspace);
   DTN_CHECK(at.x1 - at.x0 == part.width && at.y1 - at.y0 == part.height && at.x0 <= need.x0 &&
                 at.y0 <= need.y0 && at.x1 >= need.x1 && at.y1 >= need.y1,
-            "the part of the source does not hold what the window needs");
+            "the decoded part of the source does not cover the window");
   const ImageRegion& w = target.window;
   run(part, at.x0, at.y0, whole_axis(source_width, target.width, w.x0, w.x1, how.filter),
       whole_axis(source_height, target.height, w.y0, w.y1, how.filter), how.order,

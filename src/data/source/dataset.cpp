@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/dataset_registry.h"
@@ -13,10 +14,10 @@ const char* name_of(Split split) { return split == Split::kTrain ? "train" : "va
 
 void check_class_count(std::int64_t classes, const ModelConfig& model, const std::string& where) {
   if (model.num_classes == 0 || classes == model.num_classes) return;
-  const std::string what =
-      cat(where, ": has ", classes, " classes, model.num_classes is ", model.num_classes);
+  const std::string what = cat(where, ": has ", counted(classes, "class", "classes"),
+                               ", but model.num_classes is ", model.num_classes);
   if (classes > model.num_classes) throw DataError(cat(what, "; set it to ", classes));
-  log_warn(cat(what, "; labels number the classes that are there"));
+  log_warn(cat(what, "; the labels are 0 to ", classes - 1));
 }
 
 void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes,
@@ -25,7 +26,7 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] >= 0 && labels[i] < end) continue;
     throw DataError(cat(file, ": label ", labels[i], " at index ", i, " is outside [0, ", end,
-                        "); set model.num_classes to the classes of the data set"));
+                        "); set model.num_classes to the number of classes of the data set"));
   }
 }
 

@@ -35,7 +35,7 @@ std::vector<DatasetRow> own_rows() {
         "one folder per class, as ImageNet",
         {"train", "val", "class_order", "mean", "std"}},
        without_seed<open_image_folder>},
-      {{"imagenet", "the archives of ILSVRC2012 as they are", {"train", "val", "mean", "std"}},
+      {{"imagenet", "the archives of ILSVRC2012, read in place", {"train", "val", "mean", "std"}},
        without_seed<open_imagenet>},
       {{"webdataset", "tar shards in WebDataset's layout", {"train", "val", "mean", "std"}},
        without_seed<open_webdataset>},
@@ -53,9 +53,10 @@ std::vector<DatasetRow> own_rows() {
       {{"cifar100", "CIFAR-100, binary version", {"mean", "std"}},
        without_seed<open_cifar>,
        {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}, 0.4874, 0.2520}},
-      {{"listops", "Long ListOps, files that dtn-data listops makes", {"train", "val"}},
+      {{"listops", "Long ListOps, files of dtn-data listops", {"train", "val"}},
        without_seed<open_listops>},
-      {{"synthetic", "images that are made up", {"mean", "std", "size"}, true}, make_synthetic},
+      {{"synthetic", "generated images with a pattern per class", {"mean", "std", "size"}, true},
+       make_synthetic},
   };
 }
 

@@ -52,7 +52,7 @@ std::uint64_t read_dims(std::span<const std::byte> bytes, const std::string& nam
     }
     if (extent == 0) fail_idx(name, cat("is empty (dimension ", d, " is 0)"));
     if (__builtin_mul_overflow(product, std::uint64_t{extent}, &product)) {
-      fail_idx(name, "promises more elements than 64 bits can count");
+      fail_idx(name, "declares more elements than 64 bits can count");
     }
     dims.push_back(extent);
   }
@@ -72,17 +72,18 @@ IdxArray parse(const std::string& name, std::uint64_t capacity, Read read) {
   IdxArray array;
   std::uint64_t promised = read_dims(extents, name, array.dims);
   if (promised > capacity) {
-    fail_idx(name, cat("is cut short: its header promises ", promised,
-                       " bytes, it can hold at most ", capacity));
+    fail_idx(name, cat("is cut short: its header declares ", promised,
+                       " bytes, but it can hold at most ", capacity));
   }
   array.values.resize(promised);
   std::size_t got = read(std::as_writable_bytes(std::span(array.values)));
   if (got < promised) {
-    fail_idx(name, cat("is cut short: its header promises ", promised, " bytes, it holds ", got));
+    fail_idx(name,
+             cat("is cut short: its header declares ", promised, " bytes, but it holds ", got));
   }
   std::byte extra;
   if (read(std::span(&extra, 1)) != 0) {
-    fail_idx(name, cat("holds more than the ", promised, " bytes its header promises"));
+    fail_idx(name, cat("holds more than the ", promised, " bytes that its header declares"));
   }
   return array;
 }
@@ -182,7 +183,7 @@ std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& mod
   }
   if (images.dims[1] > kMaxSide || images.dims[2] > kMaxSide) {
     fail_idx(image_file, cat("has images of ", images.dims[2], " x ", images.dims[1],
-                             " pixels; a side may have ", kMaxSide));
+                             " pixels; a side may have at most ", kMaxSide));
   }
   if (images.dims[0] != labels.dims[0]) {
     fail_idx(image_file, cat("holds ", images.dims[0], " images, but ", label_file, " holds ",

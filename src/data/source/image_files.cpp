@@ -21,7 +21,7 @@ void check_link(const fs::directory_entry& entry) {
   if (!entry.is_symlink(ignored) || fs::exists(entry.path(), ignored)) return;
   throw DataError(cat(entry.path().string(), ": is a link to ",
                       fs::read_symlink(entry.path(), ignored).string(),
-                      ", which is not there; restore that file, or remove the link"));
+                      ", which does not exist; restore that file, or remove the link"));
 }
 
 std::vector<std::string> list_images(const fs::path& folder, LeftOut& left_out) {

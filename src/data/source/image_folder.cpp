@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/format.h"
 #include "data/classes/class_order.h"
 #include "data/classes/listed_names.h"
 #include "data/source/image_files.h"
@@ -77,7 +78,9 @@ class ImageFolder final : public Dataset {
     class_names_ = std::move(classes);
     num_classes_ = static_cast<std::int64_t>(class_names_.size());
     const std::size_t filled = labels.size() - without.size();
-    description_ = cat(size(), " ", kind, "images of ", filled, " classes in ", folder_);
+    description_ =
+        cat(size(), " ", kind, size() == 1 ? "image of " : "images of ",
+            counted(static_cast<std::int64_t>(filled), "class", "classes"), " in ", folder_);
     if (!without.empty()) {
       log_info(cat(folder_, ": ", without.size(),
                    without.size() == 1 ? " class folder has" : " class folders have",
@@ -117,7 +120,7 @@ class ImageFolder final : public Dataset {
   [[noreturn]] static void fail_empty(const fs::path& folder, const LeftOut& left_out) {
     const std::string kinds = left_out.kinds();
     throw DataError(cat(folder.string(), ": the folder has no images (", kImageEndings,
-                        kinds.empty() ? "" : "; left out are ", kinds, "); fill it or remove it"));
+                        kinds.empty() ? "" : "; left out: ", kinds, "); fill it or remove it"));
   }
 
   void path_of(std::int64_t index, std::string& path) const {
@@ -135,7 +138,7 @@ class ImageFolder final : public Dataset {
 };
 
 [[noreturn]] void fail_without_classes(const fs::path& folder) {
-  throw DataError(cat(folder.string(), ": has no class folders; expected is ", folder.string(),
+  throw DataError(cat(folder.string(), ": has no class folders; expected ", folder.string(),
                       "/<class>/<image> (see data/README.md)"));
 }
 
@@ -149,14 +152,14 @@ std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
   for (const std::string& name : classes) {
     label_of.emplace(name, static_cast<std::int64_t>(label_of.size()));
   }
-  DTN_CHECK(label_of.size() == classes.size(), "a class is named twice");
+  DTN_CHECK(label_of.size() == classes.size(), "two classes have the same name");
   std::vector<std::int64_t> labels;
   for (const std::string& name : names) {
     const auto found = label_of.find(name);
     if (found == label_of.end()) {
-      throw DataError(cat((folder / name).string(), ": '", name, "' is none of the ",
-                          classes.size(), " classes of ", owner,
-                          "; rename the folder, or remove it"));
+      throw DataError(cat((folder / name).string(), ": '", name, "' is not among the ",
+                          counted(static_cast<std::int64_t>(classes.size()), "class", "classes"),
+                          " of ", owner, "; rename the folder, or remove it"));
     }
     labels.push_back(found->second);
   }
@@ -174,7 +177,7 @@ void note_missing_folders(const fs::path& folder, const std::vector<std::string>
   }
   if (missing.empty()) return;
   log_info(cat(folder.string(), ": has folders for ", labels.size(), " of the ", classes.size(),
-               " classes of the training split, none for ", listed_names(missing)));
+               " classes of the training split, but none for ", listed_names(missing)));
 }
 
 void check_folder_count(const fs::path& folder, const std::vector<std::string>& classes,
@@ -182,19 +185,21 @@ void check_folder_count(const fs::path& folder, const std::vector<std::string>& 
   if (model.num_classes == 0) return;
   const auto of_model = static_cast<std::size_t>(model.num_classes);
   if (classes.size() > of_model) {
-    throw DataError(cat((folder / classes[of_model]).string(), ": class index ", of_model,
-                        " is its label, outside [0, ", of_model, "); there are ", classes.size(),
-                        " class folders, set model.num_classes to that"));
+    throw DataError(cat((folder / classes[of_model]).string(), ": its label ", of_model,
+                        " is outside [0, ", of_model, "); the data set has ", classes.size(),
+                        " class folders, so set model.num_classes: ", classes.size()));
   }
   if (classes.size() < of_model) {
-    log_warn(cat(folder.string(), ": has ", classes.size(), " classes, model.num_classes is ",
-                 of_model, "; labels number the folders that are there"));
+    log_warn(cat(folder.string(), ": has ",
+                 counted(static_cast<std::int64_t>(classes.size()), "class", "classes"),
+                 ", but model.num_classes is ", of_model, "; the labels are 0 to ",
+                 classes.size() - 1));
   }
 }
 
 [[noreturn]] void fail_without_folder(const fs::path& folder, Split split) {
   throw DataError(cat("no such folder: ", folder.string(), "; set data.root, and data.",
-                      name_of(split), " if it is called otherwise; expected is ", folder.string(),
+                      name_of(split), " if the folder has another name; expected ", folder.string(),
                       "/<class>/<image> (see data/README.md)"));
 }
 
@@ -205,7 +210,7 @@ std::vector<std::string> class_folders_of(const std::string& folder) {
   if (!fs::is_directory(folder, ignored)) {
     throw DataError(cat(folder,
                         fs::exists(folder, ignored) ? ": is not a folder" : ": no such folder",
-                        "; expected is ", folder, "/<class>/<image> (see data/README.md)"));
+                        "; expected ", folder, "/<class>/<image> (see data/README.md)"));
   }
   std::vector<std::string> names = class_folders(folder);
   if (names.empty()) fail_without_classes(folder);

@@ -11,7 +11,7 @@ namespace {
 
 std::string found(const Tensor* tensor) {
   if (!tensor) return "";
-  return cat(", has ", name_of(tensor->dtype()), " ", to_string(tensor->shape()));
+  return cat(", but has ", name_of(tensor->dtype()), " ", to_string(tensor->shape()));
 }
 
 Tensor images_of(const TensorFile& file, const std::string& path, const ModelConfig& m) {
@@ -19,7 +19,7 @@ Tensor images_of(const TensorFile& file, const std::string& path, const ModelCon
   if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
       images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
       images->dim(3) != m.image_size.width) {
-    throw DataError(cat(path, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
+    throw DataError(cat(path, ": needs a float32 tensor 'images' [N, ", m.channels, ", ",
                         m.image_size.height, ", ", m.image_size.width, "]", found(images)));
   }
   return *images;
@@ -36,7 +36,7 @@ std::int64_t length_of(std::span<const std::int64_t> row, const Tensor* lengths,
         cat(path, ": 'lengths' of sequence ", n, " is ", length, "; it must be 1 to ", tokens));
   }
   const auto last = std::find_if(row.rbegin(), row.rend(), [](std::int64_t id) { return id != 0; });
-  if (last == row.rend()) throw DataError(cat(path, ": sequence ", n, " has no token but pads"));
+  if (last == row.rend()) throw DataError(cat(path, ": sequence ", n, " has only padding"));
   return row.rend() - last;
 }
 
@@ -45,7 +45,7 @@ void check_tokens(std::span<const std::int64_t> counting, std::int64_t n, const 
   for (std::size_t i = 0; i < counting.size(); ++i) {
     if (counting[i] > 0 && counting[i] < m.vocabulary) continue;
     throw DataError(cat(path, ": token ", i, " of sequence ", n, " is ", counting[i],
-                        counting[i] == 0 ? ", a pad inside the sequence"
+                        counting[i] == 0 ? ", which is padding inside the sequence"
                                          : cat("; ids are 1 to ", m.vocabulary - 1)));
   }
 }
@@ -55,8 +55,8 @@ void add_sequences(Fields& fields, const TensorFile& file, const std::string& pa
   const Tensor *tokens = file.find("tokens"), *lengths = file.find("lengths");
   if (!tokens || tokens->rank() != 2 || tokens->dtype() != DType::kInt64 || tokens->dim(1) < 1 ||
       tokens->dim(1) > m.max_length) {
-    throw DataError(
-        cat(path, ": wants an int32 tensor 'tokens' [N, T], T 1 to ", m.max_length, found(tokens)));
+    throw DataError(cat(path, ": needs an int32 tensor 'tokens' [N, T] with T from 1 to ",
+                        m.max_length, found(tokens)));
   }
   const std::int64_t count = tokens->dim(0), given = tokens->dim(1);
   if (lengths && (lengths->dtype() != DType::kInt64 || lengths->shape() != Shape{count})) {

@@ -133,7 +133,7 @@ std::vector<BadSample> verify_dataset(const Dataset& dataset, VerifyDepth depth,
 
 DatasetStats dataset_stats(const Dataset& dataset, int jobs, const KeepLooking& keep_looking) {
   if (!dataset.has_pixels())
-    throw ConfigError("a data set of tensors or sequences has no images to look at");
+    throw ConfigError("a data set of tensors or sequences has no images to show");
   DatasetStats stats;
   stats.per_class.resize(static_cast<std::size_t>(dataset.num_classes()));
   std::vector<std::int64_t> widths, heights, bytes;

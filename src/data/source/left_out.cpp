@@ -17,11 +17,11 @@ constexpr std::size_t kMaxKinds = 8;    // named in a warning
 // Returns the kind of a file: its ending in lower case, or a text if it has none.
 std::string kind_of(std::string_view name) {
   const std::string ending = lower_ending(name);
-  if (ending.size() < 2) return "without an ending";
+  if (ending.size() < 2) return "without an extension";
   const bool is_plain = ending.size() <= kMaxEnding &&
                         std::all_of(ending.begin() + 1, ending.end(),
                                     [](unsigned char c) { return std::isalnum(c) != 0; });
-  return is_plain ? ending : "with other endings";
+  return is_plain ? ending : "with other extensions";
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ class LeftOut {
   void add(const LeftOut& other);
 
   std::int64_t count() const { return count_; }
-  // Returns "2 .gif, 1 without an ending", the most frequent first; empty if nothing was left out.
+  // Returns "2 .gif, 1 without an extension", the most frequent first; empty if nothing was left
+  // out.
   std::string kinds() const;
   // Returns the warning "<where>: left out 2 .gif, ...", with the endings that are read; empty if
   // nothing was left out.

@@ -25,7 +25,7 @@ fs::path find_listops(const DataConfig& data, Split split) {
   }
   throw DataError(
       cat("no such file: ", (root / file).string(), ", nor in the folder ", kArchiveFolder,
-          "; make the files by dtn-data listops --output ", data.root.empty() ? "DIR" : data.root,
+          "; make the files with dtn-data listops --output ", data.root.empty() ? "DIR" : data.root,
           " --seed 0, or set data.root and data.", name_of(split), " (see data/README.md)"));
 }
 

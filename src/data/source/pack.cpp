@@ -169,9 +169,9 @@ PackReport pack_dataset(const Dataset& dataset, const fs::path& output, const Pa
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& e) {
-    const std::string what = cat(e.what(),
-                                 "\nWhat is packed so far is kept: see to this and run the "
-                                 "same again to go on from there");
+    const std::string what = cat(
+        e.what(),
+        "\nThe images packed so far are kept: fix this and run the same command again to continue");
     if (!dynamic_cast<const DataError*>(&e)) throw Error(what);
     writer.sync();  // a sample failed, not the disk
     throw DataError(what);

@@ -109,8 +109,7 @@ void PackWriter::take_up(std::uint32_t job) {
   if (!begun || journal.size() < kJournalHeader) return start(job);
   if (journal.compare(0, kJournalHeader, journal_header(job)) != 0) {
     throw ConfigError(cat(partial_.string(),
-                          " was begun from other data or with other options; "
-                          "remove it and ",
+                          " was started with other data or other options; remove it and ",
                           journal_path_.string(), ", or choose another output"));
   }
   end_ = sizeof(PackedHeader);
@@ -133,7 +132,7 @@ void PackWriter::take_up(std::uint32_t job) {
 void PackWriter::add(std::span<const std::byte> record) {
   if (record.size() > kMaxRecordBytes) {
     throw DataError(cat(output_.string(), ": record ", records_, " has ", record.size(),
-                        " bytes, at most ", kMaxRecordBytes, " are possible"));
+                        " bytes, but at most ", kMaxRecordBytes, " are allowed"));
   }
   append_all(file_.get(), {reinterpret_cast<const char*>(record.data()), record.size()}, partial_);
   put(pending_, journal_entry(records_, static_cast<std::uint32_t>(record.size()), crc32c(record)));

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/format.h"
 #include "data/source/packed_format.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
@@ -84,8 +85,8 @@ class PackedDataset final : public Dataset {
     for (const packed::PackedEntry& entry : index_.entries) labels_.push_back(entry.label);
     class_names_ = std::move(index_.class_names);
     num_classes_ = index_.num_classes;
-    description_ =
-        cat(size(), " ", name_of(split), " images of ", num_classes_, " classes in ", path);
+    description_ = cat(size(), " ", name_of(split), size() == 1 ? " image of " : " images of ",
+                       counted(num_classes_, "class", "classes"), " in ", path);
     mapping_.expect_random_reads();
     verified_ = std::vector<std::atomic<bool>>(labels_.size());
   }
@@ -131,7 +132,7 @@ class PackedDataset final : public Dataset {
     name.assign(path_).append(": ").append(index_.name(entry));
   }
   [[noreturn]] void fail_reading(const std::string& what) const {
-    throw DataError(cat("cannot read ", what, ": the disk fails or the file has been cut"));
+    throw DataError(cat("cannot read ", what, ": the disk has failed, or the file was truncated"));
   }
 
   std::string path_;

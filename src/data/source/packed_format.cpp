@@ -24,12 +24,12 @@ PackedHeader read_header(const ByteSource& file) {
   file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) fail(name, "is not a packed file");
   if (header.version != kVersion) {
-    fail(name,
-         cat("has version ", header.version, " of the format, this program reads ", kVersion));
+    fail(name, cat("has version ", header.version,
+                   " of the format, but this program reads version ", kVersion));
   }
   if (header.header_crc != header_checksum(header)) fail(name, "has a damaged header");
   if (header.file_bytes != size) {
-    fail(name, cat("has ", size, " bytes, its header says ", header.file_bytes));
+    fail(name, cat("has ", size, " bytes, but its header says ", header.file_bytes));
   }
   return header;
 }
@@ -83,7 +83,7 @@ PackedIndex read_packed_index(const ByteSource& file) {
       !inside(strings_at, header.names_bytes, 1) ||
       header.classes_bytes != size - strings_at - header.names_bytes ||
       header.num_classes > static_cast<std::uint64_t>(kMaxClasses)) {
-    fail(name, "has a header that does not fit its size");
+    fail(name, "has a header that does not match its size");
   }
   PackedIndex index;
   index.entries.resize(header.num_records);
@@ -97,7 +97,7 @@ PackedIndex read_packed_index(const ByteSource& file) {
   index.num_classes = static_cast<std::int64_t>(header.num_classes);
   index.class_names = split_names(std::string_view(index.strings).substr(header.names_bytes));
   if (header.classes_bytes > 0 && index.class_names.size() != header.num_classes) {
-    fail(name, "has not one name for each class");
+    fail(name, "does not have one name for each class");
   }
   check_entries(index, header, name);
   return index;

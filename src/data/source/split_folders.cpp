@@ -34,8 +34,8 @@ std::string val_folder_of(const DataConfig& data) {
   if (data.val) return *data.val;
   std::string name = usual_name(data).value_or("val");
   if (name != "val") {
-    log_info(cat(data.root, ": has no folder 'val'; its folder '", name,
-                 "' is taken for the validation split (data.val names another)"));
+    log_info(cat(data.root, ": has no folder 'val', so its folder '", name,
+                 "' is the validation split (set data.val to use another)"));
   }
   return name;
 }
@@ -45,8 +45,9 @@ void take_test_split(DataConfig& data) {
     return;
   }
   data.val = "test";
-  log_info(cat(data.root, ": has no validation split; its folder 'test' is evaluated (data.val ",
-               "names another)"));
+  log_info(cat(data.root,
+               ": has no validation split, so its folder 'test' is evaluated (set data.val to use "
+               "another)"));
 }
 
 }  // namespace dtn

@@ -62,8 +62,8 @@ class SyntheticSequences final : public Dataset {
 
 std::unique_ptr<Dataset> make_synthetic_sequences(std::int64_t size, const ModelConfig& model,
                                                   Split split, std::uint64_t seed) {
-  DTN_CHECK(model.vocabulary >= 2 && model.vocabulary <= 256, "a vocabulary of ", model.vocabulary,
-            " words has no made-up sequences");
+  DTN_CHECK(model.vocabulary >= 2 && model.vocabulary <= 256,
+            "synthetic sequences need a vocabulary of 2 to 256 words, not ", model.vocabulary);
   return std::make_unique<SyntheticSequences>(size, model, split, seed);
 }
 

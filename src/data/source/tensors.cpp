@@ -29,8 +29,9 @@ void check_images(const Tensor& images, const ModelConfig& model, const std::str
                         "; store it as float32, normalised as the model expects it"));
   }
   if (!(images.shape() == wanted)) {
-    throw DataError(cat(path, ": `images` is ", to_string(images.shape()), ", the model takes [N, ",
-                        model.channels, ", ", model.image_size.height, ", ", model.image_size.width,
+    throw DataError(cat(path, ": `images` is ", to_string(images.shape()),
+                        ", but the model takes [N, ", model.channels, ", ", model.image_size.height,
+                        ", ", model.image_size.width,
                         "]; change the file or model.channels and model.image_size"));
   }
   if (images.dim(0) == 0) throw DataError(cat(path, ": `images` is empty"));
@@ -89,7 +90,7 @@ std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig&
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw DataError(cat("no such file: ", path.string(), "; set data.", name_of(split),
-                        " to a safetensors file with `images` and `labels`, below data.root"));
+                        " to a safetensors file in data.root that has `images` and `labels`"));
   }
   return std::make_unique<TensorDataset>(path.string(), model);
 }

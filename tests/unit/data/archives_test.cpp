@@ -90,7 +90,7 @@ TEST_F(ArchivesTest, ImagenetTrainIsOrderedByClassFolder) {
   testing::internal::CaptureStderr();
   auto set = open("imagenet");
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_NE(log.find("left out 2 members that are no plain files ('link.jpg' is a symbolic"),
+  EXPECT_NE(log.find("left out 2 members that are not regular files ('link.jpg' is a symbolic"),
             std::string::npos)
       << log;
   EXPECT_NE(log.find("1 .tif, 1 .txt"), std::string::npos) << log;
@@ -108,7 +108,7 @@ TEST_F(ArchivesTest, ImagenetErrorsNameMissingParts) {
   write(kVal, TarFile().add("ILSVRC2012_val_00000001.JPEG", "1").bytes());
   refused("imagenet", {"ILSVRC2012_devkit_t12.tar.gz", "development kit"}, Split::kVal);
   write(kTrain, TarFile().add("a.JPEG", "1").bytes());
-  refused("imagenet", {kTrain, "no archive of a class"});
+  refused("imagenet", {kTrain, "no class archive"});
   const std::string empty = TarFile().add("a.txt", "1").bytes();
   write(kTrain, TarFile().add("n01.tar", empty).bytes());
   refused("imagenet", {kTrain, "n01.tar holds no images"});
@@ -235,7 +235,7 @@ TEST_F(ArchivesTest, ImagenetValReadsClassesFromDevelopmentKit) {
   refused("imagenet", {kVal, "holds 3 images", "the classes of 4"}, Split::kVal);
   write(kVal,
         TarFile().add("a.JPEG", "").add("b.JPEG", "").add("c.JPEG", "").add("d.JPEG", "").bytes());
-  refused("imagenet", {kVal, "'a.JPEG' is not the name"}, Split::kVal);
+  refused("imagenet", {kVal, "'a.JPEG' is not a validation image"}, Split::kVal);
 }
 
 std::vector<std::int32_t> parse_labels(const std::string& truth) {
@@ -257,7 +257,7 @@ TEST(Devkit, MapsDevkitIdsToLabels) {
 TEST(Devkit, RejectsInvalidClassNumbers) {
   for (const char* truth : {"3\n1001\n", "3\n0\n", "3\n-1\n", "3\nx\n", "3\n\n1\n", "3\n4 5\n"}) {
     expect_error<DataError>([&] { parse_labels(truth); },
-                            {"truth.txt", "line 2 is not the number of a class"});
+                            {"truth.txt", "line 2 is not a class number"});
   }
 }
 
@@ -304,17 +304,17 @@ TEST_F(WebDatasetTest, SamplesAreSortedByLabelThenName) {
 }
 
 TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
-  refused("webdataset", {"*train*.tar", "no such files", "data.root"});
+  refused("webdataset", {"*train*.tar", "no file matches", "data.root"});
   const std::vector<std::pair<TarFile, const char*>> cases = {
       {TarFile().add("k.jpg", "1"), "'k' has no label"},
       {TarFile().add("k.jpg", "1").add("l.cls", "0").add("k.cls", "0"), "'k' has no label"},
       {TarFile().add("k.jpg", "1").add("k.png", "1").add("k.cls", "0"), "'k' has two images"},
       {TarFile().add("k.cls", "1").add("k.cls", "0").add("k.jpg", "1"), "'k' has two labels"},
-      {TarFile().add("k.jpg", "1").add("k.cls", "cat"), "not a label"},
-      {TarFile().add("k.jpg", "1").add("k.cls", "-1"), "not a label"},
-      {TarFile().add("k.jpg", "1").add("k.cls", "1.0"), "not a label"},
-      {TarFile().add("k.jpg", "1").add("k.cls", " \n"), "not a label"},
-      {TarFile().add("k.jpg", "1").add("k.cls", "1000000"), "not a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "cat"), "does not hold a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "-1"), "does not hold a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "1.0"), "does not hold a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", " \n"), "does not hold a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "1000000"), "does not hold a label"},
       {TarFile().add("k.jpg", "1").add("k.cls", std::string(33, '0')), "too long"},
       {TarFile().add("k.cls", "1"), "no images with labels"},
   };

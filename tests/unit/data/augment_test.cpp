@@ -271,7 +271,7 @@ TEST(Augment, ProgramsCanAddPolicies) {
   mine.augmentations.add({{"blackout", "no image at all",
                            [](const std::string& policy) -> std::optional<std::string> {
                              if (policy == "blackout" || policy == "blackout-gray") return {};
-                             return cat("`", policy, "` is not known");
+                             return cat("`", policy, "` is unknown");
                            }},
                           [](const std::string& policy, const AugmentationSetup& setup) {
                             EXPECT_EQ(setup.mean.size(), 3u);

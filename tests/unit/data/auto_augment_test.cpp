@@ -260,15 +260,15 @@ TEST(AutoAugment, ParsesTimmPolicyNames) {
   EXPECT_FALSE(AutoAugment("none").active());
   EXPECT_EQ(AutoAugment("none").draw({1, 2, 3}).count, 0);
   const std::pair<const char*, const char*> wrong[] = {
-      {"", "is no policy"},           {"augmix-m3", "`augmix` is no policy"},
-      {"Three", "is no policy"},      {"rand-", "`` is not known"},
-      {"rand-q3", "`q3` is not"},     {"rand-m", "whole number from 0 to 10 behind `m`"},
-      {"rand-m11", "whole number"},   {"rand-m9.5", "whole number"},
-      {"rand-m9-m9", "comes twice"},  {"rand-n0", "from 1 to 8 behind `n`"},
-      {"rand-n9", "from 1 to 8"},     {"rand-w1", "from 0 to 0 behind `w`"},
-      {"rand-mstdx", "is not known"}, {"rand-mstd1e9", "number from 0 to 10 behind `mstd`"},
-      {"rand-inc2", "from 0 to 1"},   {"rand-m 9", "is not known"},
-      {"rand-m+9", "whole number"},   {"rand-mstd99", "number from"}};
+      {"", "is not a policy"},         {"augmix-m3", "`augmix` is not a policy"},
+      {"Three", "is not a policy"},    {"rand-", "`` is unknown"},
+      {"rand-q3", "`q3` is unknown"},  {"rand-m", "whole number from 0 to 10 after `m`"},
+      {"rand-m11", "whole number"},    {"rand-m9.5", "whole number"},
+      {"rand-m9-m9", "appears twice"}, {"rand-n0", "from 1 to 8 after `n`"},
+      {"rand-n9", "from 1 to 8"},      {"rand-w1", "from 0 to 0 after `w`"},
+      {"rand-mstdx", "is unknown"},    {"rand-mstd1e9", "number from 0 to 10 after `mstd`"},
+      {"rand-inc2", "from 0 to 1"},    {"rand-m 9", "is unknown"},
+      {"rand-m+9", "whole number"},    {"rand-mstd99", "number from"}};
   for (const auto& [text, part] : wrong) {
     try {
       AutoAugment augment{text};

@@ -40,7 +40,7 @@ TEST_F(ClassFolders, ErrorsNameInvalidFolders) {
   image("stray.bmp");
   expect_error<DataError>(open, {"no class folders"});
   image("c/1.bmp");
-  expect_error<DataError>(open, {dir.string() + "/c", "none of the 2 classes of the model"});
+  expect_error<DataError>(open, {dir.string() + "/c", "not among the 2 classes of the model"});
   fs::rename(dir.path() / "c", dir.path() / "a");
   fs::create_directory(dir.path() / "b");
   expect_error<DataError>(open, {"/b", "no images"});

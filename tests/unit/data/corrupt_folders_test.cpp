@@ -97,7 +97,8 @@ TEST(CorruptNames, Items) {
   EXPECT_EQ(corruption_item(NamedImages({"17"}), 0), "dog/17");
   EXPECT_EQ(corruption_item(NamedImages({"n02/x/y.png"}), 0), "n02/x/y.png");
   for (const char* bad : {"../x.png", "/etc/x.png", "a//x.png", "a/../../x.png", "a/", "a/."}) {
-    expect_error<DataError>([&] { corruption_item(NamedImages({bad}), 0); }, {bad, "no name"});
+    expect_error<DataError>([&] { corruption_item(NamedImages({bad}), 0); },
+                            {bad, "cannot be a file name"});
   }
   const NamedImages twice({"a/x.png", "a/y.png", "a/x.bmp"});
   expect_error<DataError>([&] { CorruptFolders(twice, {}); }, {"a/x.png", "a/x.bmp", "a/x.JPEG"});

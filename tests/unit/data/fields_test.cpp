@@ -56,18 +56,18 @@ TEST(FieldRow, WritesOnlyItsRow) {
 TEST(FieldSpecs, RejectInvalidSpecs) {
   EXPECT_EQ(with_lengths({kWords, kId}),
             (std::vector<FieldSpec>{kWords, {"words.lengths", {}, DType::kInt64}, kId}));
-  expect_error<Error>([&] { with_lengths({kId, kFar, kId}); }, {"'id' comes up 2 times"});
+  expect_error<Error>([&] { with_lengths({kId, kFar, kId}); }, {"'id' appears 2 times"});
   expect_error<Error>(
       [&] {
         with_lengths({kWords, {"words.lengths", {}, DType::kInt64}});
       },
-      {"'words.lengths' comes up 2 times"});
-  expect_error<Error>([&] { with_lengths({{"", {}, DType::kInt64}}); }, {"field ''"});
+      {"'words.lengths' appears 2 times"});
+  expect_error<Error>([&] { with_lengths({{"", {}, DType::kInt64}}); }, {"a field has no name"});
   expect_error<Error>(
       [&] {
         with_lengths({{"x", {}, DType::kInt64, true}});
       },
-      {"'x' is ragged and has single numbers"});
+      {"'x' is ragged, so it cannot have scalar rows"});
   expect_error<Error>(
       [&] {
         allocate_rows({"x", {1, 1, 1, 1, 1, 1}, DType::kInt64}, 2, kCpu);

@@ -120,7 +120,7 @@ TEST_F(ImageFolderTest, ValidationUsesTrainingClasses) {
   ASSERT_EQ(set->size(), 1);
   EXPECT_EQ(set->label(0), 2);
   bmp("val/aa/1.bmp");
-  expect_error<DataError>([&] { open(Split::kVal); }, {"val/aa", "none of the 3", "train"});
+  expect_error<DataError>([&] { open(Split::kVal); }, {"val/aa", "not among the 3", "train"});
   fs::remove_all(dir.path() / "val/aa");
   fs::remove_all(dir.path() / "val/c");
   expect_error<DataError>([&] { open(Split::kVal); }, {"val", "no images"});
@@ -166,10 +166,10 @@ TEST_F(ImageFolderTest, NaturalOrderMatchesTimm) {
 TEST_F(ImageFolderTest, RejectsDanglingLinks) {
   bmp("train/a/1.bmp");
   fs::create_symlink("/nowhere/2.bmp", dir.path() / "train/a/2.bmp");
-  expect_error<DataError>([&] { open(); }, {"train/a/2.bmp", "/nowhere/2.bmp", "not there"});
+  expect_error<DataError>([&] { open(); }, {"train/a/2.bmp", "/nowhere/2.bmp", "does not exist"});
   fs::remove(dir.path() / "train/a/2.bmp");
   fs::create_directory_symlink("/nowhere/b", dir.path() / "train/b");
-  expect_error<DataError>([&] { open(); }, {"train/b", "/nowhere/b", "not there"});
+  expect_error<DataError>([&] { open(); }, {"train/b", "/nowhere/b", "does not exist"});
 }
 
 TEST_F(ImageFolderTest, ReportsSkippedFiles) {
@@ -180,7 +180,7 @@ TEST_F(ImageFolderTest, ReportsSkippedFiles) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(names(*open()).size(), 3u);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("2 .gif, 1 image outside a class folder, 1 without an ending"),
+  EXPECT_NE(said.find("2 .gif, 1 image outside a class folder, 1 without an extension"),
             std::string::npos)
       << said;
 }
@@ -192,13 +192,14 @@ TEST_F(ImageFolderTest, ErrorsNameMissingFolders) {
   fs::create_directories(dir.path() / "train/b");
   expect_error<DataError>([&] { open(); }, {"train/b", "no images"});
   write_bytes(at("train/b/1.tif"), {1});
-  expect_error<DataError>([&] { open(); }, {"train/b", "left out are 1 .tif"});
+  expect_error<DataError>([&] { open(); }, {"train/b", "left out: 1 .tif"});
 }
 
 TEST_F(ImageFolderTest, RejectsMoreClassesThanModel) {
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp"}) bmp(name);
   model.num_classes = 1;
-  expect_error<DataError>([&] { open(); }, {"train/b", "class index 1", "2 class folders"});
+  expect_error<DataError>([&] { open(); },
+                          {"train/b", "its label 1 is outside [0, 1)", "2 class folders"});
   model.num_classes = 2;
   EXPECT_EQ(open()->num_classes(), 2);
 }

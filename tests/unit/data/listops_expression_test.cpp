@@ -50,15 +50,15 @@ TEST(ListopsExpression, RejectsInvalidExpressions) {
   for (const auto& [words, fault] : std::map<std::string, std::string>{
            {"", "empty"},
            {"]", "without an operator"},
-           {"3 ]", "behind the end"},
-           {"3 4", "behind the end"},
+           {"3 ]", "continues after the end"},
+           {"3 4", "continues after the end"},
            {"[MAX", "without its ]"},
            {"[MAX 4 3", "without its ]"},
            {"[MAX [MIN 4 3 ]", "without its ]"},
            {"[MAX ]", "without arguments"},
            {"[MAX 1 [SM ] ]", "without arguments"},
-           {"[MAX 4 3 ] ]", "behind the end"},
-           {"[MAX 4 3 ] 5", "behind the end"},
+           {"[MAX 4 3 ] ]", "continues after the end"},
+           {"[MAX 4 3 ] 5", "continues after the end"},
        }) {
     const char* found = fault_of(tokens_of(words));
     ASSERT_NE(found, nullptr) << words;

@@ -84,7 +84,7 @@ TEST(ListopsFile, ErrorsNameLine) {
   expect_fault(good + std::string(5000, 'a') + "\t4\n",
                {"unknown word 'aaaaaaaaaaaaaaaaaaaaaaaa...'"});
   expect_fault(good + "1\t1\n[MAX 4 3\t4\n", {"f.tsv:4: the source has an operator without its ]"});
-  expect_fault(good + "4 3 ]\t4\n", {"f.tsv:3: the source goes on behind the end"});
+  expect_fault(good + "4 3 ]\t4\n", {"f.tsv:3: the source continues after the end"});
   expect_fault(good + "]\t4\n", {"f.tsv:3: the source has a ] without an operator"});
   expect_fault(good + "[MAX ]\t4\n", {"f.tsv:3: the source has an operator without arguments"});
   // A carriage return is valid only at the end of a line.

@@ -211,7 +211,7 @@ TEST(ListopsTrees, RejectImpossibleLimits) {
   expect_impossible({5, 20, 10, 1'000'000'000}, {"--max-args is 1000000000"});
   expect_impossible({500, 2000, 2, 10}, {"--max-depth 2", "--max-args 10", "12 tokens", "500"});
   expect_impossible({1, 4, 10, 10}, {"only 0 different trees"});
-  expect_impossible({3, 6, 10, 10}, {"only 4400", "10000000 are wanted"}, 10'000'000);
+  expect_impossible({3, 6, 10, 10}, {"only 4400", "10000000 are requested"}, 10'000'000);
   // There are trees of 106 tokens, but each has a probability below 10^-40.
   DrawOptions options = drawing(5, {105, 107, 4, 4});
   options.most_idle_tries = 3000;
@@ -223,7 +223,7 @@ TEST(ListopsTrees, RejectImpossibleLimits) {
           draw_trees(
               options, [](const DrawnTree&) {}, [&](std::int64_t) { return ++chunks > 0; });
         },
-        {"3000 tries in a row", "0 of 5"});
+        {"none in 3000 draws", "0 of 5"});
     EXPECT_EQ(chunks, 5);
   }
   EXPECT_EQ(draw(drawing(0)).report.tries, 0);

@@ -73,7 +73,7 @@ TEST_F(ListopsFiles, NeverOverwriteOtherFiles) {
   fs::create_directories(options.output);
   write_bytes(options.output / "notes.txt", {'x'});
   expect_error<ConfigError>([&] { write_files(options); },
-                            {options.output.string(), "left alone", "notes.txt", "--output"});
+                            {options.output.string(), "was not changed", "notes.txt", "--output"});
   EXPECT_EQ(files_in(options.output), 1u);
   fs::remove(options.output / "notes.txt");
   write_bytes(options.output / "mine.tsv.tmp-1-1", {'x'});
@@ -86,10 +86,10 @@ TEST_F(ListopsFiles, NeverOverwriteOtherFiles) {
   EXPECT_EQ(files_in(options.output), 3u);
   const std::string before = text_of(options.output / kTrainFile);
   options.seed = 5;
-  expect_error<ConfigError>([&] { write_files(options); }, {"basic_", "left alone"});
+  expect_error<ConfigError>([&] { write_files(options); }, {"basic_", "was not changed"});
   EXPECT_EQ(text_of(options.output / kTrainFile), before);
   options.output = options.output / kTrainFile;
-  expect_error<ConfigError>([&] { write_files(options); }, {"basic_train.tsv is no folder"});
+  expect_error<ConfigError>([&] { write_files(options); }, {"basic_train.tsv is not a folder"});
 }
 
 TEST_F(ListopsFiles, AreWrittenAllOrNone) {
@@ -132,7 +132,7 @@ TEST_F(ListopsFiles, LeaveNothingForImpossibleOptions) {
   expect_impossible({"--max-length 3"});
   options.limits = {3, 6, 10, 10};
   options.train = 4399;
-  expect_impossible({"only 4400", "4401 are wanted"});
+  expect_impossible({"only 4400", "4401 are requested"});
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(MatchClasses, MatchesByName) {
       [&] {
         match(named_classes("data", {"dog", "zebra"}), model);
       },
-      {"data", "'zebra'", "none of the 3", "'cat'", "do this"});
+      {"data", "'zebra'", "not among the 3", "'cat'", "do this"});
 }
 
 // A checkpoint stores the names as UTF-8.
@@ -87,7 +87,7 @@ TEST(MatchClasses, NumericFolderNamesAreImageNetLabels) {
       [&] {
         match(named_classes("data", {"0", "1"}), named_classes("model", {"cat", "dog"}));
       },
-      {"'0'", "none of the 2"});
+      {"'0'", "not among the 2"});
   EXPECT_EQ(match(named_classes("data", {"10", "2"}), named_classes("model", {"2", "10"})).labels,
             (Labels{1, 0}));
 }
@@ -157,7 +157,7 @@ TEST(SkippedFiles, CountsByKind) {
   some.add(more);
   EXPECT_EQ(some.count(), 9);
   EXPECT_EQ(some.kinds(),
-            "3 labels without an image, 3 without an ending, 2 .gif, 1 with other endings");
+            "3 labels without an image, 3 without an extension, 2 .gif, 1 with other extensions");
   EXPECT_NE(some.warning("here").find("here: left out 3 labels"), std::string::npos);
   for (int i = 0; i < 20; ++i) some.add_file("x.a" + std::to_string(i));
   EXPECT_NE(some.kinds().find(", 16 others"), std::string::npos) << some.kinds();

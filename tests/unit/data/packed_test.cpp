@@ -135,7 +135,7 @@ TEST_F(PackedTest, DetectsAnyDamage) {
     expect_error<DataError>([&] { open_packed_file(); }, {"train.packed"});
   }
   write(output, good + "x");
-  expect_error<DataError>([&] { open_packed_file(); }, {"bytes, its header says"});
+  expect_error<DataError>([&] { open_packed_file(); }, {"bytes, but its header says"});
 }
 
 TEST_F(PackedTest, FileTruncatedWhileReadingIsDataError) {
@@ -144,7 +144,7 @@ TEST_F(PackedTest, FileTruncatedWhileReadingIsDataError) {
   SampleWorkspace workspace;
   set->load(11, workspace);
   fs::resize_file(output, 0);
-  expect_error<DataError>([&] { set->load(11, workspace); }, {"train.packed", "cut"});
+  expect_error<DataError>([&] { set->load(11, workspace); }, {"train.packed", "truncated"});
 }
 
 // The checksums are valid, but the contents contradict each other.
@@ -179,12 +179,12 @@ TEST_F(PackedTest, RejectsInconsistentIndexes) {
   refused([](H&, E* e) { e[3].name_bytes = ~0u; }, "record 3");
   refused([](H&, E* e) { e[3].name_at = 0; }, "record 3");
   refused([](H& h, E*) { h.version = 2; }, "version 2");
-  refused([](H& h, E*) { h.index_at += 8; }, "does not fit");
-  refused([](H& h, E*) { h.index_at = ~7ull; }, "does not fit");
-  refused([](H& h, E*) { h.num_records = ~0ull / 32 + 2; }, "does not fit");
-  refused([](H& h, E*) { h.names_bytes = ~0ull; }, "does not fit");
+  refused([](H& h, E*) { h.index_at += 8; }, "does not match its size");
+  refused([](H& h, E*) { h.index_at = ~7ull; }, "does not match its size");
+  refused([](H& h, E*) { h.num_records = ~0ull / 32 + 2; }, "does not match its size");
+  refused([](H& h, E*) { h.names_bytes = ~0ull; }, "does not match its size");
   refused([](H& h, E*) { h.num_classes = 4; }, "one name for each class");
-  refused([](H& h, E*) { h.num_classes = ~0ull; }, "does not fit");
+  refused([](H& h, E*) { h.num_classes = ~0ull; }, "does not match its size");
 }
 
 TEST_F(PackedTest, ResumesAfterStop) {
@@ -262,7 +262,7 @@ TEST_F(PackedTest, FullDiskLosesNothing) {
   PackOptions often;
   often.sync_bytes = 1;
   expect_error<Error>([&] { pack_dataset(*open_folder(), output, often); },
-                      {"train.packed.partial", "run the same again"});
+                      {"train.packed.partial", "run the same command again"});
   ::setrlimit(RLIMIT_FSIZE, &before);
   const PackReport report = pack_dataset(*open_folder(), output, {});
   EXPECT_GT(report.resumed_at, 0);
