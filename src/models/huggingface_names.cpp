@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -160,12 +161,15 @@ class HubTranslation {
       }
     }
     notes.emplace_back(
-        "names of Hugging Face's transformers: query, key and value of each block are joined");
+        "tensor names of Hugging Face's transformers: query, key and value of each block are "
+        "joined");
     if (pooler_ > 0) {
-      notes.push_back(cat(prefix_, "pooler: ", pooler_, " tensors not used, no head reads them"));
+      notes.push_back(cat(prefix_, "pooler: ", counted(pooler_, "tensor", "tensors"),
+                          " not used, as no head reads the pooler"));
     }
     if (decoder_ > 0) {
-      notes.push_back(cat("decoder: ", decoder_, " tensors not used, they rebuild masked patches"));
+      notes.push_back(cat("decoder: ", counted(decoder_, "tensor", "tensors"),
+                          " not used, as the decoder only rebuilds masked patches"));
     }
     return std::move(result_);
   }

@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/models/backbone.h"
 
@@ -40,8 +41,8 @@ class NameTranslation {
     }
     const std::size_t count = found.inside.size();
     const NamedTensors others = add_heads(found);
-    std::string note = cat("took the prefix '", found.prefix, "' off ", count,
-                           count == 1 ? " tensor" : " tensors");
+    std::string note =
+        cat("removed the prefix '", found.prefix, "' from ", counted(count, "tensor", "tensors"));
     if (!others.empty()) {
       note += cat("; ", others.size(), others.size() == 1 ? " other is" : " others are",
                   " not used (", others.front().first, others.size() == 1 ? ")" : ", ...)");
@@ -129,7 +130,7 @@ NamedTensors in_names_of(const Classifier& model, const NamedTensors& tensors,
   std::set<std::string> seen;
   for (const auto& [name, tensor] : ours) {
     if (!seen.insert(name).second) {
-      throw DataError(cat(source, ": two of its tensors are the model's ", name));
+      throw DataError(cat(source, ": two of its tensors match the model's ", name));
     }
   }
   return ours;

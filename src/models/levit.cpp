@@ -48,7 +48,7 @@ ModelSchema levit_schema() {
   s.family = "levit";
   s.doc =
       "LeViT: a stem of convolutions, attention that shrinks the grid between stages, BatchNorm; "
-      "norm.type stands behind the attentions' projections";
+      "norm.type follows the projection of each attention";
   s.unused = keys_of_transformers();
   s.check = check_levit;
   s.norm_sites = levit_norm_sites;

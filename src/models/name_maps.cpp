@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "models/huggingface_names.h"
 #include "models/torchvision_names.h"
@@ -74,7 +75,7 @@ NamedTensors without_decoder(const NamedTensors& tensors, std::vector<std::strin
   NamedTensors encoder = tensors;
   const std::size_t left_out = std::erase_if(
       encoder, [&](const auto& t) { return is_decoder(t) || t.first == "mask_token"; });
-  notes.push_back(cat("decoder_*, mask_token: ", left_out, left_out == 1 ? " tensor" : " tensors",
+  notes.push_back(cat("decoder_*, mask_token: ", counted(left_out, "tensor", "tensors"),
                       " of MAE's decoder not used"));
   return encoder;
 }
@@ -104,7 +105,7 @@ NamedTensors without_chunks(NamedTensors tensors, std::vector<std::string>& note
     example = cat(kBlocks, chunk->number, ".", block.number, " is block ", block.number);
     name = cat(kBlocks, chunk->rest);
   }
-  if (!example.empty()) notes.push_back(cat("blocks in chunks, as DINOv2 trains them: ", example));
+  if (!example.empty()) notes.push_back(cat("blocks in chunks, as DINOv2 stores them: ", example));
   return tensors;
 }
 

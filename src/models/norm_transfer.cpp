@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -71,7 +72,7 @@ NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model
 std::string NormTransfer::note(const std::string& source) const {
   if (norms_.empty()) return "";
   std::string text =
-      cat(norms_.size(), norms_.size() == 1 ? " norm, " : " norms, ", norms_.front());
+      cat(counted(static_cast<std::int64_t>(norms_.size()), "norm", "norms"), ", ", norms_.front());
   if (norms_.size() > 1) text += cat(" to ", norms_.back());
   text += cat(": LayerNorm in ", source);
   if (!left_.empty()) text += cat("; ", parts_of(left_), " left at the initialisation");

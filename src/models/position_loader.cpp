@@ -99,14 +99,15 @@ void PositionLoader::read_grids(const Classifier& model, const GridKeys& origin,
     // A run's config keeps init_image_size, which describes the weights that the run started from.
     if (asked == origin.image_size || asked == origin.init_image_size) return;
     first_notes_.push_back(cat("model.init_image_size ", *asked, " is not used: ", told_by_,
-                               " tells the grids of ", source_));
+                               " gives the grids of ", source_));
     return;
   }
   try {
     grids_ = layouts_of(model, {.image_size = asked});
     told_by_ = cat("model.init_image_size ", *asked);
   } catch (const Error& e) {
-    throw ConfigError(cat("model.init_image_size ", *asked, " makes no model: ", e.what()));
+    throw ConfigError(
+        cat("no model can be built with model.init_image_size ", *asked, ": ", e.what()));
   }
 }
 
@@ -152,23 +153,22 @@ void PositionLoader::fail_unknown(const Parameter& p, std::int64_t rows) const {
   const std::int64_t prefix = p.positions->prefix, square = square_side(rows);
   const std::string patches_alone =
       prefix > 0 && square > 0 ? cat(". If the file has positions for ", text_of({square, square}),
-                                     " patches alone, set model.pos_embed: patch")
+                                     " patches only, set model.pos_embed: patch")
                                : "";
   throw DataError(cat(source_, ": tensor ", p.name, " has ", rows - prefix,
-                      " positions of a grid, which is no square number, and the file does not tell "
-                      "its image size; set model.init_image_size: [H, W], the image size that the "
-                      "weights were trained at, in pixels",
+                      " grid positions, which is not a square number, and the file does not store "
+                      "its image size; set model.init_image_size: [H, W] to the image size in "
+                      "pixels that the weights were trained at",
                       patches_alone));
 }
 
 void PositionLoader::fail_count(const Parameter& p, std::int64_t rows) const {
   const std::int64_t prefix = p.positions->prefix;
   const bool asked = told_by_.starts_with("model.init_image_size");
-  throw DataError(cat(source_, ": tensor ", p.name, " has ", rows - prefix,
-                      " positions of a grid, but by ", told_by_, " the grid is ",
-                      text_of(grid_in(grids_.at(p.name))), "; ", asked ? "correct" : "set",
-                      " model.init_image_size: [H, W], the image size that the weights were "
-                      "trained at, in pixels"));
+  throw DataError(cat(
+      source_, ": tensor ", p.name, " has ", rows - prefix, " grid positions, but ", told_by_,
+      " gives a grid of ", text_of(grid_in(grids_.at(p.name))), "; ", asked ? "correct" : "set",
+      " model.init_image_size: [H, W], the image size in pixels that the weights were trained at"));
 }
 
 Tensor PositionLoader::fitted(const Parameter& p, const Tensor& table) {
@@ -225,7 +225,7 @@ Tensor PositionLoader::fitted_sines(const Parameter& p, const Tensor& table) {
     if (unknown && same_values(table, sines)) return {};
     if (table_of(p, table.dim(1)).grid == to) return {};
   }
-  note(p, cat("made for ", text_of(to), " by its formula"));
+  note(p, cat("computed for ", text_of(to), " by its formula"));
   return sines;
 }
 

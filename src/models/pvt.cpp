@@ -52,7 +52,7 @@ std::optional<ModelProblem> reduction_problem(Version version, const ModelConfig
     if (s.grid.height < r || s.grid.width < r) {
       return ModelProblem{{"model.reduction", "model.image_size"},
                           cat("model.reduction ", r, " of stage ", s.number(),
-                              " leaves no key of its grid of ", s.grid.height, " x ", s.grid.width,
+                              " leaves no key in its grid of ", s.grid.height, " x ", s.grid.width,
                               " tokens; lower it, or make model.image_size larger")};
     }
   }
@@ -60,8 +60,7 @@ std::optional<ModelProblem> reduction_problem(Version version, const ModelConfig
     return ModelProblem{
         {"model.reduction"},
         cat("model.reduction ", c.reduction->at(c.stages() - 1),
-            " of the last stage, where the class token stands in no grid to reduce; "
-            "it must be 1")};
+            " of the last stage must be 1: the class token joins there, and is outside the grid")};
   }
   return std::nullopt;
 }
@@ -72,14 +71,15 @@ std::optional<ModelProblem> norm_problem(const ModelConfig& c, const NormSchema&
   return ModelProblem{
       {"model.norm.layers", "model.norm.type"},
       cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
-          layers, " takes in stage ", c.stages(),
+          layers, " includes stage ", c.stages(),
           ", where the class token joins; set it to at most ", c.stages() - 1)};
 }
 
 std::optional<ModelProblem> position_problem(const ModelConfig& c) {
   if (!c.mhsa_position || c.stages() > 1) return std::nullopt;
-  return ModelProblem{{"model.mhsa_position", "model.depth"},
-                      "model.mhsa_position is for all stages but the last, and there is but one"};
+  return ModelProblem{
+      {"model.mhsa_position", "model.depth"},
+      "model.mhsa_position applies to all stages except the last, but the model has only one"};
 }
 
 template <Version version>
@@ -93,9 +93,8 @@ std::optional<ModelProblem> check_pyramid(const ModelConfig& c, const NormSchema
   }
   if (c.norm.type != "ln" && normalized_stages(c, usual_norm_stages(c)) == 0 && !c.norm.layers) {
     return ModelProblem{{"model.norm.type"},
-                        cat("the normalizer '", c.norm.type,
-                            "' would be used in no block of a model of one stage; set "
-                            "model.norm.layers: 1")};
+                        cat("no block of a model of one stage would use the normalizer '",
+                            c.norm.type, "'; set model.norm.layers: 1")};
   }
   return std::nullopt;
 }
@@ -193,8 +192,8 @@ Tokens PyramidVisionTransformerV2::enter(Context& ctx, int stage, const Tokens& 
 
 ModelRow pvt_row() {
   return {{.family = "pvt",
-           .doc = "pyramid vision transformers: stages with ever fewer and wider tokens, and keys "
-                  "from a coarser map",
+           .doc = "pyramid vision transformers: each stage has fewer and wider tokens; attention "
+                  "has keys from a coarser grid",
            .unused = unused_in_stages({"window"}),
            .check = check_pyramid<Version::kV1>,
            .norm_sites = pyramid_norm_sites<Version::kV1>},
@@ -203,7 +202,7 @@ ModelRow pvt_row() {
 
 ModelRow pvt_v2_row() {
   return {{.family = "pvt_v2",
-           .doc = "the second pyramid vision transformers: overlapping patches, a convolution in "
+           .doc = "pyramid vision transformers, version 2: overlapping patches, a convolution in "
                   "the MLP, no positions and no class token",
            .unused = unused_in_stages({"window", "pos_resize"}),
            .check = check_pyramid<Version::kV2>,

@@ -17,9 +17,9 @@ std::int64_t regnet_squeeze(std::int64_t channels) {
 
 std::optional<ModelProblem> check_regnet(const ModelConfig& c, const NormSchema& norm) {
   if (norm.type != "bn") {
-    return ModelProblem{
-        {"model.norm.type"},
-        cat("the normalizer '", norm.type, "': RegNetY is there with BatchNorm alone; set bn")};
+    return ModelProblem{{"model.norm.type"},
+                        cat("the normalizer '", norm.type,
+                            "' is not available in RegNetY, which has BatchNorm only; set bn")};
   }
   for (int stage = 0; stage < c.stages(); ++stage) {
     const int channels = c.embed_dim.at(stage), groups = c.num_heads.at(stage);
@@ -34,8 +34,7 @@ std::optional<ModelProblem> check_regnet(const ModelConfig& c, const NormSchema&
 ModelSchema regnet_schema() {
   ModelSchema s;
   s.family = "regnet";
-  s.doc =
-      "RegNetY: convolutions in groups, as many as model.num_heads, with squeeze-and-excitation";
+  s.doc = "RegNetY: convolutions in model.num_heads groups, with squeeze-and-excitation";
   s.unused = keys_of_transformers();
   for (const char* key : {"model.mlp_ratio", "model.distilled", "model.init_image_size"}) {
     s.unused.push_back(key);

@@ -16,9 +16,8 @@ std::optional<ModelProblem> check_resnet(const ModelConfig& c, const NormSchema&
   if (norm.needs_grid) {
     return ModelProblem{{"model.norm.type"},
                         cat("the normalizer '", norm.type,
-                            "' takes the place of a transformer's normalizers and has no place in "
-                            "ResNet, whose normalizers follow convolutions; choose bn, in, gn or "
-                            "sn, or a preset with attention")};
+                            "' is for transformers, but ResNet normalizes after convolutions; "
+                            "choose bn, in, gn or sn, or a preset with attention")};
   }
   constexpr std::array kTypes = {"bn", "in", "gn", "sn"};
   if (std::ranges::find(kTypes, norm.type) == kTypes.end()) {
@@ -30,7 +29,7 @@ std::optional<ModelProblem> check_resnet(const ModelConfig& c, const NormSchema&
     if (c.embed_dim.at(stage) % kResNetExpansion == 0) continue;
     return ModelProblem{{"model.embed_dim"},
                         cat("model.embed_dim ", c.embed_dim.at(stage),
-                            ": a block has a fourth of it inside, so it must be a multiple of 4")};
+                            " is not a multiple of 4; a block has a quarter of it inside")};
   }
   return {};
 }
@@ -51,7 +50,7 @@ std::vector<NormSite> resnet_norm_sites(const ModelConfig& c) {
 ModelSchema resnet_schema() {
   ModelSchema s;
   s.family = "resnet";
-  s.doc = "ResNet of bottleneck blocks: convolutions with norm.type behind each";
+  s.doc = "ResNet of bottleneck blocks: convolutions, each followed by norm.type";
   s.unused = keys_of_transformers();
   for (const char* key :
        {"model.num_heads", "model.mlp_ratio", "model.distilled", "model.init_image_size"}) {

@@ -34,8 +34,7 @@ std::optional<ModelProblem> shape_problem(const ModelConfig& c) {
     return ModelProblem{{"model.mlp_ratio"}, "model.mlp_ratio leaves no hidden channel in the MLP"};
   }
   if (c.max_length < 1) {
-    return ModelProblem{{"model.max_length"},
-                        "model.max_length: a model of sequences must see at least one token"};
+    return ModelProblem{{"model.max_length"}, "model.max_length must be at least 1"};
   }
   return std::nullopt;
 }
@@ -62,7 +61,7 @@ std::optional<ModelProblem> attention_problem(const ModelConfig& c) {
     if (!set || reads) return std::nullopt;
     return ModelProblem{
         {key},
-        cat(key, " means nothing for the attention of the preset '", c.preset, "'; remove it")};
+        cat(key, " has no effect on the attention of the preset '", c.preset, "'; remove it")};
   };
   const bool blocks = a.kind == Kind::kBigBird, hashes = a.kind == Kind::kReformer;
   for (const auto& problem :
@@ -148,8 +147,8 @@ std::vector<Block> make_sequence_blocks(const Scope& scope, const ModelConfig& c
     for (const LayerInfo::Norm& norm : block.info().norms) {
       if (norm.norm->takes_lengths()) continue;
       throw ConfigError(cat("the normalizer '", c.norm.type,
-                            "', with these options, cannot leave pads out of its statistics, as "
-                            "sequences of different lengths need it"));
+                            "' with these options cannot exclude padding from its statistics, as "
+                            "sequences of different lengths require"));
     }
   }
   return blocks;
@@ -226,8 +225,8 @@ std::string SequenceTransformer::note() const {
   if (config_.attention.kind != SequenceAttentionKind::kBigBird) return {};
   const ops::BlockPattern::Options pattern = block_pattern_of(attention_options(config_, 0));
   if (!ops::BlockPattern::is_dense(pattern)) return {};
-  return cat("attention is dense, since ", pattern.tokens, " tokens are too few blocks of ",
-             pattern.block, " for BigBird");
+  return cat("attention is dense, because ", pattern.tokens,
+             " tokens are too few for BigBird with blocks of ", pattern.block);
 }
 
 std::vector<LayerInfo> SequenceTransformer::layers() const { return layers_of(blocks_); }

@@ -81,7 +81,7 @@ std::optional<ModelProblem> stage_problem(const ModelConfig& c,
     const std::int64_t height = s.grid.height, width = s.grid.width;
     if (height < 1 || width < 1) {
       return ModelProblem{{"model.image_size", "model.patch_size", "model.depth"},
-                          cat("images of ", c.image_size, " leave the grid", where, " ", height,
+                          cat("images of ", c.image_size, " give the grid", where, " only ", height,
                               " x ", width, " tokens; make model.image_size larger")};
     }
     if (height > kMaxGrid || width > kMaxGrid) {
@@ -101,9 +101,9 @@ std::optional<ModelProblem> stage_problem(const ModelConfig& c,
   }
   const auto count = static_cast<int>(stages.size());
   if (c.norm.layers && *c.norm.layers > count) {
-    return ModelProblem{{"model.norm.layers", "model.depth"},
-                        cat("model.norm.layers ", *c.norm.layers, " counts stages, of which there ",
-                            count == 1 ? "is 1" : cat("are ", count))};
+    return ModelProblem{
+        {"model.norm.layers", "model.depth"},
+        cat("model.norm.layers ", *c.norm.layers, " counts stages, but the model has ", count)};
   }
   return std::nullopt;
 }

@@ -72,7 +72,7 @@ std::optional<ModelProblem> check_swin(const ModelConfig& c, const NormSchema&) 
     if (side % step == 0) continue;
     return ModelProblem{{"model.image_size", "model.patch_size"},
                         cat("model.image_size ", side, " is not divisible by ", step,
-                            ", the patches of the last stage; the nearest that is: ",
+                            ", the patch size of the last stage; the nearest multiple is ",
                             std::max(1, (side + step / 2) / step) * step)};
   }
   const std::vector<StageConfig> stages = stages_of(c);
@@ -135,15 +135,14 @@ Tokens SwinTransformer::enter(Context& ctx, int stage, const Tokens& before) con
 }
 
 ModelRow swin_row() {
-  return {
-      {.family = "swin",
-       .doc = "Swin transformers: stages with ever fewer and wider tokens, and attention inside "
-              "shifted windows",
-       .unused = unused_in_stages({"reduction", "pos_resize", "mhsa_position"}),
-       .check = check_swin,
-       .norm_sites = swin_norm_sites},
-      make_swin,
-      {.renamed = in_swin_names, .skips = is_computed}};
+  return {{.family = "swin",
+           .doc = "Swin transformers: each stage has fewer and wider tokens; attention inside "
+                  "shifted windows",
+           .unused = unused_in_stages({"reduction", "pos_resize", "mhsa_position"}),
+           .check = check_swin,
+           .norm_sites = swin_norm_sites},
+          make_swin,
+          {.renamed = in_swin_names, .skips = is_computed}};
 }
 
 }  // namespace dtn

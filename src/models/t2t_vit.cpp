@@ -21,15 +21,15 @@ std::optional<ModelProblem> t2t_norm_problem(const ModelConfig& c, const NormSch
   const int layers = c.norm_layers();
   if (layers == 0 && !c.norm.layers) {
     return ModelProblem{{"model.norm.type"},
-                        cat("the normalizer '", norm.type,
-                            "' would be used in no block, as the class token joins before the "
-                            "first; set model.class_token_at, or model.norm.layers")};
+                        cat("no block would use the normalizer '", norm.type,
+                            "', because the class token joins before the first; set "
+                            "model.class_token_at, or model.norm.layers")};
   }
   if (norm.needs_grid && !c.norm.takes_prefix() && layers > c.class_token_at) {
     return ModelProblem{
         {"model.norm.layers", "model.class_token_at", "model.norm.type"},
         cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
-            layers, " reaches past block ", c.class_token_at,
+            layers, " goes past block ", c.class_token_at,
             ", where the class token joins; set model.class_token_at and "
             "model.norm.layers to the same number, such as 10, or "
             "model.norm.prefix: ln")};

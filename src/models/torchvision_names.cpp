@@ -56,7 +56,7 @@ bool has_torchvision_names(const NamedTensors& tensors) {
 
 NamedTensors torchvision_in_timm_names(NamedTensors tensors, std::vector<std::string>& notes) {
   for (auto& [name, tensor] : tensors) name = vision_name(name);
-  notes.emplace_back("names of torchvision's vision transformers");
+  notes.emplace_back("tensor names of torchvision's vision transformers");
   return tensors;
 }
 

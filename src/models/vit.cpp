@@ -18,17 +18,20 @@ const ModelConfig& checked(const ModelConfig& c) {
           c.patch_size);
   require(c.num_heads > 0 && c.embed_dim % c.num_heads == 0, "model.embed_dim ", c.embed_dim,
           " is not a multiple of model.num_heads ", c.num_heads);
-  require(c.mlp == MlpKind::kPlain || c.mlp_dim() % 2 == 0, "model.mlp: swiglu_packed halves ",
-          c.mlp_dim(), " hidden channels, an odd number; change model.mlp_ratio");
+  require(c.mlp == MlpKind::kPlain || c.mlp_dim() % 2 == 0,
+          "model.mlp: swiglu_packed needs an even number of hidden channels, not ", c.mlp_dim(),
+          "; change model.mlp_ratio");
   require(c.norm_layers() <= c.depth, "model.norm.layers ", c.norm_layers(),
           " exceeds model.depth ", c.depth);
-  require(!c.mhsa_position || c.grid_blocks() > 0,
-          "model.mhsa_position: the class token joins before the first block");
+  require(
+      !c.mhsa_position || c.grid_blocks() > 0,
+      "model.mhsa_position needs a block before the class token joins; raise model.class_token_at");
   require(c.pool == Pooling::kMean || c.has_class_token(),
-          "model.pool: cls needs the class token that model.class_token leaves out");
+          "model.pool: cls needs a class token; set model.class_token: true, or model.pool: mean");
   require(!c.distilled || c.pool == Pooling::kCls, "model.distilled needs model.pool: cls");
   require(!c.norm_pre || c.prefix_tokens() == 0 || c.grid_blocks() == 0,
-          "model.norm_pre: class token and registers join behind it; set model.class_token_at: 0");
+          "model.norm_pre needs the class token and registers before the first block; set "
+          "model.class_token_at: 0");
   return c;
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 
+#include "core/format.h"
 #include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
 #include "models/key_prefixes.h"
@@ -17,7 +18,7 @@ namespace {
 Tensor converted(const Tensor& from, DType dtype, const std::string& what) {
   if (from.dtype() == dtype) return from;
   if (!is_floating(from.dtype())) {
-    throw DataError(cat(what, " is ", name_of(from.dtype()), ", not a floating type"));
+    throw DataError(cat(what, " is ", name_of(from.dtype()), ", not a floating-point type"));
   }
   Tensor to = Tensor::empty(from.shape(), dtype);
   run(cpu_queue(), Cast{from.dtype(), dtype, from.numel(), from.raw(), to.raw()});
@@ -36,7 +37,7 @@ void copy_into(Parameter& p, const Tensor& from, const std::string& source) {
 template <class Named>  // a Parameter or a Buffer
 [[noreturn]] void fail_shape(const std::string& source, const Named& p, const Tensor& t) {
   throw DataError(cat(source, ": tensor ", p.name, " has shape ", to_string(t.shape()),
-                      ", the model wants ", to_string(p.shape),
+                      ", but the model needs ", to_string(p.shape),
                       "; check the model keys of the config against the weights"));
 }
 
@@ -140,14 +141,15 @@ class Adapter {
     if (p.positions && take_positions(p, t)) return true;
     if (t.shape() == p.shape) return false;
     if (p.name == "patch_embed.proj.weight" && t.rank() == 4 && t.dim(3) != p.shape[3]) {
-      throw DataError(cat(source_, ": its patches are ", t.dim(3), " pixels wide, the model's ",
-                          p.shape[3], "; set model.patch_size: ", t.dim(3)));
+      throw DataError(cat(source_, ": its patches are ", t.dim(3),
+                          " pixels wide, but the model's are ", p.shape[3],
+                          "; set model.patch_size: ", t.dim(3)));
     }
     Shape resized = p.shape;
     if (t.rank() > 0) resized[0] = t.dim(0);
     if (!is_head(p.name) || t.shape() != resized) return false;
     if (head_.must_fit) fail_other_head(t.dim(0));
-    notes_.push_back(cat(p.name, ": ", source_, " has ", t.dim(0), " classes, the model ",
+    notes_.push_back(cat(p.name, ": ", source_, " has ", t.dim(0), " classes, but the model has ",
                          p.shape[0], "; left at its initialisation"));
     return true;
   }
@@ -162,7 +164,7 @@ class Adapter {
     if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
     if (name.starts_with("head_dist.")) why = "model.distilled is false";
     if (is_head(name) && config_.num_classes == 0) why = "model.num_classes is 0";
-    if (module_of(name) == "norm" && config_.fc_norm) why = "model.fc_norm takes its place";
+    if (module_of(name) == "norm" && config_.fc_norm) why = "model.fc_norm replaces it";
     if (why) notes_.push_back(cat(name, ": not used, ", why));
     return why != nullptr;
   }
@@ -190,7 +192,8 @@ class Adapter {
     if (rows.empty()) return false;
     const Tensor from = converted(t, DType::kFloat32, cat(source_, ": tensor ", p.name));
     Tensor taken = Tensor::empty(p.shape, DType::kFloat32);
-    DTN_CHECK(static_cast<std::int64_t>(rows.size()) == p.shape[0], "a row for each class");
+    DTN_CHECK(static_cast<std::int64_t>(rows.size()) == p.shape[0],
+              "the head needs one row per class");
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto to = static_cast<std::int64_t>(i);
       taken.slice(to, to + 1).copy_from(from.slice(rows[i], rows[i] + 1));
@@ -198,22 +201,22 @@ class Adapter {
     copy_into(p, taken, source_);
     const bool in_order = t.shape() == p.shape && std::ranges::is_sorted(rows);
     if (!in_order) {
-      notes_.push_back(cat(p.name, ": its ", p.shape[0], " rows are taken by the names of the ",
-                           "classes, of ", t.dim(0), " in ", source_));
+      notes_.push_back(cat(p.name, ": its ", p.shape[0],
+                           " rows are matched by class name with the ", t.dim(0), " in ", source_));
     }
     return true;
   }
   [[noreturn]] void fail_without_head(const std::string& name) const {
-    throw DataError(cat(source_, ": has no ", name, "; the model has a head for ",
-                        config_.num_classes, " classes, and its weights would be random. Name ",
-                        "weights with a head, train one (dtn-train with model.init_weights), or ",
-                        "set model.num_classes: 0 for the features alone"));
+    throw DataError(cat(
+        source_, ": has no ", name, "; the model has a head for ", config_.num_classes,
+        " classes, whose weights would be random. Use weights with a head, train one (dtn-train "
+        "with model.init_weights), or set model.num_classes: 0 for the features only"));
   }
   [[noreturn]] void fail_other_head(std::int64_t classes) const {
-    throw DataError(cat(source_, ": its head has ", classes, " classes, the config's ",
-                        "model.num_classes is ", config_.num_classes, ", for which the head's ",
-                        "weights would be random; set model.num_classes: ", classes,
-                        ", or train a head for ", config_.num_classes,
+    throw DataError(cat(source_, ": its head has ", classes,
+                        " classes, but the config's model.num_classes is ", config_.num_classes,
+                        ", for which the head's weights would be random; set model.num_classes: ",
+                        classes, ", or train a head for ", config_.num_classes,
                         " classes (dtn-train with model.init_weights)"));
   }
   bool has_module(const std::string& module) const {
@@ -227,7 +230,7 @@ class Adapter {
     for (const auto& [name, tensor] : tensors_) {
       if (name != "dist_token" && module_of(name) != "head_dist") continue;
       throw DataError(
-          cat(source_, ": ", name, " is of a distilled model; set model.distilled: true"));
+          cat(source_, ": ", name, " belongs to a distilled model; set model.distilled: true"));
     }
   }
 
@@ -346,8 +349,8 @@ std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
                                       const std::string& source, const HeadOptions& head) {
   Adapted adapted = adapt(model, file.tensors, source, origin_of(file), head);
   if (!adapted.notes.empty()) {
-    adapted.notes.push_back(
-        cat(adapted.taken, " of ", adapted.tensors, " tensors taken over as they are"));
+    adapted.notes.push_back(cat(
+        adapted.taken, " of ", counted(adapted.tensors, "tensor", "tensors"), " loaded unchanged"));
   }
   return adapted.notes;
 }

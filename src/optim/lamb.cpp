@@ -60,7 +60,8 @@ class Lamb : public Optimizer {
 }  // namespace
 
 OptimizerRow lamb_row() {
-  OptimizerRow row = optimizer_row<Lamb>("lamb", "Adam with a rate for each tensor by its norm");
+  OptimizerRow row =
+      optimizer_row<Lamb>("lamb", "Adam with each tensor's step scaled by the norm of the tensor");
   row.schema.unused = {"momentum", "nesterov", "ns_coefficients", "muon_scale"};
   row.schema.defaults = [](OptimConfig& config) {
     config.eps = 1e-6;

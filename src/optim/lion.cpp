@@ -21,7 +21,8 @@ class Lion : public Optimizer {
 }  // namespace
 
 OptimizerRow lion_row() {
-  OptimizerRow row = optimizer_row<Lion>("lion", "the sign of a momentum, decoupled weight decay");
+  OptimizerRow row =
+      optimizer_row<Lion>("lion", "sign of the momentum, with decoupled weight decay");
   row.schema.unused = {"eps", "momentum", "nesterov", "ns_coefficients", "muon_scale"};
   row.schema.defaults = [](OptimConfig& config) {
     config.beta2 = 0.99;

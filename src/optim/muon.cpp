@@ -132,8 +132,8 @@ class Muon : public Optimizer {
     }
     if (matrices > 0 || store.parameters().empty()) return;
     throw ConfigError(
-        "optim.name: muon moves the matrices blocks.<number>.{attn.qkv,attn.proj,mlp.fc1,mlp.fc2}"
-        ".weight, and the model has none that learns; use another optimizer");
+        "optim.name: muon updates the matrices blocks.<number>.{attn.qkv,attn.proj,mlp.fc1,mlp.fc2}"
+        ".weight, but the model has no trainable one; use another optimizer");
   }
 
  private:
@@ -192,8 +192,8 @@ class Muon : public Optimizer {
 }  // namespace
 
 OptimizerRow muon_row() {
-  OptimizerRow row =
-      optimizer_row<Muon>("muon", "orthogonalised momentum for the matrices of blocks, AdamW else");
+  OptimizerRow row = optimizer_row<Muon>(
+      "muon", "orthogonalised momentum for the matrices of blocks, AdamW for the rest");
   row.schema.defaults = [](OptimConfig& config) {
     config.beta2 = 0.95;
     config.momentum = 0.95;

@@ -49,8 +49,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParameterSt
 
 void average_into(ParameterStore& to, const ParameterStore& from, double decay,
                   const UpdateState* state) {
-  DTN_CHECK(to.values().numel() == from.values().numel(), "average_into: a store of ",
-            to.values().numel(), " values cannot follow one of ", from.values().numel());
+  DTN_CHECK(to.values().numel() == from.values().numel(), "average_into: cannot average ",
+            from.values().numel(), " values into ", to.values().numel());
   run_on(to.device(), EmaStep{to.values().numel(), static_cast<float*>(to.values().raw()),
                               static_cast<const float*>(from.values().raw()), decay, state});
   to.restart_buffers();

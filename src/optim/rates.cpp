@@ -32,8 +32,8 @@ int count_blocks(const ParameterStore& store) {
   }
   if (blocks == 0) {
     throw ConfigError(
-        "optim.layer_decay: the model has no parameters blocks.<number>.*, so it is not known what "
-        "its layers are; use optim.lr_multiples");
+        "optim.layer_decay: the model has no parameters blocks.<number>.*, so its layers are "
+        "unknown; use optim.lr_multiples");
   }
   return blocks;
 }

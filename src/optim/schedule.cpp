@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -35,10 +36,11 @@ LearningRate::LearningRate(const OptimConfig& optim, const ScheduleConfig& sched
       schedule.per.value_or(schedule.steps ? SchedulePer::kStep : SchedulePer::kEpoch);
   per_epoch_ = per == SchedulePer::kEpoch;
   if (!schedule.fits(epochs_of(total_steps_))) {
-    throw ConfigError(cat("schedule: a run of ", total_steps_, " steps is ",
-                          epochs_of(total_steps_), " epochs of ", steps_per_epoch_,
-                          " steps, which warmup_epochs, cooldown_epochs and, for wsd, "
-                          "decay_epochs do not fit into; shorten them or lengthen the run"));
+    throw ConfigError(
+        cat("schedule: warmup_epochs, cooldown_epochs and, for wsd, decay_epochs do not fit into "
+            "the run (steps: ",
+            total_steps_, ", epochs: ", format("%.4g", epochs_of(total_steps_)),
+            "); shorten them or lengthen the run"));
   }
 }
 

@@ -91,7 +91,7 @@ Tensor labels_among(const Tensor& labels, std::span<const std::int64_t> classes)
     const std::int64_t label = labels.data<std::int64_t>()[i];
     const auto place = std::ranges::lower_bound(classes, label);
     DTN_CHECK(place != classes.end() && *place == label, "label ", label,
-              " is none of the classes to choose from");
+              " is not one of the evaluated classes");
     places.data<std::int64_t>()[i] = place - classes.begin();
   }
   return places;

@@ -32,7 +32,8 @@ std::vector<std::string> stored_class_names(const StringMap& metadata, std::int6
   if (text == metadata.end()) return {};
   const auto json = nlohmann::json::parse(text->second, nullptr, false);
   const bool list = json.is_array() && std::ranges::all_of(json, &nlohmann::json::is_string);
-  if (!list) throw DataError("the class names in the metadata of the weights are no list of texts");
+  if (!list)
+    throw DataError("the class names in the metadata of the weights are not a list of strings");
   auto names = json.get<std::vector<std::string>>();
   if (static_cast<std::int64_t>(names.size()) > num_classes) return {};
   return names;

@@ -39,8 +39,8 @@ void check_captured(const Backbone& model, const ModelConfig& config) {
       if (!norm.norm->needs_host_lengths()) continue;
       throw ConfigError(
           cat("the normalizer '", config.norm.type,
-              "' counts the tokens of padded sequences on the host, for which no step that is "
-              "recorded on a device can wait; set train.step_graph: false, or use --device cpu"));
+              "' counts the tokens of padded sequences on the host, which a step captured as a "
+              "CUDA graph cannot do; set train.step_graph: false, or use --device cpu"));
     }
   }
 }
@@ -51,8 +51,8 @@ std::vector<std::int64_t> rows_of_kept_head(const ClassList& learnt, const Class
                                             std::string& note) {
   const bool both_named = !learnt.names.empty() && !file.names.empty();
   if (!both_named && learnt.count != file.count) return {};
-  return head_rows(learnt, learnt.count, file, "set model.init_head: reset to start its head anew",
-                   note);
+  return head_rows(learnt, learnt.count, file,
+                   "set model.init_head: reset to start with a new head", note);
 }
 
 }  // namespace
@@ -83,8 +83,8 @@ std::shared_ptr<const Dataset> Classify::open(Split split) const {
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
   if (split == Split::kTrain && config_.model.num_classes == 0) {
     throw ConfigError(
-        "model.num_classes is 0: features have no loss to train by; set it to the classes of the "
-        "data set");
+        "model.num_classes is 0, so the model has no head to train; set it to the number of "
+        "classes of the data set");
   }
   if (model_.family().schema.sequences) {
     // If the cost of a sequence depends on its length, batches have sequences of similar length.
@@ -125,7 +125,7 @@ Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>& lo
 
 // A distilled student learns the labels with one head and the teacher's outputs with the other.
 Variable Classify::loss_with_teacher(Context& ctx, const Fields& batch, std::vector<Term>& logged) {
-  DTN_CHECK(teacher_, "a loss with a teacher needs prepare_training()");
+  DTN_CHECK(teacher_, "call prepare_training() before a loss with a teacher");
   const DistillConfig& distill = config_.distill;
   const std::vector<Variable> heads = model_.forward_heads(ctx, batch);
   const Variable base = loss_of(ctx, heads.front(), batch);
@@ -201,13 +201,17 @@ std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
 
 std::string Classify::description() const {
   const ModelConfig& m = config_.model;
-  // Vision transformers use the normalizer in the first blocks, other families at their own sites.
+  // Vision transformers use the normalizer in the first blocks and LayerNorm in the others; other
+  // families use the normalizer at their own sites.
   const bool in_first_blocks = m.stages() == 1 && !model_.family().schema.norm_sites;
-  const std::string where =
-      in_first_blocks ? cat(" in the first ", m.norm_layers(), " of ", m.blocks(), " blocks")
-                      : cat(", ", m.blocks(), " blocks");
+  const int layers = in_first_blocks ? m.norm_layers() : m.blocks();
+  const std::string norm = layers > 0 ? m.norm.type : "ln";
+  const std::string blocks = counted(m.blocks(), "block", "blocks");
+  const std::string where = norm != "ln" && layers < m.blocks()
+                                ? cat(" in the first ", layers, " of ", blocks)
+                                : cat(", ", blocks);
   const std::string note = model_.note();
-  return cat(m.preset, ", ", m.norm.type, where, ", ", model_.parameters().count(), " parameters",
+  return cat(m.preset, ", ", norm, where, ", ", model_.parameters().count(), " parameters",
              note.empty() ? "" : "; ", note);
 }
 

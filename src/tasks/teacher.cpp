@@ -40,8 +40,9 @@ bool are_named(const ClassList& a, const ClassList& b) {
 void check_compatible(const ModelConfig& student, const ModelConfig& teacher, bool named) {
   const auto require = [](const char* what, auto of_student, auto of_teacher) {
     if (of_student == of_teacher) return;
-    throw ConfigError(cat("distill.teacher: its ", what, " is ", of_teacher, ", the student's ",
-                          of_student, "; both must see the same images and the same classes"));
+    throw ConfigError(cat("distill.teacher: its ", what, " is ", of_teacher,
+                          ", but the student's is ", of_student,
+                          "; both need the same images and classes"));
   };
   require("model.image_size", student.image_size, teacher.image_size);
   require("model.channels", student.channels, teacher.channels);
@@ -77,7 +78,8 @@ void load_whole(Classifier& model, const TensorFile& weights, const std::string&
     const auto all = of_parameter.values<float>();
     if (std::ranges::none_of(all, [](float v) { return std::isnan(v); })) continue;
     throw DataError(cat("distill.teacher: ", file, " has no tensor for ", p.name, " ",
-                        to_string(p.shape), ", or NaN in it; its weights are of another model"));
+                        to_string(p.shape),
+                        ", or the tensor has NaN; its weights belong to another model"));
   }
 }
 
@@ -111,7 +113,7 @@ Teacher::Source Teacher::open(const TaskSetup& setup) {
     source.config = load_experiment(hub, {}, schemas);
   } else {
     throw ConfigError(cat("distill.teacher: ", file->string(),
-                          " carries no config; name that of its model in distill.teacher_config"));
+                          " has no config; set distill.teacher_config to the config of its model"));
   }
   return source;
 }
@@ -132,7 +134,7 @@ Teacher::Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt,
   HeadOptions head;
   head.rows = [&](std::int64_t) {
     return head_rows(learnt, config_.num_classes, source.classes(),
-                     "distill from a teacher of the student's classes", note);
+                     "use a teacher with the student's classes", note);
   };
   load_whole(model_, source.weights, source.file.string(), head);
   if (!note.empty()) log_info(note);

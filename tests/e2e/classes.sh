@@ -42,21 +42,21 @@ echo "evaluations go by name"
 expect_equal "top-1 of all classes" "$(top1)" 100.0
 expect_equal "top-1 of two of them" "$(top1 --set data.root=bc)" 100.0
 expect 3 dtn-eval --checkpoint "$animals" --set data.root=bcd
-expect_text "bcd/val: its class 'zebra' is none of the 3 classes \('cat', 'dog', 'fish'\)"
+expect_text "bcd/val: its class 'zebra' is not among the 3 classes \('cat', 'dog', 'fish'\)"
 expect 0 dtn-data pack --root bc --split val --output bc.packed
 packed=(--set data.dataset=packed --set data.root=. --set data.val=bc.packed)
 expect_equal "top-1 of a packed part" "$(top1 "${packed[@]}")" 100.0
 expect 0 dtn-data pack --root bcd --split val --output bcd.packed
 expect 3 dtn-eval --checkpoint "$animals" "${packed[@]}" --set data.val=bcd.packed
-expect_text "its class 'zebra' is none"
+expect_text "its class 'zebra' is not among"
 mv bc/val bc/dogs-and-fish
 expect_equal "top-1 of a suite" \
   "$(top1 --suite imagenet-r --suite-root bc/dogs-and-fish --set data.root=abc)" 100.0
 expect 3 dtn-eval --checkpoint "$animals" --suite imagenet-r --suite-root bcd/val
-expect_text "'zebra' is none of the 3"
+expect_text "'zebra' is not among the 3"
 mv bc/dogs-and-fish bc/validation
 expect_equal "top-1 of a folder 'validation'" "$(top1 --set data.root=bc)" 100.0
-expect_text "its folder 'validation' is taken for the validation split"
+expect_text "its folder 'validation' is the validation split"
 mv bc/validation bc/test
 expect_equal "top-1 of a folder 'test'" "$(top1 --set data.root=bc)" 100.0
 expect_text "its folder 'test' is evaluated"
@@ -68,9 +68,9 @@ echo "a head is kept by name"
 start=(--set model.init_weights="$animals" --set optim.lr=1e-9 --set optim.weight_decay=0)
 expect 0 dtn-train "${tiny[@]}" "${start[@]}" --set schedule.steps=1 --set model.num_classes=2 \
   --set data.root=cb --set data.val=train --output turned
-expect_text 'head.weight: its 2 rows are taken by the names of the classes' 'top-1 100.00'
+expect_text 'head.weight: its 2 rows are matched by class name' 'top-1 100.00'
 expect 3 dtn-train "${tiny[@]}" "${start[@]}" --set data.root=bcd --output no
-expect_text "class 'zebra' is none of the 3 classes" 'model.init_head: reset'
+expect_text "class 'zebra' is not among the 3 classes" 'model.init_head: reset'
 expect 0 dtn-train "${tiny[@]}" "${start[@]}" --set data.root=bcd --set schedule.steps=1 \
   --set model.init_head=reset --output anew
 
@@ -81,16 +81,16 @@ expect 0 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=cb --set data.val=
 expect 0 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=cb --set data.val=train \
   --set model.num_classes=2 --output dry --dry-run
 expect 3 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=bcd --output no2
-expect_text "class 'zebra' is none of the 3 classes .* of the teacher in animals"
+expect_text "class 'zebra' is not among the 3 classes .* of the teacher in animals"
 
 echo "a resumed run keeps its classes"
 cp -r animals renamed && cp -r abc abd && mv abd/train/fish abd/train/zebra
 mv abd/val/fish abd/val/zebra
 expect 3 dtn-train --resume renamed --set data.root=abd --set schedule.steps=41
-expect_text "class 'zebra' is none" 'goes on with the classes that it began with'
+expect_text "class 'zebra' is not among" 'goes on with the classes that it began with'
 mv abd/train/zebra abd/train/aal && mv abd/val/zebra abd/val/aal
 expect 3 dtn-train --resume renamed --set data.root=abd --set schedule.steps=41
-expect_text "class 'aal' is none"
+expect_text "class 'aal' is not among"
 
 echo "no head is random outside training"
 python3 - "$animals/model.safetensors" << 'EOF'
@@ -111,7 +111,7 @@ for command in "dtn-eval --checkpoint" "dtn-predict abc/val --checkpoint" \
 done
 unnamed=(--checkpoint unnamed.safetensors --config animals/config.yaml)
 expect 0 dtn-eval "${unnamed[@]}"
-expect_text "does not name its classes; they are taken in the order of .*'cat', 'dog', 'fish'"
+expect_text "does not name its classes; they are assumed to have the order of .*'cat', 'dog', 'fish'"
 mv bc/test bc/val
 expect 3 dtn-eval "${unnamed[@]}" --set data.root=bc
 expect_text 'has 2 classes .* has 3 classes; only one of them names its classes'
@@ -119,7 +119,7 @@ expect_text 'has 2 classes .* has 3 classes; only one of them names its classes'
 echo "validation splits that lack a class"
 cp -r abc less && rm -r less/val/dog
 expect 0 dtn-train "${tiny[@]}" --set data.root=less --set schedule.steps=1 --output less1
-expect_text "has folders for 2 of the 3 classes of the training split, none for 'dog'"
+expect_text "has folders for 2 of the 3 classes of the training split, but none for 'dog'"
 mkdir less/val/dog
 expect 0 dtn-train "${tiny[@]}" --set data.root=less --set schedule.steps=1 --output less2
 expect_text "1 class folder has no images: 'dog'"
@@ -137,10 +137,10 @@ expect_text '"count":1,.*"skipped":3}'
 echo "what is left out is counted"
 touch less/val/cat/{a.gif,b.avif,c.avif,noext}
 expect 0 dtn-eval --checkpoint "$animals" --set data.root=less
-expect_text 'less/val: left out 2 .avif, 1 .gif, 1 without an ending; images are read from .jpg'
+expect_text 'less/val: left out 2 .avif, 1 .gif, 1 without an extension; images are read from .jpg'
 ln -s /nowhere/x.bmp less/val/dog/x.bmp
 expect 3 dtn-eval --checkpoint "$animals" --set data.root=less
-expect_text 'less/val/dog/x.bmp: is a link to /nowhere/x.bmp, which is not there'
+expect_text 'less/val/dog/x.bmp: is a link to /nowhere/x.bmp, which does not exist'
 mkdir shard && for i in 0 1 2; do
   cp abc/val/cat/0.bmp "shard/plain$i.bmp" && cp abc/val/cat/0.bmp "shard/img_0.$i.bmp"
   echo 0 | tee "shard/plain$i.cls" > "shard/img_0.$i.cls"
@@ -158,7 +158,7 @@ expect 0 dtn-train "${numbers[@]}" --output bytes
 expect_text "label 2 is '10'" 'set data.class_order: natural'
 expect 0 dtn-train "${numbers[@]}" --set data.class_order=natural --output natural
 checks=$((checks + 1))
-! grep -q 'class folders are numbers' "$log" || fail "a chosen order is warned of"
+! grep -q 'names of the class folders are numbers' "$log" || fail "a chosen order is warned of"
 
 echo "models that are compared have the same classes"
 python3 - "$animals/model.safetensors" << 'EOF'
@@ -178,7 +178,7 @@ expect_text 'model.num_classes: 3, as the training data has; the config leaves i
 expect_equal "classes in config.yaml" "$(grep num_classes counted/config.yaml)" "  num_classes: 3"
 mkdir abc/train/aardvark && cp abc/train/cat/0.bmp abc/train/aardvark
 expect 3 dtn-train "${open[@]}" --set schedule.steps=2 --output counted --resume auto
-expect_text 'class index 3 is its label'  # the run keeps its three outputs
+expect_text 'its label 3 is outside \[0, 3\)'  # the run keeps its three outputs
 rm -r abc/train/aardvark
 expect 0 dtn-train --resume counted
 expect_text 'the run is finished: schedule.steps is 1, and all 1 steps are done' '--set schedule.steps=N'

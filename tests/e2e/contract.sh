@@ -306,7 +306,7 @@ _, tensors = files.read_safetensors("features.safetensors")
 assert tensors["logits"][:2] == ("F32", [found["count"], 24]), tensors["logits"][:2]
 EOF
 expect 2 dtn-train --config tiny.yaml --set model.num_classes=0 --output features
-expect_text 'no loss to train by'
+expect_text 'the model has no head to train'
 
 echo "only the split that is read; logits in data order; --inputs"
 # A data set of 16 x 16 images that evaluation leaves as they are: names sort as classes do, not as

@@ -62,9 +62,9 @@ expect_text 'memory: about .* weights [0-9.]+ [KM]iB, teacher [0-9.]+ [KM]iB, gr
 
 # Teachers that cannot be.
 expect 2 dtn-train "${taught[@]}" --output "$work/no" --set model.image_size=32
-expect_text "its model.image_size is 16 x 16, the student's 32 x 32"
+expect_text "its model.image_size is 16 x 16, but the student's is 32 x 32"
 expect 2 dtn-train "${taught[@]}" --output "$work/no" --set model.num_classes=7
-expect_text "its model.num_classes is 10, the student's 7"
+expect_text "its model.num_classes is 10, but the student's is 7"
 python3 - "$moved" "$work/bare.safetensors" << 'EOF'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
@@ -77,7 +77,7 @@ open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n:]
 EOF
 bare=("${student[@]}" --set "distill.teacher=$work/bare.safetensors")
 expect 2 dtn-train "${bare[@]}" --output "$work/no"
-expect_text 'bare.safetensors carries no config; name that of its model in distill.teacher_config'
+expect_text 'bare.safetensors has no config; set distill.teacher_config'
 expect 3 dtn-train "${bare[@]}" --output "$work/no" --set distill.teacher_config=fashion_mnist_ln \
   --set model.image_size=28 --set model.channels=1
 expect 0 dtn-train "${bare[@]}" --set "distill.teacher_config=$work/tiny.yaml" --output "$work/bare"

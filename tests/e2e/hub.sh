@@ -54,7 +54,7 @@ open("pickle.pth", "wb").write(b"PK\3\4" + bytes(26) + b"archive/data.pkl" + byt
 EOF
 wrapped=(--config hub/config.json --inputs images.safetensors --save-logits wrapped_logits.safetensors)
 expect 0 dtn-eval --checkpoint wrapped.safetensors "${wrapped[@]}"
-expect_text "took the prefix 'module.' off [0-9]+ tensors"
+expect_text "removed the prefix 'module.' from [0-9]+ tensors"
 cmp hub.safetensors wrapped_logits.safetensors || fail "the prefix changes the logits"
 expect 3 dtn-eval --checkpoint pointer.safetensors "${wrapped[@]}"
 expect_text "pointer.safetensors is a Git LFS pointer.*'git lfs pull'"

@@ -41,7 +41,7 @@ echo "other files ask for it"
 for size in large high; do
   expect 3 dtn-eval --checkpoint foreign.safetensors --config $size.yaml \
     --inputs $size.safetensors --save-logits none
-  expect_text 'pos_embed has 15 positions of a grid' 'set model.init_image_size: \[H, W\]'
+  expect_text 'pos_embed has 15 grid positions' 'set model.init_image_size: \[H, W\]'
 done
 foreign=(--checkpoint foreign.safetensors --set 'model.init_image_size=[24, 40]')
 logits_of foreign large "${foreign[@]}" --config large.yaml
@@ -52,7 +52,7 @@ expect 0 dtn-export "${foreign[@]}" --config large.yaml --output large.onnx
 expect_text 'interpolated from 3 x 5 to 6 x 10'
 expect 3 dtn-eval --checkpoint foreign.safetensors --config large.yaml \
   --set 'model.init_image_size=[24, 48]' --inputs large.safetensors --save-logits none
-expect_text 'by model.init_image_size 24 x 48 the grid is 3 x 6'
+expect_text 'but model.init_image_size 24 x 48 gives a grid of 3 x 6'
 
 echo "a run that started from such a file has a grid of its own"
 expect 0 dtn-train --config large.yaml --output from_foreign \

@@ -194,6 +194,6 @@ expect 2 dtn-eval "${model[@]}" --suite imagenet-c --suite-root c --save-logits 
 expect 3 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c
 expect_text 'clean: has no folder named after a corruption'
 expect 3 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-r --suite-root c
-expect_text "the suite: its class 'blur' is none of the 10 classes"
+expect_text "the suite: its class 'blur' is not among the 10 classes"
 expect 3 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-r --suite-root absent
 expect_text 'absent: no such folder'

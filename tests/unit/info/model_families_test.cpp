@@ -52,23 +52,25 @@ TEST(ModelFamilies, ErrorsNameProblemAndFix) {
   for (const Case& c : {
            Case{"model: {preset: levit_128s, image_size: 200}", "1:41", "such size is 208 x 208"},
            Case{"model: {preset: t2t_vit_t_14, image_size: [224, 230]}", "1:43", "224 x 224"},
-           Case{"model: {preset: resnet50, norm: dtn}", "1:", "no place in ResNet"},
+           Case{"model: {preset: resnet50, norm: dtn}",
+                "1:", "ResNet normalizes after convolutions"},
            Case{"model: {preset: resnet50, norm: {type: gn, groups: 7}}", "1:", "7 groups do not"},
-           Case{"model: {preset: regnety_160, norm: in}", "1:", "BatchNorm alone"},
+           Case{"model: {preset: regnety_160, norm: in}", "1:", "BatchNorm only"},
            Case{"model: {preset: levit_128s, norm: {type: dtn, layers: 2}}",
                 "1:", "model.norm.layers means nothing"},
            Case{"model: {preset: levit_128s, norm: {type: dtn, pool: 2}}",
-                "1:", "does not divide into cells"},
+                "1:", "is not divisible into squares"},
            Case{"model: {preset: levit_128s, drop_path: 0.1}", "1:40", "means nothing"},
            Case{"model: {preset: resnet50, num_heads: 4}", "1:38", "means nothing"},
-           Case{"model: {preset: t2t_vit_t_14, norm: dtn}", "1:", "would be used in no block"},
+           Case{"model: {preset: t2t_vit_t_14, norm: dtn}",
+                "1:", "no block would use the normalizer"},
            Case{"model: {preset: t2t_vit_t_14, norm: {type: dtn, layers: 10}}",
                 "1:", "set model.class_token_at and model.norm.layers to the same number"},
            Case{"model: {preset: levit_128s, depth: [2, 3]}", "1:", "a model of 2 stages"},
            Case{"model: {preset: swin_t, mhsa_position: true}", "1:40", "means nothing"},
            Case{"model: {preset: pvt_v2_b3, depth: 2, embed_dim: 64, num_heads: 2, mlp_ratio: 4, "
                 "reduction: 2, mhsa_position: true}",
-                "1:110", "all stages but the last"},
+                "1:110", "all stages except the last"},
        }) {
     const std::string error = error_of(c.text);
     EXPECT_NE(error.find(c.where), std::string::npos) << error;

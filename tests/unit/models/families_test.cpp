@@ -228,16 +228,16 @@ TEST(Families, RejectInvalidConfigs) {
   c = test::tiny_t2t();
   c.image_size = 100;
   expect(c, "96 x 96");
-  expect(test::tiny_resnet("dtn"), "has no place in ResNet");
+  expect(test::tiny_resnet("dtn"), "ResNet normalizes after convolutions");
   expect(test::tiny_resnet("ln"), "bn, in, gn or sn");
   c = test::tiny_t2t("dtn");
   c.class_token_at = 0;
-  expect(c, "would be used in no block");
+  expect(c, "no block would use the normalizer");
   c.norm.layers = 2;
-  expect(c, "reaches past block 0");
+  expect(c, "goes past block 0");
   c = test::tiny_regnet();
   c.norm.type = "gn";
-  expect(c, "BatchNorm alone");
+  expect(c, "BatchNorm only");
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ TEST(WeightNames, RemovesWrapperPrefix) {
   for (const char* prefix : {"module.", "_orig_mod.", "model.", "backbone.", "teacher.backbone.",
                              "_orig_mod.module.", "module.backbone.", "model.module._orig_mod."}) {
     EXPECT_EQ(notes_of_loading(vit, with_prefix(prefix, plain)),
-              cat("took the prefix '", prefix, "' off ", plain.size(), " tensors\n"));
+              cat("removed the prefix '", prefix, "' from ", plain.size(), " tensors\n"));
   }
   EXPECT_NE(error_of_loading(vit.config(), with_prefix("encoder.", plain)), "");
 }
@@ -136,7 +136,7 @@ TEST(WeightNames, RemovesPrefixForEveryFamily) {
     DistinctModel model(c);
     NamedTensors tensors = with_prefix("module.", copies_of(model));
     if (c.family == "resnet") tensors.emplace_back("module.bn1.num_batches_tracked", zeros({1}));
-    expect_text(notes_of_loading(model, tensors), {"took the prefix 'module.'"});
+    expect_text(notes_of_loading(model, tensors), {"removed the prefix 'module.'"});
   }
 }
 
@@ -150,8 +150,8 @@ TEST(WeightNames, KeepsHeadOfWrappedBackbone) {
     }
     tensors.emplace_back("projector.0.weight", zeros({4, 20}));
     tensors.emplace_back("projector.0.bias", zeros({4}));
-    expect_text(notes_of_loading(vit, tensors),
-                {"took the prefix 'backbone.' off", "2 others are not used (projector.0.weight"});
+    expect_text(notes_of_loading(vit, tensors), {"removed the prefix 'backbone.' from",
+                                                 "2 others are not used (projector.0.weight"});
   }
 }
 
@@ -164,7 +164,7 @@ TEST(WeightNames, PrefersTeacherOverStudent) {
   for (auto& t : with_prefix("teacher.backbone.", copies_of(teacher))) tensors.push_back(t);
   tensors.emplace_back("teacher.dino_head.mlp.0.weight", zeros({8, 64}));
   expect_text(notes_of_loading(teacher, tensors),
-              {"took the prefix 'teacher.backbone.'", cat(others, " others are not used (")});
+              {"removed the prefix 'teacher.backbone.'", cat(others, " others are not used (")});
 }
 
 // If all names fit, a name that looks like a prefix stays.
@@ -197,7 +197,7 @@ TEST(WeightNames, NumbersBlocksAcrossChunks) {
     name.insert(7, cat(block / 2, "."));
   }
   const std::string notes = notes_of_loading(vit, tensors);
-  EXPECT_EQ(notes, "blocks in chunks, as DINOv2 trains them: blocks.1.3 is block 3\n");
+  EXPECT_EQ(notes, "blocks in chunks, as DINOv2 stores them: blocks.1.3 is block 3\n");
   expect_text(notes_of_loading(vit, with_prefix("teacher.backbone.", tensors)),
               {"teacher.backbone.", "blocks.1.3 is block 3"});
 }
@@ -272,7 +272,7 @@ TEST(WeightNames, MapsTransformersVit) {
     tensors.emplace_back(cat(prefix, "pooler.dense.bias"), zeros({20}));
     expect_text(notes_of_loading(vit, tensors), {cat(prefix, "pooler: 2 tensors not used")});
     expect_text(notes_of_loading(vit, with_prefix("module.", tensors)),
-                {"took the prefix 'module.'", "Hugging Face"});
+                {"removed the prefix 'module.'", "Hugging Face"});
   }
 }
 
@@ -372,7 +372,7 @@ TEST(WeightNames, MapsTorchvision) {
                         {"mlp.fc2.", mlp[1]}});
     EXPECT_EQ(notes_of_loading(vit, tensors), "names of torchvision's vision transformers\n");
     expect_text(notes_of_loading(vit, with_prefix("module.", tensors)),
-                {"took the prefix 'module.'", "torchvision"});
+                {"removed the prefix 'module.'", "torchvision"});
   }
 }
 

@@ -420,7 +420,7 @@ TEST_F(WeightFileGrid, ErrorAsksForInitImageSizeIfUnknown) {
   save(false);
   const std::string error = error_of<DataError>([&] { load({}); });
   expect_contains(error, file_.string());
-  expect_contains(error, "pos_embed has 15 positions of a grid, which is no square number");
+  expect_contains(error, "pos_embed has 15 grid positions, which is not a square number");
   expect_contains(error, "set model.init_image_size: [H, W]");
 }
 
@@ -445,16 +445,16 @@ TEST_F(WeightFileGrid, RejectsMismatchWithImageSize) {
   save(false);
   std::string error = error_of<DataError>([&] { load(ImageSize{20, 25}); });
   expect_contains(error,
-                  "15 positions of a grid, but by model.init_image_size 20 x 25 the grid is 4 x 5");
+                  "15 grid positions, but model.init_image_size 20 x 25 gives a grid of 4 x 5");
   expect_contains(error_of<ConfigError>([&] {
                     load(ImageSize{15, 26});
                   }),
-                  "model.init_image_size 15 x 26 makes no model");
+                  "no model can be built with model.init_image_size 15 x 26");
   // The config in the file contradicts its tensors; model.init_image_size overrides it.
   write_safetensors(file_, named_values(source_.parameters()),
                     {{"config", "model: {preset: vit_t, image_size: 25, patch_size: 5}"}});
   error = error_of<DataError>([&] { load({}); });
-  expect_contains(error, "by the config in the file (model.image_size 25 x 25) the grid is 5 x 5");
+  expect_contains(error, "the config in the file (model.image_size 25 x 25) gives a grid of 5 x 5");
   expect_contains(error, "set model.init_image_size");
   EXPECT_EQ(load(ImageSize{15, 25}).size(), 2u);
 }

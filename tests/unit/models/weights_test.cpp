@@ -319,7 +319,7 @@ TEST(AdaptedWeights, RejectOtherPatchSizes) {
   c.patch_size = 3;
   Classifier target(c, 1);
   expect_mentions(error_of([&] { load_adapted(target, copies(source), "file"); }),
-                  {"file", "5 pixels wide", "model's 3", "model.patch_size: 5"});
+                  {"file", "5 pixels wide", "model's are 3", "model.patch_size: 5"});
 }
 
 TEST(AdaptedWeights, MapNamesOfClipRelease) {

@@ -145,9 +145,9 @@ TEST(Teacher, RejectsOtherClassesAndImages) {
     EXPECT_NE(error.find(part), std::string::npos) << error << "\nwanted: " << part;
   };
   EXPECT_EQ(error_of({}), "");
-  expect({"model.image_size=16"}, "its model.image_size is 8 x 8, the student's 16 x 16");
-  expect({"model.num_classes=7"}, "its model.num_classes is 5, the student's 7");
-  expect({"model.channels=1"}, "its model.channels is 3, the student's 1");
+  expect({"model.image_size=16"}, "its model.image_size is 8 x 8, but the student's is 16 x 16");
+  expect({"model.num_classes=7"}, "its model.num_classes is 5, but the student's is 7");
+  expect({"model.channels=1"}, "its model.channels is 3, but the student's is 1");
   expect({"distill.teacher=/nowhere"}, "/nowhere is neither a safetensors file nor a folder");
   // A file without the head's weights is no teacher.
   NamedTensors some = read_safetensors(folder.file()).tensors;
@@ -155,7 +155,7 @@ TEST(Teacher, RejectsOtherClassesAndImages) {
   write_safetensors(folder.file(), some, {{"config", to_yaml(small())}});
   expect({}, "has no tensor for head.weight [5, 12]");
   write_safetensors(folder.file(), some);
-  expect({}, "carries no config; name that of its model in distill.teacher_config");
+  expect({}, "has no config; set distill.teacher_config");
 }
 
 }  // namespace
