@@ -12,6 +12,7 @@
 
 #include "core/cuda_device.h"
 #include "core/cuda_stream.h"
+#include "core/format.h"
 #include "cuda/check.h"
 #include "cuda/pool_use.h"
 #include "cuda/streams.h"
@@ -119,8 +120,10 @@ std::byte* from_system_locked(Cache& c, std::size_t size, std::size_t bytes) {
     (void)cudaGetLastError();
   }
   throw Error(cat("the CUDA device is out of memory",
-                  capturing ? " while a step is recorded as a graph" : "", ": asked for ", bytes,
-                  " bytes with ", c.stats.bytes_in_use, " in use and ", c.stats.bytes_cached,
+                  capturing ? " while a step is captured as a graph" : "", ": asked for ",
+                  bytes_text(static_cast<double>(bytes)), " with ",
+                  bytes_text(static_cast<double>(c.stats.bytes_in_use)), " in use and ",
+                  bytes_text(static_cast<double>(c.stats.bytes_cached)),
                   " kept for graphs; use a smaller train.micro_batch or turn on "
                   "train.checkpoint_blocks"));
 }

@@ -17,9 +17,10 @@ bool is_page_locked(const void* p) {
 // A captured copy would keep the address of pageable host memory and use it at every replay.
 void refuse_in_capture(const char* copy) {
   if (!is_capturing()) return;
-  throw Error(cat("CUDA: a ", copy,
-                  " memory that is not page-locked was asked for while a step is recorded as a "
-                  "graph; this is a fault of the program: allocate_pinned() is for such copies"));
+  throw Error(
+      cat("CUDA: a ", copy,
+          " memory that is not page-locked was requested while a step is captured as a graph; this "
+          "is a bug in the program: it must use allocate_pinned() for such copies"));
 }
 
 }  // namespace

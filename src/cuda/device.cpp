@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/cuda_device.h"
+#include "core/format.h"
 #include "core/queue.h"
 #include "cuda/check.h"
 #include "cuda/streams.h"
@@ -92,7 +93,7 @@ std::string missing_code(int device) {
   const std::string capability = cat(c.major, ".", c.minor);
   if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorUnsupportedPtxVersion) {
     return cat("the device, ", name_of_device(device),
-               ", does not load this program's kernels: ", cudaGetErrorString(error));
+               ", cannot load this program's kernels: ", cudaGetErrorString(error));
   }
   const std::string architecture = cat(c.major, c.minor, c.major == 9 && c.minor == 0 ? "a" : "");
   return cat("this program has no code for the device, ", name_of_device(device),
@@ -146,12 +147,13 @@ void select_device(int index) {
   int count = 0;
   DTN_CUDA(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
-    throw ConfigError(cat("CUDA device ", index, ": this machine has ", count));
+    throw ConfigError(cat("there is no CUDA device ", index, "; this machine has ",
+                          counted(count, "device", "devices")));
   }
   reason = objection_to(index);
   if (!reason.empty()) throw ConfigError(cat("CUDA device ", index, ": ", reason));
-  DTN_CHECK(!in_use || index == selected, "CUDA device ", index, " is selected while ", selected,
-            " is in use");
+  DTN_CHECK(!in_use || index == selected, "cannot select CUDA device ", index, " while device ",
+            selected, " is in use");
   selected = index;
   streams();
 }

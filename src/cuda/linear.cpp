@@ -72,9 +72,10 @@ void multiply(CudaQueue& queue, const LinearForward& l, const void* residual, vo
 }  // namespace
 
 void run(CudaQueue& queue, const LinearForward& l) {
-  DTN_CHECK(l.rows_per_scale > 0, "rows_per_scale is ", l.rows_per_scale, ", must be positive");
-  DTN_CHECK(!l.gelu || (!l.residual && !l.row_scale), "gelu and a residual in one linear layer");
-  DTN_CHECK(l.gelu || !l.preactivation, "preactivation is stored only with gelu");
+  DTN_CHECK(l.rows_per_scale > 0, "rows_per_scale is ", l.rows_per_scale, ", but must be positive");
+  DTN_CHECK(!l.gelu || (!l.residual && !l.row_scale),
+            "a linear layer cannot have both gelu and a residual");
+  DTN_CHECK(l.gelu || !l.preactivation, "a linear layer stores the preactivation only with gelu");
   DTN_CHECK(l.in > 0, "a linear layer with no inputs");
   std::int64_t count = l.rows * l.out;
   if (count == 0) return;
@@ -96,8 +97,9 @@ void run(CudaQueue& queue, const LinearForward& l) {
 
 void run(CudaQueue& queue, const LinearBackwardInput& l) {
   DTN_CHECK(l.out > 0, "a linear layer with no outputs");
-  DTN_CHECK(l.preactivation || !l.activation, "activation is recomputed from preactivation");
-  DTN_CHECK(l.preactivation || !l.dbias, "dbias goes with the preactivation");
+  DTN_CHECK(l.preactivation || !l.activation,
+            "the activation is recomputed from the preactivation, which is missing");
+  DTN_CHECK(l.preactivation || !l.dbias, "dbias needs the preactivation");
   if (l.rows == 0 || l.in == 0) return;
   cuda::multiply(queue,
                  {l.dtype, l.dtype, l.rows, l.in, l.out, l.dy, l.weight, l.dx, l.out, l.in, l.in});

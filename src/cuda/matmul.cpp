@@ -151,7 +151,7 @@ class Library {
 
   Plan& plan_of(const std::string& product) {
     const auto found = std::ranges::find(plans_, product, &Plan::name);
-    DTN_CHECK(found != plans_.end(), "no product was computed that is called ", product);
+    DTN_CHECK(found != plans_.end(), "no product with the name ", product, " was computed");
     return *found;
   }
 
@@ -174,11 +174,11 @@ void check_product(const Matmul& p) {
   }
   DTN_CHECK(p.m > 0 && p.n > 0 && p.k > 0 && p.batch > 0, "an empty product, ", describe(p));
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  DTN_CHECK(std::max({p.m, p.n, p.k, p.batch}) <= kMax, "sizes beyond 2^31 in ", describe(p));
+  DTN_CHECK(std::max({p.m, p.n, p.k, p.batch}) <= kMax, "a size is 2^31 or more in ", describe(p));
   DTN_CHECK(
       p.lda >= (p.transpose_a ? p.m : p.k) && p.ldb >= (p.transpose_b ? p.k : p.n) && p.ldd >= p.n,
       "a row stride is shorter than the row in ", describe(p));
-  DTN_CHECK(!p.bias || p.batch == 1, "a bias takes a single product, not ", describe(p));
+  DTN_CHECK(!p.bias || p.batch == 1, "only a single product can have a bias, not ", describe(p));
   DTN_CHECK(reinterpret_cast<std::uintptr_t>(p.bias) % kBiasAlignment == 0,
             "the bias is not aligned to ", kBiasAlignment, " bytes in ", describe(p));
 }

@@ -43,7 +43,7 @@ const std::byte* at(const void* p, std::int64_t elements, DType dtype) {
 }  // namespace
 
 bool try_multiply_padded(CudaQueue& queue, const Matmul& p) {
-  DTN_CHECK(!p.bias, "a product over copies takes no bias");
+  DTN_CHECK(!p.bias, "a product of padded copies cannot have a bias");
   const Padded a(queue, p.dtype, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k);
   const Padded b(queue, p.dtype, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n);
   const Padded d(queue, p.d_dtype, p.m, p.n);

@@ -30,8 +30,8 @@ MeasuredProducts read_measured(const std::string& file) {
   text << in.rdbuf();
   if (!in) {
     throw ConfigError(cat("DTN_CUDA_PRODUCTS: ", file,
-                          " cannot be read; set it to `first`, `least-waste` or a file that "
-                          "dtn-bench products has written, or leave it out"));
+                          " cannot be read; set it to `first`, `least-waste` or a file of "
+                          "dtn-bench products, or unset it"));
   }
   return {text.str(), file};
 }
@@ -46,8 +46,8 @@ MeasuredProducts::MeasuredProducts(std::string_view text, const std::string& sou
     const std::vector<std::string> fields = split(line, '\t');
     if (fields.size() != 4) {
       throw ConfigError(cat(source, ", line ", number,
-                            ": a measured product has four fields with tabs "
-                            "between them, card, version, product and algorithm; here are ",
+                            ": a measured product has four fields separated by tabs (card, "
+                            "version, product and algorithm), not ",
                             fields.size()));
     }
     recipes_[{fields[0], fields[1], fields[2]}] = fields[3];

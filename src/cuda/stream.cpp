@@ -103,7 +103,7 @@ std::size_t Graph::size() const {
 }
 
 void Graph::launch() {
-  DTN_CHECK(state_, "a graph that was never captured");
+  DTN_CHECK(state_, "this graph was never captured");
   DTN_CUDA(cudaGraphLaunch(state_->exec, compute_stream()));
 }
 

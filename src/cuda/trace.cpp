@@ -17,7 +17,7 @@ struct Trace::State {
 };
 
 Trace::Trace() : state_(std::make_unique<State>()) {
-  DTN_CHECK(!TracedLaunch::tracing_.exchange(true), "two traces at once");
+  DTN_CHECK(!TracedLaunch::tracing_.exchange(true), "a trace is already running");
   State::current = state_.get();
 }
 

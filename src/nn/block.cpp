@@ -33,7 +33,7 @@ LinearValues scaled(Context& ctx, const std::optional<LayerScale>& scale, const 
 }  // namespace
 
 Variable BlockAttention::mix_first(Context&, const Variable&, std::int64_t) const {
-  throw Error("an attention that has no way to do the first tokens alone");
+  throw Error("this attention cannot compute only the first tokens");
 }
 
 Block::Block(const Scope& scope, const BlockOptions& o)
@@ -69,7 +69,9 @@ void Block::forward_first(Context& given, ResidualStream& stream, const TokenGri
                           std::int64_t count) const {
   Context ctx = given;
   ctx.observer = nullptr;
-  DTN_CHECK(has_first_path(), "a block that mixes tokens after its attention");
+  DTN_CHECK(
+      has_first_path(),
+      "this block mixes tokens after its attention, so it cannot compute only the first tokens");
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
   stream.set(ops::first_tokens(ctx, stream.sum(ctx), count));
   project(ctx, stream, attention_->mix_first(ctx, normed, count), grid);

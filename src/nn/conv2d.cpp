@@ -8,7 +8,7 @@ namespace {
 Parameter* make_weight(const Scope& scope, std::int64_t in, std::int64_t out,
                        const Conv2d::Options& o) {
   DTN_CHECK(o.groups > 0 && in % o.groups == 0 && out % o.groups == 0, scope.path, ": ", in,
-            " channels and ", out, " outputs do not divide into ", o.groups, " groups");
+            " channels and ", out, " outputs are not divisible into ", o.groups, " groups");
   const Shape shape{out, in / o.groups, o.kernel[0], o.kernel[1]};
   return scope.weight("weight", shape, o.init ? o.init : init_convolution(shape.numel() / out),
                       Decay::kYes);

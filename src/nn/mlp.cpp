@@ -10,7 +10,8 @@ namespace {
 // Returns the number of channels between the activation and fc2.
 std::int64_t width_inside(const Mlp::Options& o) {
   if (o.kind == MlpKind::kPlain) return o.hidden;
-  DTN_CHECK(o.hidden % 2 == 0, o.hidden, " hidden channels of a gated MLP have no halves");
+  DTN_CHECK(o.hidden % 2 == 0, "a gated MLP needs an even number of hidden channels, not ",
+            o.hidden);
   return o.hidden / 2;
 }
 

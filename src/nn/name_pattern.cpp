@@ -18,7 +18,7 @@ void check_pattern(const std::string& key, const std::string& pattern,
   if (std::ranges::any_of(all, [&](const Parameter& p) { return matches_name(pattern, p.name); }))
     return;
   throw ConfigError(cat(key, ": the model has no parameter '", pattern,
-                        "'; its parameters are called like '", all.front().name, "' and '",
+                        "'; its parameters have names such as '", all.front().name, "' and '",
                         all.back().name, "'"));
 }
 

@@ -13,8 +13,8 @@ std::unique_ptr<Normalizer> make_output_norm(const OutputNorm& output, const Sco
   auto norm = make_normalizer(output.norm, output.shape, scope);
   if (!output.zero) return norm;
   Parameter* gain = scope.store.find(scope.name("weight"));
-  DTN_CHECK(gain != nullptr, "the normalizer '", output.norm.type,
-            "' has no weight that could start at 0, as it has to at ", scope.path);
+  DTN_CHECK(gain != nullptr, scope.path, " needs a norm with a weight that starts at 0, but '",
+            output.norm.type, "' has no weight");
   gain->init = InitKind::kZeros;
   return norm;
 }

@@ -90,7 +90,7 @@ Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Deca
 Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, InitKind init) {
   DTN_CHECK(!values_.defined(), "buffer ", name, " added after allocation");
   DTN_CHECK(!has(name), "buffer ", name, " added twice");
-  DTN_CHECK(init != InitKind::kTruncatedNormal, "buffer ", name, " starts at zeros or ones");
+  DTN_CHECK(init != InitKind::kTruncatedNormal, "buffer ", name, " must start at zeros or ones");
   Buffer& b = buffers_.emplace_back();
   b.name = std::move(name);
   b.shape = shape;

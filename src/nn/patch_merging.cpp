@@ -12,8 +12,10 @@ PatchMerging::PatchMerging(const Scope& scope, std::int64_t channels, std::int64
 
 Tokens PatchMerging::forward(Context& ctx, const Tokens& tokens) const {
   const auto [height, width] = std::pair(tokens.grid.height, tokens.grid.width);
-  DTN_CHECK(tokens.extra == 0 && height % 2 == 0 && width % 2 == 0, "a grid of ", height, " x ",
-            width, " tokens, ", tokens.extra, " ahead of it, does not divide into 2 x 2");
+  DTN_CHECK(tokens.extra == 0 && height % 2 == 0 && width % 2 == 0,
+            "cannot merge patches of a grid of ", height, " x ", width, " tokens with ",
+            tokens.extra,
+            " more before it; height and width must be even, and no token outside the grid");
   const std::int64_t batch = tokens.x.dim(0), channels = tokens.x.dim(2);
   const TokenGrid half{height / 2, width / 2};
   Variable x = primitive::reshape(ctx, tokens.x, {batch, half.height, 2, half.width, 2, channels});

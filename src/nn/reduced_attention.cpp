@@ -45,7 +45,8 @@ Variable ReducedAttention::mix(Context& ctx, const Variable& x, const TokenGrid&
 }
 
 Variable ReducedAttention::bias_of(Context& ctx, const TokenGrid& grid) const {
-  DTN_CHECK(grid.prefix == 0, "positions of ", grid.prefix, " tokens ahead of their grid");
+  DTN_CHECK(grid.prefix == 0, "relative positions cannot cover the ", grid.prefix,
+            " tokens before the grid");
   const Variable& weights = position_->variable;
   if (offsets_.grid != grid || !offsets_.values.defined() ||
       offsets_.values.dtype() != weights.dtype() || offsets_.values.device() != weights.device()) {
@@ -57,7 +58,7 @@ Variable ReducedAttention::bias_of(Context& ctx, const TokenGrid& grid) const {
 
 Variable ReducedAttention::mix_first(Context& ctx, const Variable& x, std::int64_t count) const {
   DTN_CHECK(has_first_path(),
-            "the first tokens stand in no grid, which a coarser one is made of, or positions");
+            "the first tokens are outside the grid, so they have no coarser grid and no positions");
   const TokenGrid first{0, 0, count}, all{0, 0, x.dim(1)};
   return attend(ctx, ops::first_tokens(ctx, x, count), first, x, all, {});
 }

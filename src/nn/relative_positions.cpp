@@ -44,7 +44,7 @@ void init_line_positions(Tensor& value, std::uint64_t, const std::string&) {
 Tensor offsets_to_cells(std::int64_t grid_h, std::int64_t grid_w, std::int64_t r, DType dtype,
                         Device device) {
   DTN_CHECK(r > 0 && grid_h >= r && grid_w >= r, "a grid of ", grid_h, " x ", grid_w,
-            " tokens has no cell of ", r, " x ", r);
+            " tokens is smaller than one square of ", r, " x ", r);
   const std::int64_t rows = grid_h / r, columns = grid_w / r;
   Tensor offsets = Tensor::empty({grid_h * grid_w * rows * columns, 3}, dtype);
   const double middle = static_cast<double>(r - 1) / 2;

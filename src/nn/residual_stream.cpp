@@ -39,7 +39,7 @@ void ResidualStream::set(Variable sum) {
 }
 
 void ResidualStream::add(Variable branch, Tensor scale) {
-  DTN_CHECK(!branch_.defined(), "two branches at once");
+  DTN_CHECK(!branch_.defined(), "a residual stream takes one branch at a time");
   branch_ = std::move(branch);
   scale_ = std::move(scale);
 }

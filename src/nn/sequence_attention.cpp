@@ -95,8 +95,9 @@ class HashedAttention final : public BlockAttention {
  private:
   static Buffer* make_rotations(const Scope& scope, const Options& o) {
     const SequenceAttentionConfig& how = o.how;
-    DTN_CHECK(how.buckets > 0 && how.buckets % 2 == 0 && how.hashes > 0, how.hashes, " rounds of ",
-              how.buckets, " buckets: buckets are even, half of them opposite the others");
+    DTN_CHECK(how.buckets > 0 && how.buckets % 2 == 0 && how.hashes > 0,
+              "hashed attention needs at least 1 round and an even number of buckets, not ",
+              how.hashes, " and ", how.buckets);
     return scope.buffer("rotations", {o.channels / o.heads, how.hashes, how.buckets / 2},
                         normal_with(1));
   }

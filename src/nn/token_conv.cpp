@@ -44,7 +44,7 @@ Parameter* make_bias(const Scope& scope, const Shape& weight, ConvInit init) {
 Shape weight_shape(const Scope& scope, std::int64_t in, std::int64_t out,
                    const TokenConv::Options& o) {
   DTN_CHECK(o.groups > 0 && in % o.groups == 0 && out % o.groups == 0, scope.path, ": ", in,
-            " channels and ", out, " outputs do not divide into ", o.groups, " groups");
+            " channels and ", out, " outputs are not divisible into ", o.groups, " groups");
   return {out, in / o.groups, o.kernel, o.kernel};
 }
 
@@ -52,8 +52,8 @@ Shape weight_shape(const Scope& scope, std::int64_t in, std::int64_t out,
 template <class Operation>
 Tokens convolved(Context& ctx, const primitive::Conv2d& how, const LinearValues& layer,
                  const Tokens& tokens, Operation&& convolution) {
-  DTN_CHECK(tokens.extra == 0, "a convolution of ", tokens.extra,
-            " tokens that stand nowhere in the grid");
+  DTN_CHECK(tokens.extra == 0, "a convolution cannot take the ", tokens.extra,
+            " tokens outside the grid");
   const TokenGrid& grid = tokens.grid;
   const auto [height, width] =
       ops::convolved_grid({grid.height, grid.width}, {layer.weight.dim(2), layer.weight.dim(3)},

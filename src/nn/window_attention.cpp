@@ -20,7 +20,8 @@ WindowAttention::WindowAttention(const Scope& scope, const Options& o)
 const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& grid,
                                                             Device device) const {
   if (!windows_.groups || windows_.grid != grid || windows_.bias_index.device() != device) {
-    DTN_CHECK(grid.prefix == 0, "windows of a grid with ", grid.prefix, " tokens ahead of it");
+    DTN_CHECK(grid.prefix == 0, "windows cannot cover the ", grid.prefix,
+              " tokens before the grid");
     windows_ = {grid,
                 shifted_windows(grid.height, grid.width, options_.window, options_.shift, device),
                 window_bias_index(options_.window, device)};

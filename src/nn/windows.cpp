@@ -24,8 +24,8 @@ std::shared_ptr<const ops::TokenGroups> shifted_windows(std::int64_t grid_h, std
                                                         std::int64_t window, std::int64_t shift,
                                                         Device device) {
   DTN_CHECK(window > 0 && grid_h > 0 && grid_w > 0 && grid_h % window == 0 && grid_w % window == 0,
-            "a grid of ", grid_h, " x ", grid_w, " tokens does not divide into windows of ", window,
-            " x ", window);
+            "a grid of ", grid_h, " x ", grid_w, " tokens is not divisible into windows of ",
+            window, " x ", window);
   DTN_CHECK(0 <= shift && shift < window, "windows of ", window, " x ", window,
             " cannot be shifted by ", shift);
   const std::int64_t windows_w = grid_w / window, size = window * window;
@@ -55,7 +55,7 @@ Tensor window_bias_index(std::int64_t window, Device device) {
 
 Tensor distance_bias_index(std::int64_t grid_h, std::int64_t grid_w, std::int64_t stride,
                            Device device) {
-  DTN_CHECK(stride > 0, "queries cannot be ", stride, " tokens apart");
+  DTN_CHECK(stride > 0, "the stride ", stride, " of queries must be positive");
   std::vector<std::int64_t> index;
   for (std::int64_t y = 0; y < grid_h; y += stride) {
     for (std::int64_t x = 0; x < grid_w; x += stride) {

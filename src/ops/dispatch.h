@@ -12,7 +12,7 @@ void dispatch_real(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kFloat32: return f(0.0f);
     case DType::kFloat64: return f(0.0);
-    default: throw Error(cat("float32 or float64 is wanted, not ", name_of(dtype)));
+    default: throw Error(cat("float32 or float64 is required, not ", name_of(dtype)));
   }
 }
 

@@ -70,7 +70,8 @@ __device__ __forceinline__ BlockHead block_head(const HeadShape& shape) {
 // The blocks of an image are adjacent, like the memory that they read.
 template <class F>
 void for_head_grids(HeadShape& shape, std::int64_t images, F&& f) {
-  DTN_CHECK(shape.heads <= 65535, "attention: ", shape.heads, " heads, at most 65535");
+  DTN_CHECK(shape.heads <= 65535, "attention: ", shape.heads,
+            " heads; CUDA devices take up to 65535");
   for (std::int64_t first = 0; first < images; first += images_of_grid) {
     shape.first_image = static_cast<int>(first);
     f(dim3(static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.heads),

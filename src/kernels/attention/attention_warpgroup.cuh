@@ -20,7 +20,7 @@ template <class F>
 void for_warpgroup_dim(std::int64_t head_dim, F&& f) {
   if (head_dim == 48) return f(std::integral_constant<int, 48>{});
   if (head_dim == 64) return f(std::integral_constant<int, 64>{});
-  DTN_CHECK(false, "attention: no products of warpgroups for heads of ", head_dim, " channels");
+  DTN_CHECK(false, "attention: no warpgroup kernel for heads of ", head_dim, " channels");
 }
 
 __host__ __device__ constexpr int round_up_to(int value, int unit) {

@@ -240,7 +240,7 @@ std::size_t warpgroup_backward_bytes(std::int64_t tokens) {
 
 void warpgroup_backward(CudaQueue& queue, const AttentionBackward& args) {
   constexpr int D = 48;
-  DTN_CHECK(args.head_dim == D, "attention: no backward pass by warpgroups for heads of ",
+  DTN_CHECK(args.head_dim == D, "attention: no warpgroup kernel of the backward pass for heads of ",
             args.head_dim, " channels");
   const BackwardArrays arrays = backward_arrays(args, nullptr);
   HeadShape shape = head_shape(args);

@@ -239,9 +239,9 @@ void add_channels_first(const ConvolutionShape& s, const A* sums, A* dweight) {
 
 void check_shape(const ConvolutionShape& s) {
   DTN_CHECK(s.groups > 0 && s.channels % s.groups == 0 && s.outputs % s.groups == 0, s.channels,
-            " channels and ", s.outputs, " outputs do not divide into ", s.groups, " groups");
-  DTN_CHECK(s.channels > 0 && s.outputs > 0, "a convolution of ", s.channels, " channels to ",
-            s.outputs);
+            " channels and ", s.outputs, " outputs are not divisible into ", s.groups, " groups");
+  DTN_CHECK(s.channels > 0 && s.outputs > 0, "a convolution needs channels and outputs, not ",
+            s.channels, " and ", s.outputs);
 }
 
 }  // namespace

@@ -33,8 +33,9 @@ Isa choose_isa() {
     best = &isa;
   }
   if (!best) {
-    throw Error(cat("this build has no kernels for this machine, whose best instruction set is ",
-                    name_of(limit), "; configure with -DDTN_ISAS=all"));
+    throw Error(cat(
+        "this program was built without kernels for this machine, whose best instruction set is ",
+        name_of(limit), "; configure with -DDTN_ISAS=all"));
   }
   return *best;
 }

@@ -33,7 +33,7 @@ int parse_dtn_warps(const char* text) {
   const std::string_view wish = text ? text : "";
   if (wish.empty() || wish == "8") return 8;
   if (wish == "12") return 12;
-  throw ConfigError(cat("DTN_CUDA_DTN_WARPS is \"", wish, "\"; allowed are 8 and 12"));
+  throw ConfigError(cat("DTN_CUDA_DTN_WARPS is \"", wish, "\"; set it to 8 or 12"));
 }
 int dtn_backward_warps() {
   static const int of_environment = parse_dtn_warps(std::getenv("DTN_CUDA_DTN_WARPS"));

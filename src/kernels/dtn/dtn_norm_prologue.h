@@ -21,7 +21,8 @@ static void make_lambdas(Queue& queue, const DtnNormForward& args) {
 template <class Arguments>
 static std::int64_t image_elements(const Arguments& args) {
   const std::int64_t image = args.grid_h * args.grid_w * args.channels;
-  DTN_CHECK(dtn_image_stride(args) == image, "dtn: a residual sum with tokens between the images");
+  DTN_CHECK(dtn_image_stride(args) == image,
+            "dtn: a fused residual sum needs images without tokens between them");
   return image;
 }
 

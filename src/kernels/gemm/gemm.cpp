@@ -280,14 +280,15 @@ void add_groups(CpuQueue& queue, const Job& job) {
 
 void check_gemm(const Gemm& g, bool has_epilogue) {
   DTN_CHECK(g.dtype == DType::kFloat32 || g.dtype == DType::kBFloat16 || g.dtype == DType::kFloat64,
-            "a matrix product of ", name_of(g.dtype), "; cast to a floating type first");
+            "cannot multiply matrices of ", name_of(g.dtype),
+            "; cast to a floating-point type first");
   DTN_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 0 && g.batch >= 0, "negative size in a product of [",
             g.m, ", ", g.k, "] and [", g.k, ", ", g.n, "]");
   DTN_CHECK(g.lda >= (g.transpose_a ? g.m : g.k) && g.ldb >= (g.transpose_b ? g.k : g.n),
             "a row stride is shorter than the row: lda ", g.lda, ", ldb ", g.ldb);
   DTN_CHECK(!g.a_sums || (g.transpose_a && g.batch == 1), "a_sums needs transpose_a and batch 1");
   if (has_epilogue) {
-    DTN_CHECK(g.batch == 1 && !g.accumulate && !g.a_sums, "an epilogue takes a single product");
+    DTN_CHECK(g.batch == 1 && !g.accumulate && !g.a_sums, "an epilogue needs a single product");
     return;
   }
   DTN_CHECK(g.c_dtype == g.dtype || g.c_dtype == accumulator_of(g.dtype), "a product of ",
@@ -309,11 +310,12 @@ void run_product(CpuQueue& queue, const Gemm& g, const GatherPart* gather_a,
                  const GatherPart* gather_b, const Epilogue* epilogue) {
   check_gemm(g, epilogue != nullptr);
   DTN_CHECK(!(gather_a && g.transpose_a) && !(gather_b && g.transpose_b),
-            "a gathered factor that is transposed");
-  DTN_CHECK(!(gather_a || gather_b) || g.batch == 1, "gathered factors of several products");
+            "a gathered factor cannot be transposed");
+  DTN_CHECK(!(gather_a || gather_b) || g.batch == 1,
+            "only a single product can have gathered factors");
   if (g.m == 0 || g.n == 0 || g.batch == 0) return;
   if (g.k == 0) {
-    DTN_CHECK(!epilogue, "an epilogue after an empty product");
+    DTN_CHECK(!epilogue, "an empty product cannot have an epilogue");
     if (!g.accumulate) clear_c(g);
     return;
   }

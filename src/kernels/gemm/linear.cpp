@@ -20,9 +20,10 @@ Gemm product(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, const 
 }  // namespace
 
 void run(CpuQueue& queue, const LinearForward& l) {
-  DTN_CHECK(l.rows_per_scale > 0, "rows_per_scale is ", l.rows_per_scale, ", must be positive");
-  DTN_CHECK(!l.gelu || (!l.residual && !l.row_scale), "gelu and a residual in one linear layer");
-  DTN_CHECK(l.gelu || !l.preactivation, "preactivation is stored only with gelu");
+  DTN_CHECK(l.rows_per_scale > 0, "rows_per_scale is ", l.rows_per_scale, ", but must be positive");
+  DTN_CHECK(!l.gelu || (!l.residual && !l.row_scale),
+            "a linear layer cannot have both gelu and a residual");
+  DTN_CHECK(l.gelu || !l.preactivation, "a linear layer stores the preactivation only with gelu");
   DTN_CHECK(l.in > 0, "a linear layer with no inputs");
   Gemm g = product(l.dtype, l.rows, l.out, l.in, l.x, l.weight, true, l.y);
   if (!l.bias && !l.gelu && !l.residual && !l.row_scale) return run(queue, g);
@@ -40,8 +41,9 @@ void run(CpuQueue& queue, const LinearForward& l) {
 
 void run(CpuQueue& queue, const LinearBackwardInput& l) {
   DTN_CHECK(l.out > 0, "a linear layer with no outputs");
-  DTN_CHECK(l.preactivation || !l.activation, "activation is recomputed from preactivation");
-  DTN_CHECK(l.preactivation || !l.dbias, "dbias goes with the preactivation");
+  DTN_CHECK(l.preactivation || !l.activation,
+            "the activation is recomputed from the preactivation, which is missing");
+  DTN_CHECK(l.preactivation || !l.dbias, "dbias needs the preactivation");
   Gemm g = product(l.dtype, l.rows, l.in, l.out, l.dy, l.weight, false, l.dx);
   if (!l.preactivation) return run(queue, g);
 

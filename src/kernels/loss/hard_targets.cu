@@ -34,8 +34,9 @@ __global__ void __launch_bounds__(kHardThreads)
 
 void run(CudaQueue& queue, const HardTargets& args) {
   DTN_CHECK(args.dtype == DType::kFloat32, "hard_targets: ", name_of(args.dtype),
-            " is not computed on a CUDA device");
-  DTN_CHECK(args.classes < (1 << 24), "hard_targets: ", args.classes, " classes are too many");
+            " is not computed on CUDA devices; float32 is");
+  DTN_CHECK(args.classes < (1 << 24), "hard_targets: ", args.classes,
+            " classes; CUDA devices take fewer than 2^24");
   if (args.rows == 0) return;
   launch(queue, {"hard_targets", {args.rows, args.classes}}, hard_targets_kernel,
          {blocks_for(args.rows, 1), kHardThreads, kHardThreads / cuda::kWarpSize * sizeof(float)},

@@ -56,7 +56,7 @@ Variable AdaptiveLayerNorm::reference(Context& ctx, const Variable& x, const Tok
 const Variable& AdaptiveLayerNorm::vector_for_gate(const Condition& condition) const {
   DTN_CHECK(gate_, "adaln: built without the option `gate`");
   DTN_CHECK(condition.vector.defined(), "adaln: the condition is ", text_of(condition),
-            "; wanted: a vector for each sample");
+            "; expected: a vector for each sample");
   return condition.vector;
 }
 

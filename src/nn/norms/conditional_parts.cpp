@@ -40,21 +40,22 @@ bool check_styles(const char* layer, const Condition& c, std::int64_t batch, std
       c.index.defined() && c.index.dtype() == DType::kInt64 && c.index.shape() == Shape({batch});
   const bool mix = c.vector.defined() && c.vector.shape() == Shape({batch, styles});
   DTN_CHECK(!c.tokens.defined() && c.vector.defined() != c.index.defined() && (index || mix), layer,
-            ": the condition is ", text_of(c), "; wanted: an index for each sample, int64 [", batch,
-            "], or a vector of weights for each sample, [", batch, ", ", styles, "]");
+            ": the condition is ", text_of(c), "; expected: an index for each sample, int64 [",
+            batch, "], or a vector of weights for each sample, [", batch, ", ", styles, "]");
   return mix;
 }
 
 void check_no_condition(const char* layer, const Condition& c) {
   DTN_CHECK(!c.vector.defined() && !c.tokens.defined() && !c.index.defined(), layer,
-            ": the condition is ", text_of(c), "; it wants none, but reads its own input");
+            ": the condition is ", text_of(c),
+            "; this layer takes none, as it reads its own input");
 }
 
 Variable condition_vector(Context& ctx, const char* layer, const Condition& c, std::int64_t batch,
                           std::int64_t size, DType dtype) {
   DTN_CHECK(c.vector.defined() && !c.tokens.defined() && !c.index.defined() &&
                 c.vector.shape() == Shape({batch, size}),
-            layer, ": the condition is ", text_of(c), "; wanted: a vector for each sample, ",
+            layer, ": the condition is ", text_of(c), "; expected: a vector for each sample, ",
             to_string({batch, size}));
   return ops::cast(ctx, c.vector, dtype);
 }
@@ -65,9 +66,9 @@ const Variable& condition_tokens(const char* layer, const Condition& c, std::int
   const bool fits = map.defined() && !c.vector.defined() && !c.index.defined() &&
                     map.value().rank() == 3 && map.dim(0) == batch && map.dim(2) == size &&
                     map.dim(1) > 0 && (tokens == 0 || map.dim(1) == tokens);
-  DTN_CHECK(fits, layer, ": the condition is ", text_of(c), "; wanted: a vector for each token, [",
-            batch, ", ", tokens == 0 ? std::string("any number") : std::to_string(tokens), ", ",
-            size, "]");
+  DTN_CHECK(fits, layer, ": the condition is ", text_of(c),
+            "; expected: a vector for each token, [", batch, ", ",
+            tokens == 0 ? std::string("any number") : std::to_string(tokens), ", ", size, "]");
   return map;
 }
 

@@ -70,7 +70,7 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
                                    const Scope& scope)
     : shape_(shape), options_(config) {
   DTN_CHECK(shape.channels % shape.heads == 0, "dtn: ", shape.channels,
-            " channels do not divide into ", shape.heads, " heads");
+            " channels are not divisible into ", shape.heads, " heads");
   weight_ = scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
   bias_ = scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
   const std::optional<double> of_mean = options_.only_var ? 1.0 : options_.lambda;
@@ -82,8 +82,8 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
   } else if (options_.position == DtnOptions::Position::kFree) {
     const TokenGrid cells = options_.cells(shape.grid);
     DTN_CHECK(cells.tokens() > 0,
-              "dtn: position free is a table of pairs of tokens; it needs to know the "
-              "grid of tokens when it is built");
+              "dtn: position free is a table of token pairs, so it needs the grid of tokens when "
+              "it is built");
     position_ = scope.weight("position_table", {shape.heads, cells.tokens(), cells.tokens()},
                              InitKind::kTruncatedNormal, Decay::kYes);
     position_->positions = {PositionKind::kPairs, cells.height, cells.width};
@@ -95,8 +95,8 @@ void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
             "dtn: input ", to_string(x.shape()), " is not [B, ", grid.prefix, " + ", grid.height,
             " x ", grid.width, ", ", shape_.channels, "]");
   DTN_CHECK(grid.height % options_.pool == 0 && grid.width % options_.pool == 0, "dtn: a grid of ",
-            grid.height, " x ", grid.width, " tokens does not divide into cells of ", options_.pool,
-            " x ", options_.pool);
+            grid.height, " x ", grid.width, " tokens is not divisible into squares of ",
+            options_.pool, " x ", options_.pool);
   DTN_CHECK(options_.position != DtnOptions::Position::kFree ||
                 (grid.height == shape_.grid.height && grid.width == shape_.grid.width),
             "dtn: the position table was made for ", shape_.grid.height, " x ", shape_.grid.width,
@@ -136,10 +136,9 @@ std::shared_ptr<const ops::DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid
                                                            Device device) const {
   const Tensor parameter = position_ ? position_->variable.value() : Tensor();
   const bool line = options_.line(grid);
-  DTN_CHECK(
-      line || !grid.padded(),
-      "dtn: samples of different lengths are normalized on a line, with position: relative or "
-      "uniform and pool: 1");
+  DTN_CHECK(line || !grid.padded(),
+            "dtn: samples of different lengths need a grid of one row, position: relative or "
+            "uniform, and pool: 1");
   if (options_.dense(device)) {
     return ops::dense_dtn_plan(dense_positions(grid, acc), parameter, device);
   }

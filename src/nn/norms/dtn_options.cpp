@@ -119,26 +119,27 @@ std::optional<NormProblem> DtnOptions::check(const NormConfig& config, const Nor
   const DtnOptions options(config);
   if (options.init != Init::kLocal && options.position != Position::kRelative) {
     return NormProblem{"init", "position " + *config.find<std::string>("position") +
-                                   " has no such start; only relative positions have"};
+                                   " has no init; only position relative has"};
   }
   if (!(options.init_lambda > 0 && options.init_lambda < 1)) {
-    return NormProblem{"init_lambda", cat(options.init_lambda,
-                                          " has no logit to learn from; it is more than 0 and less "
-                                          "than 1, or fixed by model.norm.lambda")};
+    return NormProblem{
+        "init_lambda",
+        cat(options.init_lambda,
+            " is not between 0 and 1, both excluded; to fix lambda, set model.norm.lambda")};
   }
   if (options.lambda && options.init_lambda != 0.5) {
-    return NormProblem{"init_lambda",
-                       cat("lambda is fixed at ", *options.lambda, " and starts nowhere else")};
+    return NormProblem{"init_lambda", cat("lambda is fixed at ", *options.lambda,
+                                          ", so it has no initial value; remove init_lambda")};
   }
   if (options.prefix_ln && options.variant == DtnVariant::kOfficial) {
     return NormProblem{"prefix",
-                       "the official variant normalizes tokens ahead of its statistics, and says "
-                       "nothing of those outside the grid; use variant: paper"};
+                       "the official variant does not define the norm of tokens outside the grid; "
+                       "use variant: paper"};
   }
   if (site.grid_h % options.pool || site.grid_w % options.pool) {
-    return NormProblem{
-        "pool", cat("a grid of ", site.grid_h, " x ", site.grid_w,
-                    " tokens does not divide into cells of ", options.pool, " x ", options.pool)};
+    return NormProblem{"pool", cat("a grid of ", site.grid_h, " x ", site.grid_w,
+                                   " tokens is not divisible into squares of ", options.pool, " x ",
+                                   options.pool)};
   }
   return std::nullopt;
 }

@@ -21,7 +21,7 @@ void DynamicMomentShortcut::check(const Variable& x, const TokenGrid& grid, cons
   const Shape wanted{x.dim(0), x.dim(1)};
   DTN_CHECK(mean.shape() == wanted && std.shape() == wanted, "moment shortcut: mean ",
             to_string(mean.shape()), " and std ", to_string(std.shape()), " are not ",
-            to_string(wanted), " as the input ", to_string(x.shape()), " wants");
+            to_string(wanted), ", the shape that the input ", to_string(x.shape()), " needs");
 }
 
 Variable DynamicMomentShortcut::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
@@ -55,7 +55,7 @@ Variable DynamicMomentShortcut::reference(Context& ctx, const Variable& x, const
 NormRow positional_norm_row() {
   return layer_row("pono",
                    "Positional normalization: LayerNorm that hands out its moments to a decoder",
-                   "a decoder that takes the moments up again, which a plain vision transformer "
+                   "a decoder that uses the moments, which a plain vision transformer "
                    "does not have; it is a layer for C++ programs, see dtn/nn/moments.h");
 }
 

@@ -87,8 +87,8 @@ NormRow power_norm_row() {
   NormSchema schema;
   schema.type = "power";
   schema.doc =
-      "PowerNorm: groups of channels over their root mean square, then each channel over "
-      "a running one";
+      "PowerNorm: groups of channels divided by their root mean square, then each channel by a "
+      "running one";
   schema.running_statistics = true;
   schema.approximate_gradient = true;
   schema.check = check_groups;

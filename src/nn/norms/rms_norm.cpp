@@ -50,14 +50,16 @@ std::unique_ptr<Normalizer> make_rms(const NormConfig&, const NormShape& shape,
 NormRow rms_norm_row() {
   NormSchema schema;
   schema.type = "rms";
-  schema.doc = "RMSNorm: each token over its root mean square, no mean, no bias";
+  schema.doc = "RMSNorm: each token divided by its root mean square; no mean, no bias";
   return {std::move(schema), make_rms<RmsNormKind::kRms>};
 }
 
 NormRow scale_norm_row() {
   NormSchema schema;
   schema.type = "scale";
-  schema.doc = "ScaleNorm: each token over its length, times a weight per channel from sqrt(C) on";
+  schema.doc =
+      "ScaleNorm: each token divided by its length, times a weight per channel that starts at "
+      "sqrt(C)";
   return {std::move(schema), make_rms<RmsNormKind::kScale>};
 }
 

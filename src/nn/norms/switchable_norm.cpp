@@ -107,7 +107,7 @@ std::unique_ptr<Normalizer> make_switchable(const NormConfig& config, const Norm
 NormRow switchable_norm_row() {
   NormSchema schema;
   schema.type = "sn";
-  schema.doc = "Switchable normalization: instance, layer and batch statistics, mixed by learning";
+  schema.doc = "Switchable normalization: a learned mix of instance, layer and batch statistics";
   schema.running_statistics = true;
   schema.options = {momentum_option(), sync_option()};
   return {std::move(schema), make_switchable};

@@ -21,7 +21,7 @@ struct Positions {
 void check_positions(const Variable& qkv, std::int64_t heads, const Positions& positions) {
   const Variable& weight = *positions.weight;
   DTN_CHECK(positions.grid_h * positions.grid_w == qkv.dim(1), "attention: ", qkv.dim(1),
-            " tokens are no grid of ", positions.grid_h, " x ", positions.grid_w);
+            " tokens are not a grid of ", positions.grid_h, " x ", positions.grid_w);
   DTN_CHECK(weight.shape() == Shape({heads, 3}) && weight.dtype() == accumulator_of(qkv.dtype()),
             "attention: positional weights ", to_string(weight.shape()), " ",
             name_of(weight.dtype()), " are not [", heads, ", 3] ",
@@ -32,11 +32,11 @@ Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Posi
                const AttentionOptions& options) {
   std::int64_t batch = qkv.dim(0), tokens = qkv.dim(1), width = qkv.dim(2) / 3;
   DTN_CHECK(qkv.dim(2) == 3 * width && width % heads == 0, "attention: qkv ",
-            to_string(qkv.shape()), " does not divide into ", heads, " heads");
+            to_string(qkv.shape()), " is not divisible into ", heads, " heads");
   check_lengths("attention", options.lengths, qkv);
   const AttentionDropout dropout = attention_dropout(ctx, options.dropout, options.stream);
-  DTN_CHECK(!dropout || tokens <= kMaxDropoutTokens, "attention: dropout among ", tokens,
-            " tokens");
+  DTN_CHECK(!dropout || tokens <= kMaxDropoutTokens, "attention: dropout takes at most ",
+            kMaxDropoutTokens, " tokens, not ", tokens);
   Tensor pos_weight;
   GradSink dpos_weight;
   if (positions.weight) {
@@ -90,7 +90,7 @@ Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, st
   std::int64_t batch = q.dim(0), queries = q.dim(1), tokens = kv.dim(1), width = q.dim(2);
   DTN_CHECK(kv.dim(0) == batch && kv.dim(2) == 2 * width && width % heads == 0 && tokens > 0,
             "query_attention: q ", to_string(q.shape()), " and kv ", to_string(kv.shape()),
-            " do not divide into ", heads, " heads");
+            " are not divisible into ", heads, " heads");
   DTN_CHECK(q.dtype() == kv.dtype(), "query_attention: q is ", name_of(q.dtype()), ", kv is ",
             name_of(kv.dtype()));
   std::int64_t head_dim = width / heads;

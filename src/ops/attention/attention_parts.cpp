@@ -20,12 +20,12 @@ void check_lengths(const char* op, const Tensor& lengths, const Variable& x) {
   DTN_CHECK(lengths.shape() == Shape({x.dim(0)}) && lengths.dtype() == DType::kInt64 &&
                 lengths.device() == x.device(),
             op, ": lengths ", to_string(lengths.shape()), " ", name_of(lengths.dtype()),
-            " are not [", x.dim(0), "] int64 beside their tokens");
+            " are not [", x.dim(0), "] int64 on the device of their tokens");
   if (lengths.device() != kCpu) return;
   for (std::int64_t b = 0; b < x.dim(0); ++b) {
     const std::int64_t length = lengths.data<std::int64_t>()[b];
     DTN_CHECK(0 <= length && length <= x.dim(1), op, ": sample ", b, " is ", length,
-              " tokens long, of ", x.dim(1));
+              " tokens long, but has room for ", x.dim(1));
   }
 }
 
@@ -77,8 +77,9 @@ Variable penalty_of_pads(const Tensor& lengths, std::int64_t tokens, DType dtype
 Variable dropout_factors(const AttentionDropout& dropout, const Shape& shape, DType dtype,
                          Device device) {
   PhiloxKey key = dropout.key;
-  DTN_CHECK(!dropout.step && !(dropout.rows && device != kCpu),
-            "the reference of attention draws its masks on the host");
+  DTN_CHECK(
+      !dropout.step && !(dropout.rows && device != kCpu),
+      "the reference of attention draws its masks on the host, so a captured step cannot use it");
   const std::uint32_t threshold = drop_threshold(dropout.p);
   std::vector<float> kept(static_cast<std::size_t>(shape.numel()));
   auto at = kept.begin();

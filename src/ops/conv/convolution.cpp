@@ -34,8 +34,8 @@ ConvolutionShape shape_of(const Variable& x, std::int64_t grid_h, std::int64_t g
             " in ", how.groups, " groups");
   DTN_CHECK(weight.device() == x.device(), "convolution: weight on ", to_string(weight.device()),
             ", input on ", to_string(x.device()));
-  DTN_CHECK(!bias.defined() || bias.shape() == Shape{w[0]}, "convolution: a bias that is not [",
-            w[0], "]");
+  DTN_CHECK(!bias.defined() || bias.shape() == Shape{w[0]}, "convolution: bias ",
+            to_string(bias.shape()), " is not [", w[0], "]");
   const Window window = window_on(grid_h, grid_w, {w[2], w[3]}, how.stride, how.padding);
   return {x.dtype(), window, x.dim(0), x.dim(2), w[0], how.groups};
 }
@@ -45,7 +45,7 @@ Variable pool(Context& ctx, const char* op, const Variable& x, std::int64_t grid
   check_grid(op, x, grid_h, grid_w);
   const Window w = window_on(grid_h, grid_w, how.kernel, how.stride, how.padding);
   DTN_CHECK(w.pad_h < w.kernel_h && w.pad_w < w.kernel_w, op, ": padding ", w.pad_h, " x ", w.pad_w,
-            " leaves nothing of a window of ", w.kernel_h, " x ", w.kernel_w);
+            " must be smaller than the window, ", w.kernel_h, " x ", w.kernel_w);
   const std::int64_t batch = x.dim(0), channels = x.dim(2);
   Tensor y = Tensor::empty({batch, w.out_h * w.out_w, channels}, x.dtype(), x.device());
   run_on(x.device(),
@@ -216,7 +216,7 @@ Variable soft_split(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
 Variable every_nth(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                    std::int64_t s) {
   check_grid("every_nth", x, grid_h, grid_w);
-  DTN_CHECK(s > 0, "every_nth: a step of ", s);
+  DTN_CHECK(s > 0, "every_nth: the step must be positive, not ", s);
   const std::int64_t batch = x.dim(0), channels = x.dim(2);
   const std::int64_t h = (grid_h + s - 1) / s, w = (grid_w + s - 1) / s;
   Variable map = reshape(ctx, x, {batch, grid_h, grid_w, channels});

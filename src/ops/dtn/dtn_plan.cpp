@@ -34,7 +34,8 @@ class Line : public DtnPlan {
   }
 
   void forward(DtnNormForward args) const override {
-    DTN_CHECK(!args.sum.residual, "dtn: a line does not take a residual sum along");
+    DTN_CHECK(!args.sum.residual,
+              "dtn: the norm of a sequence does not support a fused residual sum");
     args.pos_weight = weights_.raw();
     run_on(weights_.device(),
            DtnSequenceForward{args, lengths_of(args.batch), dtn_sequence_taps(a_d_, args.grid_w)});
@@ -68,7 +69,7 @@ class Dense : public DtnPlan {
 
   void forward(DtnNormForward args) const override {
     DTN_CHECK(!args.sum.residual,
-              "dtn: a whole position matrix does not take a residual sum along");
+              "dtn: a full position matrix does not support a fused residual sum");
     const Tensor p = matrix();
     run_on(device_, DtnDenseForward{args, p.raw()});
   }

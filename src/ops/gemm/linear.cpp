@@ -164,7 +164,7 @@ Variable linear(Context& ctx, const Variable& x, const Variable& weight, const V
 Variable linear_rows(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                      std::int64_t begin, std::int64_t end) {
   DTN_CHECK(0 <= begin && begin < end && end <= weight.dim(0), "linear: rows [", begin, ", ", end,
-            ") of weight ", to_string(weight.shape()));
+            ") are not in weight ", to_string(weight.shape()));
   LayerSaved layer(weight, bias, x.dtype(), {begin, end});
   Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
   run_on(x.device(), forward_args(x.value(), layer, y));

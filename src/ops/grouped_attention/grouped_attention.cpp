@@ -22,8 +22,8 @@ class TakenColumns {
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t first = columns.first + h * columns.stride;
       DTN_CHECK(columns.width > 0 && 0 <= first && first + columns.width <= shape_[2],
-                "grouped_attention: ", name, " of head ", h, ", ", columns.width, " columns from ",
-                first, " on, are not in ", to_string(shape_));
+                "grouped_attention: ", name, " of head ", h, ", ", columns.width,
+                " columns starting at ", first, ", are not in ", to_string(shape_));
       for (std::int64_t c = first; c < first + columns.width; ++c) {
         DTN_CHECK(!taken_[static_cast<std::size_t>(c)], "grouped_attention: ", name, " of head ", h,
                   " share column ", c, " of ", to_string(shape_), " with others");
@@ -73,7 +73,7 @@ GroupSizes check(const Variable& queries, const Variable& keys, const Variable& 
     sizes.queries = sizes.keys = groups.size();
     DTN_CHECK(queries.dim(1) == keys.dim(1) && sizes.groups * sizes.queries == queries.dim(1),
               "grouped_attention: ", sizes.groups, " groups of ", sizes.queries,
-              " tokens do not make up ", queries.dim(1), " queries and ", keys.dim(1), " keys");
+              " tokens do not match ", queries.dim(1), " queries and ", keys.dim(1), " keys");
     DTN_CHECK(groups.tokens.device() == queries.device(), "grouped_attention: the groups are on ",
               to_string(groups.tokens.device()), ", the queries on ", to_string(queries.device()));
   }
@@ -119,15 +119,15 @@ std::shared_ptr<const TokenGroups> TokenGroups::make(std::span<const std::int64_
                                                      std::span<const std::int64_t> regions,
                                                      std::int64_t groups, Device device) {
   const auto count = static_cast<std::int64_t>(tokens.size());
-  DTN_CHECK(groups > 0 && count > 0 && count % groups == 0, count, " tokens do not divide into ",
-            groups, " groups");
-  DTN_CHECK(regions.empty() || regions.size() == tokens.size(), "there are ", regions.size(),
-            " regions of ", count, " tokens");
+  DTN_CHECK(groups > 0 && count > 0 && count % groups == 0, count,
+            " tokens are not divisible into ", groups, " groups");
+  DTN_CHECK(regions.empty() || regions.size() == tokens.size(), "token groups: ", regions.size(),
+            " regions for ", count, " tokens");
   std::vector<std::int64_t> places(tokens.size(), -1);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::int64_t token = tokens[i];
     DTN_CHECK(0 <= token && token < count && places[static_cast<std::size_t>(token)] < 0,
-              "token groups: token ", token, " of ", count, " is there twice, or not a token");
+              "token groups: token ", token, " of ", count, " appears twice, or does not exist");
     places[static_cast<std::size_t>(token)] = static_cast<std::int64_t>(i);
   }
   auto made = std::make_shared<TokenGroups>();

@@ -39,7 +39,7 @@ struct Node {
                                              std::reduce(how.rows.begin(), how.rows.end()) == all;
     DTN_CHECK(fits, op, ": input ", to_string(x.shape()), " is not ", how.sets, " sets of rows");
     DTN_CHECK(how.groups > 0 && channels % how.groups == 0, op, ": ", channels,
-              " channels do not divide into ", how.groups, " groups");
+              " channels are not divisible into ", how.groups, " groups");
     rows = how.rows.empty() ? all / how.sets : 0;
     for (const Variable* v : {&w, &b}) {
       if (!v->defined()) continue;
@@ -197,7 +197,7 @@ Variable channel_norm(Context& ctx, const char* op, const Variable& x, const Var
                       std::shared_ptr<const SharedBatch> batch) {
   Node node(op, x, weight, bias, how, nullptr);
   DTN_CHECK(!batch || (how.sets == 1 && how.groups == node.channels && !how.unbiased), op,
-            ": only one set of channels on their own is shared with other processes");
+            ": statistics over ranks need one set, groups of one channel and the biased variance");
   node.batch = std::move(batch);
   if (moments) *moments = node.moments;
   return record(ctx, op, node, x, weight, bias);

@@ -99,8 +99,7 @@ using namespace primitive;
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
   if (!ctx.training() || p == 0) return x;
   DTN_CHECK(!ctx.rng.device_step,
-            "the reference of dropout draws on the host, which a captured step "
-            "does not come back to");
+            "the reference of dropout draws on the host, so a captured step cannot use it");
   Mask drawn(ctx, p, stream);
   Tensor rows;
   if (drawn.rows && x.device() != kCpu) {

@@ -15,7 +15,7 @@ void check_grid(const Variable& x, std::int64_t grid_h, std::int64_t grid_w) {
 
 void check_index(const Variable& table, const Tensor& index) {
   DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64,
-            "take_rows wants [R] int64 for an index");
+            "take_rows needs an int64 index [R]");
   DTN_CHECK(index.device() == table.device(), "take_rows: the index is on ",
             to_string(index.device()), ", the table on ", to_string(table.device()));
   if (index.device() != kCpu) return;
@@ -115,8 +115,8 @@ Variable mix_rows(Context& ctx, const Variable& table, const Variable& weights) 
 
 Variable join_columns(Context& ctx, const Variable& a, const Variable& b) {
   const std::int64_t left = a.dim(-1), right = b.dim(-1);
-  DTN_CHECK(a.dtype() == b.dtype() && with_last(b.shape(), left) == a.shape(), "join_columns of ",
-            to_string(a.shape()), " and ", to_string(b.shape()));
+  DTN_CHECK(a.dtype() == b.dtype() && with_last(b.shape(), left) == a.shape(),
+            "join_columns: cannot join ", to_string(a.shape()), " and ", to_string(b.shape()));
   Tensor y = Tensor::empty(with_last(a.shape(), left + right), a.dtype(), a.device());
   copy_columns(a.value(), 0, y, 0, left);
   copy_columns(b.value(), 0, y, left, right);

@@ -77,7 +77,7 @@ Variable pack_tokens(Context& ctx, const Variable& x, std::span<const std::int64
 Variable unpack_tokens(Context& ctx, const Variable& x, std::span<const std::int64_t> lengths,
                        std::int64_t tokens) {
   DTN_CHECK(x.value().rank() == 2 && x.dim(0) == sum_of(lengths), "unpack_tokens: input ",
-            to_string(x.shape()), " has not the ", sum_of(lengths), " rows of the lengths");
+            to_string(x.shape()), " does not have the ", sum_of(lengths), " rows of the lengths");
   const std::vector<std::int64_t> kept(lengths.begin(), lengths.end());
   return ctx.record(
       "unpack_tokens", unpack(x.value(), lengths, tokens), {&x},

@@ -30,7 +30,7 @@ Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
   std::int64_t batch = images.dim(0), channels = images.dim(1), patch = weight.dim(2);
   std::int64_t height = images.dim(2), width = images.dim(3);
   DTN_CHECK(weight.dim(1) == channels && height % patch == 0 && width % patch == 0, "images ",
-            to_string(images.shape()), " do not divide into patches of ",
+            to_string(images.shape()), " are not divisible into patches of ",
             to_string(weight.shape()));
   std::int64_t tokens = height / patch * (width / patch), size = channels * patch * patch;
   Tensor patches = Tensor::empty({batch, tokens, size}, dtype, images.device());

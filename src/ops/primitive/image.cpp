@@ -196,7 +196,7 @@ Variable pool(Context& ctx, const char* op, const Variable& x, const Pool2d& how
               WindowPooling kind) {
   const Window w = window_of(op, x.value(), how.kernel[0], how.kernel[1], how.stride, how.padding);
   DTN_CHECK(w.pad_h < w.kernel_h && w.pad_w < w.kernel_w, op, ": padding ", w.pad_h, " x ", w.pad_w,
-            " leaves nothing of a window of ", w.kernel_h, " x ", w.kernel_w);
+            " must be smaller than the window, ", w.kernel_h, " x ", w.kernel_w);
   const std::int64_t planes = x.dim(0) * x.dim(1);
   Tensor y = Tensor::empty({x.dim(0), x.dim(1), w.out_h, w.out_w}, x.dtype(), x.device());
   run_on(x.device(), PoolForward{x.dtype(), kind, w, planes, x.value().raw(), y.raw()});

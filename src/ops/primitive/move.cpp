@@ -8,7 +8,7 @@ namespace {
 
 void check_index(const Tensor& x, int dim, const Tensor& index) {
   DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64,
-            "gather wants [R] int64 for an index");
+            "gather needs an int64 index [R]");
   DTN_CHECK(index.device() == x.device(), "gather: the index is on ", to_string(index.device()),
             ", x on ", to_string(x.device()));
   if (index.device() != kCpu) return;
@@ -36,12 +36,12 @@ Variable reshape(Context& ctx, const Variable& x, const Shape& shape) {
 
 Variable permute(Context& ctx, const Variable& x, std::initializer_list<int> order) {
   const int rank = x.value().rank();
-  DTN_CHECK(static_cast<int>(order.size()) == rank, "permute of ", to_string(x.shape()), " with ",
-            order.size(), " dimensions");
+  DTN_CHECK(static_cast<int>(order.size()) == rank, "permute: the order of ", to_string(x.shape()),
+            " has ", order.size(), " dimensions");
   std::vector<int> forward, inverse(order.size(), -1);
   for (int dim : order) {
     const int d = normalize_dim(dim, rank);
-    DTN_CHECK(inverse[static_cast<std::size_t>(d)] < 0, "permute takes dimension ", d, " twice");
+    DTN_CHECK(inverse[static_cast<std::size_t>(d)] < 0, "permute: dimension ", d, " appears twice");
     inverse[static_cast<std::size_t>(d)] = static_cast<int>(forward.size());
     forward.push_back(d);
   }
@@ -60,13 +60,13 @@ Variable concat(Context& ctx, const Variable& a, const Variable& b, int dim) {
   dim = normalize_dim(dim, a.value().rank());
   const std::int64_t cut = a.dim(dim);
   Shape shape = a.shape(), other = b.shape();
-  DTN_CHECK(other.rank() == shape.rank(), "concat of ", to_string(shape), " and ",
+  DTN_CHECK(other.rank() == shape.rank(), "concat: cannot join ", to_string(shape), " and ",
             to_string(other));
   const std::int64_t end = cut + other[dim];
   shape[dim] = other[dim] = end;
-  DTN_CHECK(shape == other && a.dtype() == b.dtype() && a.device() == b.device(), "concat of ",
-            name_of(a.dtype()), " ", to_string(a.shape()), " and ", name_of(b.dtype()), " ",
-            to_string(b.shape()));
+  DTN_CHECK(shape == other && a.dtype() == b.dtype() && a.device() == b.device(),
+            "concat: cannot join ", name_of(a.dtype()), " ", to_string(a.shape()), " and ",
+            name_of(b.dtype()), " ", to_string(b.shape()));
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   insert(a.value(), y, dim, 0);
   insert(b.value(), y, dim, cut);
@@ -88,7 +88,8 @@ Variable narrow(Context& ctx, const Variable& x, int dim, std::int64_t begin, st
 Variable pad(Context& ctx, const Variable& x, int dim, std::int64_t before, std::int64_t after,
              double value) {
   dim = normalize_dim(dim, x.value().rank());
-  DTN_CHECK(before >= 0 && after >= 0, "pad by ", before, " and ", after);
+  DTN_CHECK(before >= 0 && after >= 0, "pad: the widths must not be negative: ", before, " and ",
+            after);
   const std::int64_t extent = x.dim(dim);
   Shape shape = x.shape();
   shape[dim] += before + after;

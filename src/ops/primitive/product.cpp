@@ -62,12 +62,12 @@ Tensor product(const Tensor& a, bool ta, const Tensor& b, bool tb) {
 }  // namespace
 
 Variable matmul(Context& ctx, const Variable& p, const Variable& q) {
-  DTN_CHECK(p.value().rank() >= 2 && q.value().rank() >= 2 && p.dim(-1) == q.dim(-2), "matmul of ",
-            to_string(p.shape()), " and ", to_string(q.shape()));
+  DTN_CHECK(p.value().rank() >= 2 && q.value().rank() >= 2 && p.dim(-1) == q.dim(-2),
+            "matmul: cannot multiply ", to_string(p.shape()), " by ", to_string(q.shape()));
   const bool mixed = p.dtype() != q.dtype();
   const Variable a = mixed ? upcast(ctx, p) : p, b = mixed ? upcast(ctx, q) : q;
-  DTN_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), "matmul of ", name_of(p.dtype()),
-            " on ", to_string(p.device()), " and ", name_of(q.dtype()), " on ",
+  DTN_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), "matmul: cannot multiply ",
+            name_of(p.dtype()), " on ", to_string(p.device()), " by ", name_of(q.dtype()), " on ",
             to_string(q.device()));
   return ctx.record(
       "matmul", product(a.value(), false, b.value(), false), {&a, &b},

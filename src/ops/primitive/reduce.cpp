@@ -54,7 +54,7 @@ Variable max(Context& ctx, const Variable& x, const Dims& dims) {
 }
 
 Variable softmax(Context& ctx, const Variable& x) {
-  DTN_CHECK(x.value().rank() > 0, "softmax of a scalar");
+  DTN_CHECK(x.value().rank() > 0, "softmax needs at least one dimension");
   Tensor y = Tensor::empty_like(x.value());
   const std::int64_t columns = x.dim(-1), rows = columns > 0 ? y.numel() / columns : 0;
   run_on(x.device(), SoftmaxForward{x.dtype(), rows, columns, x.value().raw(), y.raw()});

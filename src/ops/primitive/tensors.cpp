@@ -85,7 +85,7 @@ void copy_strided(const Shape& shape, Place from, Place to) {
 
 int normalize_dim(int dim, int rank) {
   const int d = dim < 0 ? dim + rank : dim;
-  DTN_CHECK(0 <= d && d < rank, "dimension ", dim, " of a tensor of rank ", rank);
+  DTN_CHECK(0 <= d && d < rank, "dimension ", dim, " is not in a tensor of rank ", rank);
   return d;
 }
 
@@ -114,10 +114,10 @@ Tensor map(Function f, const Shape& shape, std::initializer_list<const Tensor*> 
   args.b = b;
   std::size_t k = 0;
   for (const Tensor* t : in) {
-    DTN_CHECK(t->dtype() == first.dtype(), "elements of ", name_of(first.dtype()), " and of ",
-              name_of(t->dtype()), " do not go together; cast one of them");
-    DTN_CHECK(t->device() == first.device(), "a tensor on ", to_string(first.device()),
-              " meets one on ", to_string(t->device()));
+    DTN_CHECK(t->dtype() == first.dtype(), "cannot combine ", name_of(first.dtype()), " and ",
+              name_of(t->dtype()), "; cast one of them");
+    DTN_CHECK(t->device() == first.device(), "cannot combine tensors on ",
+              to_string(first.device()), " and ", to_string(t->device()));
     args.in[k] = t->raw();
     args.strides[k++] = broadcast_strides(t->shape(), shape);
   }
@@ -148,7 +148,7 @@ Tensor reduce(const Tensor& x, Reduction kind, const Mask& mask, DType dtype, do
   if (last < 0) args.extents.size[++last] = 1;
   args.extents.rank = last + 1;
   DTN_CHECK(x.numel() > 0 || kind == Reduction::kSum || kept.numel() == 0,
-            "there is no maximum over ", to_string(x.shape()));
+            "cannot take the maximum over the empty ", to_string(x.shape()));
   if (x.numel() == 0) return Tensor::zeros(kept, dtype, x.device());
   Tensor y = Tensor::empty(kept, dtype, x.device());
   args.dtype = x.dtype();
@@ -199,7 +199,7 @@ Tensor permuted(const Tensor& x, std::span<const int> order) {
 
 Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end) {
   DTN_CHECK(0 <= begin && begin <= end && end <= x.dim(dim), "elements [", begin, ", ", end,
-            ") of dimension ", dim, " of ", to_string(x.shape()));
+            ") are not in dimension ", dim, " of ", to_string(x.shape()));
   if (dim == 0) return x.slice(begin, end);
   Shape shape = x.shape();
   shape[dim] = end - begin;

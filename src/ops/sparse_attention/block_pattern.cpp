@@ -74,8 +74,8 @@ const Tensor& BlockPattern::seen_on(Device device) const {
 
 std::shared_ptr<const BlockPattern> BlockPattern::make(const Options& o) {
   DTN_CHECK(o.tokens > 0 && o.heads > 0 && o.block > 0 && o.random >= 0 && o.layer >= 0,
-            "no pattern of ", o.heads, " heads and blocks of ", o.block, " for ", o.tokens,
-            " tokens");
+            "cannot make a block pattern of ", o.heads, " heads and blocks of ", o.block, " for ",
+            o.tokens, " tokens");
   const std::int64_t all = positions(o), n = all / o.block, width = o.random + 5;
   auto pattern = std::make_shared<BlockPattern>(BlockPattern{o, n, {}, {}});
   if (is_dense(o)) return pattern;

@@ -34,7 +34,7 @@ BlockAttentionProblem problem_of(const Tensor& qkv, const BlockPattern& pattern,
 void check(const Variable& qkv, const BlockPattern& pattern, const Tensor& lengths) {
   const BlockPattern::Options& o = pattern.options;
   DTN_CHECK(qkv.shape().rank() == 3 && qkv.dim(1) == o.tokens && qkv.dim(2) % (3 * o.heads) == 0,
-            "block_attention: qkv ", to_string(qkv.shape()), " is not of ", o.tokens,
+            "block_attention: qkv ", to_string(qkv.shape()), " does not match ", o.tokens,
             " tokens and ", o.heads, " heads");
   check_lengths("block_attention", lengths, qkv);
 }
@@ -45,7 +45,7 @@ HashedAttentionProblem problem_of(const Variable& qk, const Variable& v, const T
   DTN_CHECK(qk.shape().rank() == 3 && qk.shape() == v.shape() && qk.dtype() == v.dtype() &&
                 qk.dim(2) % how.heads == 0,
             "hashed_attention: qk ", to_string(qk.shape()), " and v ", to_string(v.shape()),
-            " do not divide into ", how.heads, " heads");
+            " are not divisible into ", how.heads, " heads");
   const std::int64_t tokens = qk.dim(1), head_dim = qk.dim(2) / how.heads;
   DTN_CHECK(rotations.rank() == 3 && rotations.dim(0) == head_dim && rotations.dim(1) > 0 &&
                 rotations.dim(2) > 0 && rotations.dtype() == DType::kFloat32,

@@ -357,7 +357,7 @@ TEST(CudaDtnTensor, EnvironmentSetsWarps) {
       ADD_FAILURE() << text;
     } catch (const ConfigError& error) {
       EXPECT_EQ(std::string(error.what()),
-                cat("DTN_CUDA_DTN_WARPS is \"", text, "\"; allowed are 8 and 12"));
+                cat("DTN_CUDA_DTN_WARPS is \"", text, "\"; set it to 8 or 12"));
     }
   }
 }

@@ -44,7 +44,7 @@ TEST(EmulatedDevices, ErrorNamesOldDevices) {
 }
 
 TEST(EmulatedDevices, RejectsDeviceIndexOutOfRange) {
-  expect_text(refusal_of(8), "device 8: this machine has 8");
+  expect_text(refusal_of(8), "no CUDA device 8; this machine has 8 devices");
 }
 
 TEST(EmulatedDevices, ErrorNamesMissingArchitecture) {

@@ -71,8 +71,8 @@ TEST(EmulatedGraphs, CaptureReportsOutOfMemory) {
       graph.capture([] { cuda::allocate(1 << 20); });
       ADD_FAILURE() << "there was memory";
     } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find("out of memory while a step is recorded as a graph: "
-                                           "asked for 1048576 bytes with 1024 in use and 0 "
+      EXPECT_NE(std::string(e.what()).find("out of memory while a step is captured as a graph: "
+                                           "asked for 1 MiB with 1024 bytes in use and 0 MiB "
                                            "kept for graphs"),
                 std::string::npos)
           << e.what();

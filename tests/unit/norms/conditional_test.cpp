@@ -303,7 +303,7 @@ TEST_P(ConditionalNorms, ErrorsNameGivenAndExpectedCondition) {
     EXPECT_NE(error_of([&, &bad = condition] { built->norm->reference(ctx, x, kGrid, bad); }), "");
   }
   if (c.kind != test::ConditionKind::kNone) {
-    EXPECT_NE(forward(x, {}).find("the condition is none; wanted"), std::string::npos);
+    EXPECT_NE(forward(x, {}).find("the condition is none; expected"), std::string::npos);
   }
 }
 
