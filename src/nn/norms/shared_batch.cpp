@@ -75,7 +75,7 @@ OptionSchema sync_option() {
           {},
           0,
           0,
-          "computes the batch statistics over all ranks of a distributed run"};
+          "computes the statistics of the batch over all ranks of a distributed run"};
 }
 
 }  // namespace dtn
