@@ -44,7 +44,7 @@ class GpusTest(MachineTest):
         self.check("--stage", "tests", expect=0)
         self.machine.environment["CAPABILITY"] = "7.5"
         self.check("--stage", "tests", expect=3)
-        self.assertIn("built for 80-real;90a-real;90-virtual, which does not run on this stand-in "
+        self.assertIn("built for 80-real;90a-real;90-virtual, which do not run on this stand-in "
                       "of 7.5 of compute capability 7.5; run --stage build", self.machine.said)
 
     def test_skips_tests_of_absent_hardware_and_does_not_record_their_sources(self):
@@ -96,7 +96,7 @@ class GpusTest(MachineTest):
     def test_rejects_programs_built_for_other_gpus(self):
         self.use("8.9", "90a-real")
         self.check(expect=3)
-        self.assertIn("cannot run: the programs are built for 90a-real, which does not run on this "
+        self.assertIn("cannot run: the programs are built for 90a-real, which do not run on this "
                       "stand-in of 8.9 of compute capability 8.9; pack with --arch '89-real'",
                       self.machine.said)
         self.assertEqual({call.split()[0] for call in self.machine.calls}, {"nvidia-smi"})

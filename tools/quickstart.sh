@@ -27,7 +27,7 @@ images_per_second() {
 
 options=()
 if [[ -f $run/config.yaml ]]; then
-  echo "-- going on with the run in $run, as its config.yaml has it"
+  echo "-- continuing the run in $run, with its config.yaml"
   options=(--config "$run/config.yaml")
 else
   # bfloat16 is twice as fast where the processor multiplies it, and slower than float32 elsewhere.
@@ -56,5 +56,5 @@ result=$(build/bin/dtn-eval --checkpoint "$run/checkpoints/last" --json)
 top1=$(sed -n 's/.*"top1":\([0-9.]*\).*/\1/p' <<<"$result")
 
 echo
-echo "The run is in $run; it goes on from any interruption with: tools/quickstart.sh"
+echo "The run is in $run. After an interruption, tools/quickstart.sh continues it."
 echo "Test accuracy (top-1 on the Fashion-MNIST test images): $top1 %"

@@ -65,7 +65,7 @@ cuda() {  # ARCHITECTURE
   local build=build-cuda-$1 programs=(programs)
   export PATH=$PATH:/usr/local/cuda/bin
   if ! command -v nvcc > /dev/null; then
-    echo "SKIPPED: there is no nvcc here"
+    echo "SKIPPED: nvcc not found"
     return
   fi
   configure cuda "$build" -DDTN_ISAS=runnable -DCMAKE_CUDA_ARCHITECTURES="$1-real"
@@ -75,7 +75,7 @@ cuda() {  # ARCHITECTURE
   if ((${#programs[@]} > 1)); then
     ctest --test-dir "$build" --output-on-failure -j "$jobs" -L gpu
   else
-    echo "tests on a GPU: SKIPPED, there is none"
+    echo "tests on a GPU: SKIPPED, no GPU found"
   fi
 }
 
@@ -111,7 +111,7 @@ fuzzers() {
 instruction_sets() {
   begin instruction-sets
   if g++ -march=native -dM -E -x c++ /dev/null | grep -q __AVX512BF16__; then
-    echo "this machine runs all of them; the release build has them"
+    echo "SKIPPED: this machine runs all instruction sets, and the release build contains them"
     return
   fi
   configure release build-isas -DDTN_TESTS=OFF -DDTN_ISAS=foreign
@@ -163,7 +163,7 @@ case ${1:-} in
   *)
     for name in "$@"; do
       if [[ " ${parts[*]} " != *" $name "* ]]; then
-        echo "tools/test.sh: there is no part '$name'; there are: deep quick lint ${parts[*]}" >&2
+        echo "tools/test.sh: unknown part '$name'; use one of: deep quick lint ${parts[*]}" >&2
         exit 2
       fi
     done
@@ -178,7 +178,7 @@ for package in chromium doxygen; do
   apt=(apt-get)
   if ((EUID != 0)); then apt=(sudo -n apt-get); fi
   DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y -qq --no-install-recommends "$package" \
-    > /dev/null 2>&1 || echo "$package could not be installed: a test is skipped"
+    > /dev/null 2>&1 || echo "warning: cannot install $package; a test is skipped"
 done
 
 case ${1:-} in
@@ -198,5 +198,5 @@ for name in "${parts[@]}"; do
 done
 echo "== passed in $((SECONDS / 60)) min $((SECONDS % 60)) s; long parts run: ${chosen[*]:-none}"
 if ((${#left[@]})); then
-  echo "== long parts left out: ${left[*]}; tools/test.sh deep runs all of them"
+  echo "== long parts not run: ${left[*]}; tools/test.sh deep runs all of them"
 fi

@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   dtn::Registries mine;
   dtn::NormSchema schema;
   schema.type = "mean_size";
-  schema.doc = "each token over the mean size of its channels";
+  schema.doc = "each token divided by the mean absolute value of its channels";
   mine.norms.add({schema, [](const auto&, const auto& shape, const auto& scope) {
                     return std::unique_ptr<dtn::Normalizer>(new MeanSizeNorm(shape, scope));
                   }});

@@ -32,15 +32,16 @@ std::string shell_quoted(const std::string& word) {
   return out + "'";
 }
 
+std::string noun(std::string plural, bool one) {
+  if (one) plural.resize(plural.size() - (plural.ends_with("sses") ? 2 : 1));
+  return plural;
+}
+
 std::string bytes_text(double bytes) {
   if (0 < bytes && bytes < 10000) return format(bytes == 1 ? "%.0f byte" : "%.0f bytes", bytes);
   const double mib = bytes / 1048576;
   if (mib >= 1024) return format("%.2f GiB", mib / 1024);
   return format(mib < 100 ? "%.3g MiB" : "%.0f MiB", mib);
-}
-
-std::string counted(std::int64_t n, std::string_view one, std::string_view many) {
-  return std::to_string(n).append(" ").append(n == 1 ? one : many);
 }
 
 }  // namespace dtn

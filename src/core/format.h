@@ -1,9 +1,8 @@
 // Text from printf patterns, which the compiler checks.
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 #include <string>
-#include <string_view>
 
 namespace dtn {
 
@@ -12,10 +11,15 @@ namespace dtn {
 // Quotes a word for a shell command line, if it needs quotes.
 std::string shell_quoted(const std::string& word);
 
+// Returns a regular plural noun, or its singular if `one`.
+std::string noun(std::string plural, bool one);
+
+// A number with its noun: "1 image", "2 images" of "images".
+std::string counted(std::integral auto n, const std::string& plural) {
+  return std::to_string(n) + " " + noun(plural, n == 1);
+}
+
 // A number of bytes with 3 or 4 digits: "12.3 MiB", "40.25 GiB", and "12 bytes" for a few.
 std::string bytes_text(double bytes);
-
-// A number with its noun: "1 image", "2 images".
-std::string counted(std::int64_t n, std::string_view one, std::string_view many);
 
 }  // namespace dtn

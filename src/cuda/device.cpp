@@ -147,8 +147,8 @@ void select_device(int index) {
   int count = 0;
   DTN_CUDA(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
-    throw ConfigError(cat("there is no CUDA device ", index, "; this machine has ",
-                          counted(count, "device", "devices")));
+    throw ConfigError(
+        cat("there is no CUDA device ", index, "; this machine has ", counted(count, "devices")));
   }
   reason = objection_to(index);
   if (!reason.empty()) throw ConfigError(cat("CUDA device ", index, ": ", reason));

@@ -42,9 +42,7 @@ void drop_later_lines(const fs::path& path, std::int64_t step, std::int64_t eval
     torn += fate == LineFate::kTorn;
   }
   if (in.bad()) throw_errno("read", path);
-  if (torn)
-    log_warn(
-        cat(path.string(), ": removed ", counted(torn, "incomplete line", "incomplete lines")));
+  if (torn) log_warn(cat(path.string(), ": removed ", counted(torn, "incomplete lines")));
   if (dropped) kept.commit();
 }
 

@@ -164,11 +164,11 @@ class HubTranslation {
         "tensor names of Hugging Face's transformers: query, key and value of each block are "
         "joined");
     if (pooler_ > 0) {
-      notes.push_back(cat(prefix_, "pooler: ", counted(pooler_, "tensor", "tensors"),
+      notes.push_back(cat(prefix_, "pooler: ", counted(pooler_, "tensors"),
                           " not used, as no head reads the pooler"));
     }
     if (decoder_ > 0) {
-      notes.push_back(cat("decoder: ", counted(decoder_, "tensor", "tensors"),
+      notes.push_back(cat("decoder: ", counted(decoder_, "tensors"),
                           " not used, as the decoder only rebuilds masked patches"));
     }
     return std::move(result_);

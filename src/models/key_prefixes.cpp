@@ -42,7 +42,7 @@ class NameTranslation {
     const std::size_t count = found.inside.size();
     const NamedTensors others = add_heads(found);
     std::string note =
-        cat("removed the prefix '", found.prefix, "' from ", counted(count, "tensor", "tensors"));
+        cat("removed the prefix '", found.prefix, "' from ", counted(count, "tensors"));
     if (!others.empty()) {
       note += cat("; ", others.size(), others.size() == 1 ? " other is" : " others are",
                   " not used (", others.front().first, others.size() == 1 ? ")" : ", ...)");

@@ -75,8 +75,8 @@ NamedTensors without_decoder(const NamedTensors& tensors, std::vector<std::strin
   NamedTensors encoder = tensors;
   const std::size_t left_out = std::erase_if(
       encoder, [&](const auto& t) { return is_decoder(t) || t.first == "mask_token"; });
-  notes.push_back(cat("decoder_*, mask_token: ", counted(left_out, "tensor", "tensors"),
-                      " of MAE's decoder not used"));
+  notes.push_back(
+      cat("decoder_*, mask_token: ", counted(left_out, "tensors"), " of MAE's decoder not used"));
   return encoder;
 }
 

@@ -72,7 +72,7 @@ NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model
 std::string NormTransfer::note(const std::string& source) const {
   if (norms_.empty()) return "";
   std::string text =
-      cat(counted(static_cast<std::int64_t>(norms_.size()), "norm", "norms"), ", ", norms_.front());
+      cat(counted(static_cast<std::int64_t>(norms_.size()), "norms"), ", ", norms_.front());
   if (norms_.size() > 1) text += cat(" to ", norms_.back());
   text += cat(": LayerNorm in ", source);
   if (!left_.empty()) text += cat("; ", parts_of(left_), " left at the initialisation");

@@ -349,8 +349,8 @@ std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
                                       const std::string& source, const HeadOptions& head) {
   Adapted adapted = adapt(model, file.tensors, source, origin_of(file), head);
   if (!adapted.notes.empty()) {
-    adapted.notes.push_back(cat(
-        adapted.taken, " of ", counted(adapted.tensors, "tensor", "tensors"), " loaded unchanged"));
+    adapted.notes.push_back(
+        cat(adapted.taken, " of ", counted(adapted.tensors, "tensors"), " loaded unchanged"));
   }
   return adapted.notes;
 }

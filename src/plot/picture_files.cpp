@@ -65,8 +65,8 @@ void PictureFolder::write(const std::string& name, const std::string& svg) {
     fs::remove(png, ignored);  // an older one would show a different picture
     if (warned_) return;
     warned_ = true;
-    log_warn(cat("there are only SVG pictures in ", folder_.string(), ": ", e.what(),
-                 "; PNG ones are drawn by ", kRenderer,
+    log_warn(cat("wrote only SVG figures to ", folder_.string(), ": ", e.what(),
+                 "; PNG figures need ", kRenderer,
                  " (Debian packages librsvg2-bin and fonts-dejavu-core)"));
   }
 }
@@ -77,7 +77,7 @@ void PictureFolder::draw_png(const fs::path& svg, const fs::path& png) {
                       fs::absolute(scratch.picture).string(), fs::absolute(svg).string()},
                      scratch.log);
   const ChildExit end = child.wait();
-  if (end.signal) throw Error(cat(kRenderer, " was ended by signal ", end.signal));
+  if (end.signal) throw Error(cat(kRenderer, " was killed by signal ", end.signal));
   if (end.code) throw Error(cat(kRenderer, " failed: ", text_of(scratch.log)));
   write_file_atomic(png, text_of(scratch.picture));
 }

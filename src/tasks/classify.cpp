@@ -206,7 +206,7 @@ std::string Classify::description() const {
   const bool in_first_blocks = m.stages() == 1 && !model_.family().schema.norm_sites;
   const int layers = in_first_blocks ? m.norm_layers() : m.blocks();
   const std::string norm = layers > 0 ? m.norm.type : "ln";
-  const std::string blocks = counted(m.blocks(), "block", "blocks");
+  const std::string blocks = counted(m.blocks(), "blocks");
   const std::string where = norm != "ln" && layers < m.blocks()
                                 ? cat(" in the first ", layers, " of ", blocks)
                                 : cat(", ", blocks);

@@ -85,7 +85,7 @@ void remove_old(const fs::path& checkpoint) {
   try {
     remove_directory_atomic(checkpoint);
   } catch (const Error& e) {
-    log_warn(cat("an old checkpoint stays: ", e.what()));
+    log_warn(cat("cannot remove an old checkpoint: ", e.what()));
   }
 }
 
@@ -136,10 +136,9 @@ Common take_common(StringMap& metadata, const fs::path& file) {
 
 void check_same(const Common& state, StringMap metadata, const fs::path& file) {
   if (take_common(metadata, file) != state) {
-    throw DataError(
-        cat(file.string(),
-            ": step or config differ from state.safetensors beside it; the folder mixes "
-            "two checkpoints"));
+    throw DataError(cat(file.string(),
+                        ": step or config differs from state.safetensors in the same folder, which "
+                        "mixes two checkpoints"));
   }
 }
 
@@ -148,7 +147,7 @@ bool is_valid(const fs::path& dir) {
     load_checkpoint(dir);
     return true;
   } catch (const DataError& e) {
-    log_warn(cat("checkpoint ", dir.string(), " is damaged and passed over: ", e.what()));
+    log_warn(cat("skipping the damaged checkpoint ", dir.string(), ": ", e.what()));
     return false;
   }
 }
@@ -380,8 +379,10 @@ std::optional<fs::path> find_resumable(const fs::path& run_dir) {
     fs::path folder = checkpoint_path(run_dir, step);
     if (is_valid(folder)) return folder;
   }
-  throw DataError(cat("all ", steps.size(), " checkpoint(s) in ", checkpoints.string(),
-                      " are damaged; restore one, or start afresh in another output folder"));
+  const bool one = steps.size() == 1;
+  throw DataError(cat(one ? "the only checkpoint" : cat("all ", steps.size(), " checkpoints"),
+                      " in ", checkpoints.string(), one ? " is" : " are",
+                      " damaged; restore one, or start a new run in another output folder"));
 }
 
 }  // namespace dtn

@@ -17,9 +17,9 @@ void freeze_parameters(const FreezeConfig& freeze, ParameterStore& store) {
   };
   if (std::ranges::all_of(store.parameters(), is_frozen)) {
     throw ConfigError(
-        freeze.backbone ? "train.freeze: backbone: the model has no parameters head*, so there is "
-                          "nothing left to learn"
-                        : "train.freeze leaves no parameter to learn; freeze fewer of them");
+        freeze.backbone
+            ? "train.freeze: backbone leaves no trainable parameter: the model has no head"
+            : "train.freeze leaves no trainable parameter; freeze fewer parameters");
   }
   store.freeze(is_frozen, freeze.backbone);
 }

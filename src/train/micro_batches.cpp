@@ -24,8 +24,8 @@ MicroBatches::MicroBatches(const TrainConfig& train, const Communicator* ranks)
   if (!ranks) return;
   rows_of_ranks_ = rows_of_all(batch_size_, *ranks);
   if (std::ranges::min(rows_of_ranks_) >= count_for(rows_of_ranks_[0])) return;
-  throw ConfigError(cat("train.batch_size ", batch_size_, " cannot be shared by ", ranks->size(),
-                        " processes in micro-batches of ", most_,
+  throw ConfigError(cat("train.batch_size ", batch_size_, " cannot be divided among ",
+                        ranks->size(), " processes in micro-batches of ", most_,
                         "; use fewer processes, or a batch_size that is a multiple of 2 x ",
                         ranks->size(), " x micro_batch"));
 }

@@ -40,9 +40,10 @@ void check_equal_weights(const Tensor& weights, Communicator& ranks) {
   const Tensor own = numbers({checksum_of(weights)});
   const std::string others = different_ranks(own, ranks);
   if (others.empty()) return;
-  throw Error(cat("the weights of ", others, " are no longer those of ", ranks.name_of(0),
-                  ": its memory or the network between them loses bits. Go on from the last "
-                  "checkpoint with --resume auto, without that machine if it happens again."));
+  throw Error(
+      cat("the weights of ", others, " differ from those of ", ranks.name_of(0),
+          ", because of an error in memory or in the network. Continue from the last checkpoint "
+          "with --resume auto; if it happens again, do so without that machine."));
 }
 
 void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
@@ -70,10 +71,9 @@ void check_equal_data(const SampleSource& data, Communicator& ranks) {
   }
   const std::string others = different_ranks(numbers({data.size(), print.number()}), ranks);
   if (others.empty()) return;
-  throw DataError(cat(data.description(), ", on ", ranks.name_of(0), "; ", others, " finds other ",
-                      data.noun(),
-                      " there. data.root must hold the same data set on every "
-                      "machine."));
+  throw DataError(cat("the ", data.noun(), " of ", others, " differ from those of ",
+                      ranks.name_of(0), " (", data.description(),
+                      "); data.root must contain the same data set on every machine"));
 }
 
 }  // namespace dtn

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/cuda_device.h"
+#include "core/format.h"
 #include "data/classes/match_classes.h"
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
@@ -47,14 +48,15 @@ void check_same_classes(const CheckpointData& checkpoint, const SampleSource& tr
   const std::vector<std::string> names = training.class_names();
   if (names.empty() || checkpoint.class_names.empty()) return;
   const std::string advice =
-      "a run goes on with the classes that it began with; give data its class names of before, or "
-      "start a new run (model.init_weights takes weights over)";
+      "a resumed run needs the classes that it started with; restore the class names of the data, "
+      "or start a new run with model.init_weights";
   const ClassList before = named_classes(cat("the checkpoint ", folder), checkpoint.class_names);
   const ClassList now = named_classes("the training split", names);
   const ClassMatch match = match_classes(now, before, advice);
   if (match.is_identity() && now.count == before.count && match.note.empty()) return;
-  throw DataError(cat("the training split has ", now.count, " classes in another order or number ",
-                      "than the ", before.count, " of ", before.owner, "; ", advice));
+  throw DataError(cat("the ", counted(now.count, "classes"),
+                      " of the training split differ in order or number from the ",
+                      counted(before.count, "classes"), " of ", before.owner, "; ", advice));
 }
 
 // Throws ConfigError if a rank would train a classifier's BatchNorm on a single value per channel.
@@ -76,16 +78,16 @@ void resume(Run& run, const std::filesystem::path& checkpoint, const ConfigSchem
   restore_snapshot(data, run.config, schemas, run.learner, run.progress);
   run.resumed_at = run.progress.step;
   if (run.progress.steps_per_epoch == run.steps_per_epoch) return;
-  throw ConfigError(cat("--resume: the checkpoint counts ", run.progress.steps_per_epoch,
-                        " steps per epoch, this run ", run.steps_per_epoch,
-                        "; the data set or train.batch_size has changed"));
+  throw ConfigError(cat("--resume: the checkpoint has ",
+                        counted(run.progress.steps_per_epoch, "steps"), " per epoch, this run has ",
+                        run.steps_per_epoch, "; the data set or train.batch_size has changed"));
 }
 
 void start_from_weights(Run& run, const std::string& named) {
   const auto file = find_weights(named);
   if (!file) {
     throw DataError(cat("model.init_weights: ", named,
-                        " is neither a safetensors file nor a folder with one of a model"));
+                        " is neither a safetensors file nor a folder with the weights of a model"));
   }
   log_info(cat("init_weights: ", file->string()));
   for (const std::string& note : run.task->load_weights(file->string(), WeightsUse::kTraining)) {
@@ -94,7 +96,7 @@ void start_from_weights(Run& run, const std::string& named) {
   if (run.config.model.init_head == InitHead::kReset) {
     run.learner.parameters().initialize_some(run.config.seed,
                                              [](const Parameter& p) { return p.head; });
-    log_info("init_weights: head: started anew, as model.init_head says");
+    log_info("init_weights: head: initialized randomly (model.init_head)");
   }
   if (MovingAverage* average = run.learner.average()) {
     average->values().copy_from(run.learner.parameters().values());
@@ -111,7 +113,7 @@ void write_config(const std::filesystem::path& folder, const std::string& text) 
     const auto kept = [&] { return folder / cat("config.yaml.", number); };
     while (std::filesystem::exists(kept())) ++number;
     std::filesystem::copy_file(file, kept());
-    log_info(cat("the config of before is kept in ", kept().string()));
+    log_info(cat("saved the previous config as ", kept().string()));
   }
   write_file_atomic(file, text);
 }
@@ -121,8 +123,8 @@ void write_config(const std::filesystem::path& folder, const std::string& text) 
 std::string device_text(const Run& run) {
   const bool on_cpu = run.learner.device() == kCpu;
   const int threads = max_threads();
-  const std::string one = on_cpu ? cat("cpu, ", threads, threads == 1 ? " thread" : " threads")
-                                 : std::string(cuda::device_info().name);
+  const std::string one =
+      on_cpu ? "cpu, " + counted(threads, "threads") : std::string(cuda::device_info().name);
   return run.ranks.is_single() ? one : cat(run.ranks.size(), " processes with ", one, " each");
 }
 
@@ -182,7 +184,8 @@ namespace {
 // Describes the data workers of the host that feed a CUDA device; empty on the CPU.
 std::string feeding_text(const Run& run) {
   if (run.learner.device() == kCpu) return {};
-  return cat(", fed by ", workers_of(run.config.data, run.learner.device()), " data workers",
+  return cat(", fed by ",
+             counted(workers_of(run.config.data, run.learner.device()), "data workers"),
              run.ranks.is_single() ? "" : " each");
 }
 
@@ -194,8 +197,9 @@ void describe(Run& run) {
   if (const std::string objective = run.task->objective(); !objective.empty()) {
     run.log->info(cat("loss: ", objective));
   }
-  run.log->info(cat("run: ", run.rate.total_steps(), " steps of ", run.config.train.batch_size, " ",
-                    run.train->source().noun(), ", ", run.steps_per_epoch, " steps per epoch, ",
+  run.log->info(cat("run: ", counted(run.rate.total_steps(), "steps"), " of ",
+                    counted(run.config.train.batch_size, run.train->source().noun()), ", ",
+                    counted(run.steps_per_epoch, "steps"), " per epoch, ",
                     name_of(run.learner.compute_dtype()), " on ", device_text(run),
                     feeding_text(run), ", learning rate ", run.rate.peak()));
   if (const std::string rates = run.learner.optimizer().rates(); !rates.empty()) {

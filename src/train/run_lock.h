@@ -20,7 +20,8 @@ class RunLock {
       : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (folder_.get() < 0) throw_errno("open", folder);
     if (!lock_file(folder_.get(), std::chrono::seconds(3))) {
-      throw ConfigError(cat("--output ", folder.string(), ": another dtn-train is at work there"));
+      throw ConfigError(
+          cat("--output ", folder.string(), ": another dtn-train is running in this folder"));
     }
   }
 

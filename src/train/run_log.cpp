@@ -101,8 +101,9 @@ void RunLog::evaluation(std::int64_t step, const std::string& split, const Evalu
   line.emplace_back("count", result.count);
   out_->metrics.write(line);
   events.flush();
-  info(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ", result.count,
-           " ", noun_, " in ", name_of(result.compute), "  ", format_duration(result.seconds)));
+  info(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ",
+           counted(result.count, noun_), " in ", name_of(result.compute), "  ",
+           format_duration(result.seconds)));
 }
 
 void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {

@@ -77,18 +77,16 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
   if (!(then.model == now.model)) {
     throw ConfigError(cat("--resume: the model section differs from the checkpoint's: ",
                           changes_in("model", differences),
-                          "; start a new run (model.init_weights takes weights over) or restore "
-                          "the section"));
+                          "; restore the section, or start a new run with model.init_weights"));
   }
   if (then.distill.teacher != now.distill.teacher) {
     const auto said = [](const std::optional<std::string>& teacher) {
       return teacher.value_or("none");
     };
     throw ConfigError(
-        cat("--resume: distill.teacher is not the one that the run began with, by its "
-            "weights (",
+        cat("--resume: distill.teacher has other weights than at the start of the run (",
             said(then.distill.teacher), " then, ", said(now.distill.teacher),
-            " now); start a new run, or name the old one"));
+            " now); restore the teacher, or start a new run"));
   }
   bool changed = false;
   for (const char* section : {"seed", "data", "augment", "optim", "schedule", "train", "distill"}) {
@@ -97,7 +95,7 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
     log_warn(cat("resume: the ", section, " section differs from the checkpoint's: ", changes));
     changed = true;
   }
-  if (changed) log_warn("resume: the run will not be the one it was");
+  if (changed) log_warn("resume: with these changes, the run will differ from the original one");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <map>
 
+#include "core/format.h"
+
 namespace dtn {
 namespace {
 
@@ -18,7 +20,7 @@ T parse(const std::string& name, const std::string& text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw DataError(cat("checkpoint: state has ", name, " = '", text, "'"));
+    throw DataError(cat("checkpoint: the state has an invalid number: ", name, " = '", text, "'"));
   }
   return value;
 }
@@ -56,17 +58,17 @@ void StateDict::load(const NamedTensors& tensors, const StringMap& numbers,
   std::map<std::string, const Tensor*> by_name;
   for (const auto& [name, tensor] : tensors) by_name[name] = &tensor;
   if (by_name.size() != tensors_.size()) {
-    throw ConfigError(cat("checkpoint: ", file, " holds ", by_name.size(),
-                          " tensors, this run has ", tensors_.size(),
-                          "; it was written by another configuration"));
+    throw ConfigError(cat("checkpoint: ", file, " contains ", counted(by_name.size(), "tensors"),
+                          ", this run has ", tensors_.size(),
+                          "; the file was written with another config"));
   }
   for (auto& [name, live] : tensors_) {
     const auto found = by_name.find(name);
     if (found == by_name.end() || !(found->second->shape() == live.shape()) ||
         found->second->dtype() != live.dtype()) {
-      throw ConfigError(cat("checkpoint: ", file, ": tensor ", name, " ", to_string(live.shape()),
-                            " is missing or of another shape; it was written by another "
-                            "configuration"));
+      throw ConfigError(
+          cat("checkpoint: ", file, ": tensor ", name, " ", to_string(live.shape()),
+              " is missing or has another shape; the file was written with another config"));
     }
     live.copy_from(*found->second);
   }
@@ -74,7 +76,7 @@ void StateDict::load(const NamedTensors& tensors, const StringMap& numbers,
     auto found = numbers.find(number.name);
     if (found == numbers.end()) found = numbers.find(number.old_name);
     if (found == numbers.end()) {
-      throw DataError(cat("checkpoint: state lacks '", number.name, "'"));
+      throw DataError(cat("checkpoint: the state has no '", number.name, "'"));
     }
     std::visit(
         [&](auto* value) {

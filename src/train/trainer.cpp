@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "core/format.h"
 #include "core/progress.h"
 #include "core/stop_signal.h"
 #include "dtn/core/log.h"
@@ -73,12 +74,11 @@ class Trainer {
 
   std::string over_text() const {
     const ScheduleConfig& schedule = run_.config.schedule;
-    const std::string length = schedule.steps ? cat("schedule.steps is ", *schedule.steps)
-                                              : cat("schedule.epochs is ", *schedule.epochs);
-    return cat("the run is finished: ", length, ", and all ", total_steps(),
-               " steps are done; to train on, resume it with a larger ",
-               schedule.steps ? "schedule.steps" : "schedule.epochs", " (--set ",
-               schedule.steps ? "schedule.steps" : "schedule.epochs", "=N)");
+    const char* key = schedule.steps ? "schedule.steps" : "schedule.epochs";
+    return cat("the run is already finished, at step ", total_steps(), " (", key, " is ",
+               schedule.steps ? *schedule.steps : *schedule.epochs,
+               "); to continue the training, resume it with a larger ", key, " (--set ", key,
+               "=N)");
   }
 
   // Returns true if a signal has reached any rank.
@@ -163,8 +163,7 @@ class Trainer {
   // Judges the last update by the evaluation after it, because no later step shows its effect.
   void judge_end() {
     if (validation_.loss_is_finite() != false) return;
-    diverge(cat("the loss of the evaluation at step ", progress_.step,
-                ", the last one, was not finite"));
+    diverge(cat("the loss of the last evaluation, at step ", progress_.step, ", was not finite"));
   }
 
   // Counts non-finite steps in a row. A finite step clears the count, and confirms the weights that
@@ -177,7 +176,7 @@ class Trainer {
     }
     ++progress_.bad_steps;
     log_.warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
-                  report.grad_norm, "; the update was left out and the weights are unchanged (",
+                  report.grad_norm, "; skipped the update, the weights are unchanged (",
                   progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
     if (progress_.bad_steps >= kBadStepsBeforeStop) diverge(bad_steps());
   }
@@ -210,12 +209,12 @@ class Trainer {
             ? cat("The newest checkpoint with a finite loss is ", retreat.confirmed->string(), ". ")
             : cat("No checkpoint in ", run_.output.string(), " has a finite loss. ");
     if (retreat.set_aside) {
-      text += cat("The one after it is set aside as ", retreat.set_aside->string(), ". ");
+      text += cat("The checkpoint after it is now ", retreat.set_aside->string(), ". ");
     }
     const bool clips = run_.config.optim.clip_grad_norm.has_value();
     return cat(text, "Lower optim.lr, lengthen schedule.warmup_epochs, or ",
                clips ? "lower" : "set", " optim.clip_grad_norm; then ",
-               retreat.confirmed ? "go on" : "start afresh", " with --resume auto.");
+               retreat.confirmed ? "continue" : "start again", " with --resume auto.");
   }
 
   // Returns true for a run that was finished before it was resumed. Its files stay unchanged.
@@ -272,7 +271,7 @@ class Trainer {
     save();
     log_.info(cat("stopped by a signal at step ", step, "; checkpoint in ",
                   checkpoint_path(run_.output, progress_.step).string(),
-                  "; go on with --resume auto"));
+                  "; continue with --resume auto"));
     return RunStatus::kStopped;
   }
 
@@ -290,12 +289,11 @@ class Trainer {
     const std::string noun = run_.train->source().noun();
     const LoaderReport data = run_.train->loader().report();
     const std::size_t attempts = run_.attempts->count();
-    log_.info(cat("trained and evaluated in ", format_duration(run_.attempts->seconds()),
-                  attempts > 1 ? cat(" (in ", attempts, " attempts)") : "", ", of which ",
-                  format_duration(data.wait_seconds), attempts > 1 ? " of the last" : "",
-                  " waiting for training ", noun));
+    log_.info(cat("trained and evaluated for ", format_duration(run_.attempts->seconds()),
+                  attempts > 1 ? cat(" in ", attempts, " attempts; the last one") : ";", " waited ",
+                  format_duration(data.wait_seconds), " for training ", noun));
     if (data.bad_images)
-      log_.warn(cat(data.bad_images, " damaged training ", noun, " were skipped"));
+      log_.warn(cat("skipped ", counted(data.bad_images, "damaged training " + noun)));
   }
 
   Run& run_;
@@ -344,10 +342,10 @@ std::optional<std::filesystem::path> resolve_resume(const std::string& resume,
   if (resume == "auto") return fs::exists(output) ? find_resumable(output) : std::nullopt;
   fs::path dir = resume;
   if (!fs::exists(dir)) throw ConfigError(cat("--resume ", resume, ": no such folder"));
-  if (!fs::is_directory(dir)) throw ConfigError(cat("--resume ", resume, ": is not a folder"));
+  if (!fs::is_directory(dir)) throw ConfigError(cat("--resume ", resume, ": not a folder"));
   if (fs::exists(dir / "state.safetensors")) return dir;
   std::optional<fs::path> found = find_resumable(dir);
-  if (!found) throw ConfigError(cat("--resume ", resume, ": holds no checkpoint"));
+  if (!found) throw ConfigError(cat("--resume ", resume, ": contains no checkpoint"));
   return found;
 }
 

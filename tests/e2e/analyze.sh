@@ -39,7 +39,7 @@ echo "a run, twice, on any number of threads"
 expect 0 dtn-analyze --help
 expect_text --checkpoint --name --config --inputs --images --output --token --threads 'Exit codes'
 expect 0 dtn-analyze --checkpoint run --output one
-expect_text 'looking into tiny' 'numbers: one/analysis.json'
+expect_text 'analyzing tiny' 'numbers: one/analysis.json'
 expect 0 dtn-train analyze --checkpoint run --output two
 for threads in 1 3; do
   expect 0 dtn-analyze --checkpoint run --threads "$threads" --output "threads$threads"
@@ -129,8 +129,8 @@ EOF
 echo "numbers that are not finite"
 expect 0 dtn-analyze --checkpoint broken.safetensors --config run/config.yaml \
   --inputs labelled.safetensors --output broken
-expect_text 'warning: tiny: residual_rms: 2 numbers are not finite, and null' \
-  'warning: tiny: loss: 1 number is not finite, and null'
+expect_text 'warning: tiny: residual_rms: 2 numbers are not finite; written as null' \
+  'warning: tiny: loss: 1 number is not finite; written as null'
 python3 - << 'EOF' || fail "broken/analysis.json"
 import json
 def refuse(word):
@@ -145,11 +145,11 @@ expect_text '--checkpoint is required'
 expect 2 dtn-analyze --checkpoint absent
 expect_text 'no such file or folder'
 expect 2 dtn-analyze --checkpoint init
-expect_text '--config names what to start afresh'
+expect_text '--checkpoint init needs --config'
 expect 2 dtn-analyze --checkpoint run --name a,b
-expect_text '2 names to 1 checkpoints'
+expect_text '--name has 2 names for 1 checkpoint;'
 expect 2 dtn-analyze --checkpoint run --token 16 --images 2
-expect_text '--token 16: no layer has as many tokens'
+expect_text '--token 16: no layer has so many tokens'
 expect 2 dtn-analyze --checkpoint run --images 2 --inputs images.safetensors
 expect 2 dtn-analyze --checkpoint run --images 0
 expect 3 dtn-analyze --checkpoint run --inputs small.safetensors

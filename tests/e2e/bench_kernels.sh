@@ -42,7 +42,7 @@ expect 0 dtn-bench "${bench[@]}" --only _norm
 expect_text 'kernel +shape +us +MB +GFLOP +floor us +ratio' 'layer_norm_bwd +136 x 24 ' \
   'gradient_norm +[0-9]+ ' 'kernels +3'
 expect 2 dtn-bench "${bench[@]}" --only convolution
-expect_text '--only convolution: no kernel is called like that; there are normalize_images, .*ema'
+expect_text '--only convolution: no kernel has this text in its name; the kernels are normalize_images, .*ema'
 [[ $device == cuda ]] || exit 0
 
 # Blocks have too little shared memory for some kernels: these say so, and the others are timed.

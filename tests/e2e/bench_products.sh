@@ -52,6 +52,6 @@ EOP
 expect 0 dtn-bench "${bench[@]}" --only 'tn, rows'
 expect_text 'first us +chosen us +best us +uses +offers +TFLOP/s +product' 'products of a micro-batch: '
 expect 2 dtn-bench "${bench[@]}" --only convolution
-expect_text '--only convolution: no product is called like that; there are'
+expect_text '--only convolution: no product has this text in its name; the products are'
 DTN_CUDA_PRODUCTS=/nowhere/table expect 2 dtn-bench "${bench[@]}"
 expect_text 'DTN_CUDA_PRODUCTS: /nowhere/table cannot be read'

@@ -84,7 +84,7 @@ expect 2 dtn-train --config tiny.yaml --print-config=loud
 expect 0 dtn-info --keys optim.l
 expect_text '^optim.lr: ' '^    number above 0; default 5.0e-04'
 expect 2 dtn-info --keys nowhere
-expect_text "called anything like 'nowhere'$"
+expect_text "no key contains 'nowhere'$"
 expect 2 dtn-info --keys learning_rate
 expect_text "did you mean 'optim.lr'\?"
 expect 0 dtn-info --configs
@@ -102,17 +102,17 @@ expect_text '^  precision: fp32' '^  clip_grad_norm: null' '^  ema: null' '^  la
 echo "--dry-run"
 expect 0 dtn-train --config tiny.yaml --dry-run
 expect_text '^parameters: [0-9]+' '^steps: 12$' '^steps per epoch: 5$' 'runs/tiny$' \
-  '^effective learning rate: 0.001, after 1 epochs of warmup from 1e-06, down to 1e-05$' \
+  '^effective learning rate: 0.001, after 1 epoch of warmup from 1e-06, down to 1e-05$' \
   '^memory: about [0-9.]+ MiB: weights .* gradients .* moments .* average .* activations .* batches ' \
   '^time on this machine: about [0-9.]+ s: training .*, 6 evaluations '
 expect_no_file runs
 expect 0 dtn-train --config fashion_mnist_dtn --dry-run --set data.root="$work/absent"
-expect_text "no data: .*$work/absent" 'made-up images take its place' 'train: 60000 synthetic' \
+expect_text "no data: .*$work/absent" 'the estimates use synthetic images' 'train: 60000 synthetic' \
   'val: 10000 synthetic' '^steps per epoch: 468$'
 
 echo "a run in runs/<name>"
 expect 0 dtn-train --config tiny.yaml --device cpu --set schedule.steps=26 --set optim.lr=5e-3
-expect_text 'waited for data [0-9]+ %' 'of which .* waiting for training images'
+expect_text 'waited for data [0-9]+ %' 'trained and evaluated for .*; waited .* for training images'
 run=$work/runs/tiny
 for pattern in $'\r' $'\033'; do
   if grep -q "$pattern" "$log"; then fail "control characters in piped output"; fi
@@ -237,10 +237,10 @@ expect 0 dtn-eval --checkpoint plain
 expect_text 'step-00000012/model.safetensors, step 12$'
 cp -r plain/checkpoints/step-00000012 damaged && rm damaged/model.safetensors
 expect 2 dtn-eval --checkpoint damaged
-expect_text 'damaged lacks its model.safetensors; name another checkpoint'
+expect_text 'damaged has no model.safetensors; name another checkpoint'
 mkdir empty
 expect 2 dtn-eval --checkpoint empty
-expect_text 'holds no model.safetensors; name a safetensors file, a checkpoint folder or a run'
+expect_text 'contains no model.safetensors; name a safetensors file, a checkpoint folder or a run'
 mkdir begun && cp plain/config.yaml begun/
 expect 2 dtn-eval --checkpoint begun
 expect_text 'begun: this run has no checkpoint yet'

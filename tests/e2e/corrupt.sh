@@ -98,14 +98,14 @@ code=0
 python3 "$lib/interrupt.py" TERM "lines:1:stopped/corruptions.txt" "$bin/dtn-data" \
   "${corrupt[@]}" --output stopped --corruption all --jobs 1 > "$log" 2>&1 || code=$?
 expect_equal "exit code of a stopped run" "$code" 75
-expect_text 'the same command goes on'
+expect_text 'run the same command again to continue'
 expect 0 dtn-data "${corrupt[@]}" --output stopped --corruption all --json
 expect_text '"stopped":false'
 same_folders one stopped
 
 echo "what it would be"
 expect 0 dtn-data corrupt --root clean/val --output none --dry-run
-expect_text '12 images x 75 folders = 900 files; about 0.0[0-9]+ GB, and '
+expect_text '12 images x 75 folders = 900 files; about [1-9][0-9.]+ MiB, and '
 expect_no_file none
 expect 0 dtn-data "${corrupt[@]}" --output one --corruption all --dry-run --json
 expect_text '"files":456,"there":456'
@@ -170,19 +170,19 @@ for name in "folders.json", "flying.json":
     assert found["without_frost"]["complete_corruptions"] == 0
 EOF
 evaluate again.json --set data.root=clean "${fly[@]}" --save kept.json
-expect_text 'images to go: 0'
+expect_text '; 0 images left'
 cmp again.json flying.json || fail "a finished suite is not as it was"
 expect 0 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c --corrupt-on-the-fly \
   --corruption frost,fog
 expect_text '^frost \(stand-in\) ' 'not comparable with published figures; the other 1: mean CE'
 expect 0 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c --corrupt-on-the-fly \
   --corruption fog --seed 5 --save kept.json --severity 1
-expect_text 'fog/1: its images are not those that were evaluated'
+expect_text 'fog/1: the images have changed since the evaluation saved in'
 
 echo "small images"
 expect 0 dtn-eval "${model[@]}" --set data.root=small --suite imagenet-c --corrupt-on-the-fly
-expect_text '492 images in 41 folders' 'such as 32 x 32' 'over clean' '^speckle_noise ' \
-  '^mean error of 8 corruptions .* above the clean .*no mCE'
+expect_text '492 images in 41 folders' 'first image: 32 x 32' 'over clean' '^speckle_noise ' \
+  '^mean error of 8 corruptions .* above the error on clean images .*no mCE'
 if grep -qE 'mCE [0-9]|^fog' "$log"; then fail "small images have an mCE"; fi
 evaluate small.json --set data.root=small --suite imagenet-c --corrupt-on-the-fly
 check "the report of small images" << 'EOF'
@@ -199,7 +199,7 @@ assert all("ce" not in e for e in entries.values())
 EOF
 expect 2 dtn-eval "${model[@]}" --set data.root=small --suite imagenet-c --corrupt-on-the-fly \
   --corruption fog,contrast
-expect_text 'smaller than 224 x 224, for which alone fog '
+expect_text 'smaller than 224 x 224, the smallest size for fog'
 expect 2 dtn-eval "${model[@]}" --suite imagenet-r --corrupt-on-the-fly
 expect 2 dtn-eval "${model[@]}" --suite imagenet-c --corruption fog
 expect 2 dtn-eval "${model[@]}" --suite imagenet-c --corrupt-on-the-fly --suite-root one

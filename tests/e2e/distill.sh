@@ -47,7 +47,7 @@ cp -r "$work/unbroken" "$work/resumed"
 expect 2 dtn-train --resume "$work/resumed/checkpoints/step-00000009"
 expect_text "distill.teacher: $work/teacher is neither a safetensors file nor a folder"
 expect 2 dtn-train --resume "$work/resumed/checkpoints/step-00000009" --set "distill.teacher=$work/other"
-expect_text 'distill.teacher is not the one that the run began with'
+expect_text 'distill.teacher has other weights than at the start of the run'
 expect 0 dtn-train --resume "$work/resumed/checkpoints/step-00000009" --set "distill.teacher=$moved"
 expect_same_checkpoint "$work/resumed/checkpoints/last" "$work/unbroken/checkpoints/last"
 expect_same_metrics "$work/resumed" "$work/unbroken"

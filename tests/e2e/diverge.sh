@@ -44,7 +44,7 @@ expect_retreat() {
   local run=$1 confirmed=$2
   expect_text "training diverged: .*" \
     "newest checkpoint with a finite loss is $run/checkpoints/$confirmed\\." \
-    'Lower optim.lr' 'go on with --resume auto'
+    'Lower optim.lr' 'continue with --resume auto'
   expect_equal "last of $run" "$(last_of "$run")" "$confirmed"
   expect_file "$run/checkpoints/$confirmed/state.safetensors"
   local set_aside
@@ -112,7 +112,7 @@ echo "no checkpoint with a finite loss"
 fresh=("${train[@]}" --output fresh --resume auto --set schedule.epochs=20)
 for every in 0 1 1epoch; do
   expect 4 "${fresh[@]}" --set optim.lr=1e25 --set train.checkpoint_every=$every
-  expect_text 'No checkpoint in fresh has a finite loss' 'start afresh with --resume auto'
+  expect_text 'No checkpoint in fresh has a finite loss' 'start again with --resume auto'
   expect_equal "last" "$(last_of fresh)" none
   expect_equal "checkpoints" "$(find fresh/checkpoints -name 'step-*' 2> /dev/null)" ""
   expect_equal "checkpoint of the summary" \
@@ -128,7 +128,7 @@ echo "a NaN at the last step"
 end=("${train[@]}" --output fresh --resume auto --set schedule.epochs=null --set schedule.steps=61
   --set optim.lr=1e25)
 expect 4 "${end[@]}"
-expect_text 'the loss of the evaluation at step 61, the last one, was not finite'
+expect_text 'the loss of the last evaluation, at step 61, was not finite'
 expect_retreat fresh step-00000060
 expect_equal "best" "$(readlink fresh/checkpoints/best)" step-00000060
 

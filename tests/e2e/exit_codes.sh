@@ -73,7 +73,7 @@ expect 0 dtn-eval --checkpoint levit --batch-size 1
 echo "2: words of other programs"
 for word in lr learning-rate epochs batch-size bs workers; do
   expect 2 dtn-train "${tiny[@]}" --$word 1
-  expect_text "unknown option --$word; the config has a key for it: --set [a-z]+\.[a-z_]+=\.\.\.$"
+  expect_text "unknown option --$word; set the config key: --set [a-z]+\.[a-z_]+=\.\.\.$"
 done
 for pair in optim.learning_rate:optim.lr train.bs:train.batch_size fp16:train.precision; do
   expect 2 dtn-train "${tiny[@]}" --set "${pair%:*}=1"
@@ -145,7 +145,7 @@ expect 2 dtn-train "${tiny[@]}" --output "$work/full/something" --resume auto
 expect 2 dtn-train "${tiny[@]}" --resume "$work/full/something"
 expect_text "$work/full/something"
 expect 2 dtn-train "${tiny[@]}" --resume "$work/full"
-expect_text 'holds no checkpoint'
+expect_text 'contains no checkpoint'
 
 expect 0 dtn-train "${tiny[@]}" --output "$work/run" --set schedule.steps=4
 for set in model.depth=4 model.norm=ln model.num_classes=9; do
@@ -158,7 +158,7 @@ expect 2 dtn-train "${tiny[@]}" --output "$work/run" --resume auto --set optim.n
 expect_text 'state.safetensors.*another configuration'
 expect 2 dtn-train "${tiny[@]}" --output "$work/run" --resume auto --set data.size=160 \
   --set schedule.steps=8
-expect_text '5 steps per epoch, this run 10'
+expect_text '5 steps per epoch, this run has 10'
 expect 2 dtn-eval --checkpoint "$work/run/checkpoints/last" --set no.such.key=1
 
 echo "3: data"
@@ -304,7 +304,7 @@ for _ in {1..500}; do
   sleep 0.02
 done
 expect 2 dtn-train "${tiny[@]}" --output "$work/shared" --resume auto
-expect_text 'another dtn-train is at work there'
+expect_text 'another dtn-train is running in this folder'
 kill -KILL $other
 wait $other || true
 expect 0 dtn-train "${tiny[@]}" --output "$work/shared" --resume auto

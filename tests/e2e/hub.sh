@@ -63,7 +63,7 @@ expect_text "pickle.pth is a PyTorch checkpoint.*python3 -c .*pickle.pth pickle.
 mkdir pickled
 cp pickle.pth pickled/pytorch_model.bin
 expect 2 dtn-eval --checkpoint pickled "${wrapped[@]}"
-expect_text 'holds a PyTorch pickle and no model.safetensors'
+expect_text 'contains a PyTorch pickle but no model.safetensors'
 
 echo "dtn-info and dtn-train take the folder, too"
 expect 0 dtn-info hub
@@ -90,4 +90,4 @@ done
 expect_text 'model_args.depth'
 rm hub/config.json
 expect 2 dtn-eval --checkpoint hub --inputs images.safetensors
-expect_text 'carries no config, and there is no config.json beside it'
+expect_text 'contains no config, and there is no config.json beside it'

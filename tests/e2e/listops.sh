@@ -21,7 +21,7 @@ expect_text '"output":"one","trees":870,"tries":[0-9]+,"duplicates":0,"bytes":[0
   '"stopped":false'
 expect 0 dtn-data listops --output a/three/ --seed 5 "${small[@]}" --jobs 3
 expect_text '700, 80 and 90 different trees of 501 to 1999 tokens, [0-9.]+ MB, in a/three' \
-  'one of [0-9.]+ tries kept, 0 trees drawn twice, [0-9]+ trees/s'
+  'kept 1 of [0-9.]+ random trees, discarded 0 duplicates, [0-9]+ trees/s'
 same_folders one a/three
 expect_equal "files" "$(ls one | xargs)" "basic_test.tsv basic_train.tsv basic_val.tsv"
 for file in train:701 val:81 test:91; do

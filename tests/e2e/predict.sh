@@ -28,7 +28,7 @@ expect 0 dtn-predict --help
 expect_text IMG --checkpoint --config --set --ema --topk --csv --json --device --threads 'Exit codes'
 cp "data/val/blue sky/0.bmp" sky
 expect 0 dtn-predict sky --checkpoint "$best"
-expect_text '^sky$' '%  blue sky$' '%  red, "hot"$' '1 picture in'
+expect_text '^sky$' '%  blue sky$' '%  red, "hot"$' '1 image in'
 expect 0 dtn-train predict data/val --checkpoint "$best" --topk 1 --csv table.csv
 python3 - << 'EOF' || fail "table.csv"
 import csv
@@ -69,7 +69,7 @@ cp "data/val/red, \"hot\"/1.png" mixed/3.png
 code=0
 "$bin/dtn-predict" mixed --checkpoint "$best" --json > mixed.json 2> "$log" || code=$?
 expect_equal "exit code with damaged pictures" "$code" 3
-expect_text 'mixed/2.bmp' 'mixed/4.jpg' '2 of 4 pictures could not be read'
+expect_text 'mixed/2.bmp' 'mixed/4.jpg' '2 of 4 images could not be read'
 python3 - << 'EOF' || fail "mixed.json"
 import json
 lines = [json.loads(line) for line in open("mixed.json")]
@@ -80,13 +80,13 @@ EOF
 echo "what it refuses"
 expect 2 dtn-predict
 expect 2 dtn-predict --checkpoint "$best"
-expect_text 'pictures is required'
+expect_text 'images is required'
 expect 2 dtn-predict sky
 expect_text '--checkpoint is required'
 expect 3 dtn-predict absent.jpg --checkpoint "$best"
 expect_text 'absent.jpg: no such file or folder'
 mkdir empty
 expect 3 dtn-predict empty --checkpoint "$best"
-expect_text 'empty: has no images'
+expect_text 'empty: contains no image file'
 expect 2 dtn-predict sky --checkpoint "$best" --set model.num_classes=0
 expect_text 'no head'

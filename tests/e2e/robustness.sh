@@ -109,7 +109,7 @@ kept["corruptions"]["fog"]["severities"]["4"] = kept["clean"] = None
 json.dump(kept, open("kept.json", "w"))
 EOF
 evaluate --set data.root=clean --suite imagenet-c --suite-root c --save kept.json
-expect_text 'results of 16 folders; images to go: 50'
+expect_text 'the results of 16 folders; 50 images left'
 check "a resumed suite" << 'EOF'
 found, first = json.load(open("result.json")), json.load(open("c.json"))
 assert found["corruptions"]["fog"]["severities"]["2"]["top1"] == 12.5
@@ -123,7 +123,7 @@ cp kept.json before.json
 for other in --ema --precision=bf16 --set=data.crop_pct=0.9 --set=data.interpolation=bilinear; do
   expect 2 dtn-eval "${model[@]}" --set data.root=clean "$other" --suite imagenet-c \
     --suite-root c --save kept.json
-  expect_text 'kept.json: was made otherwise: '
+  expect_text 'kept.json: was made with other settings: '
 done
 expect 2 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-r --suite-root r \
   --save kept.json
@@ -155,7 +155,7 @@ assert abs(found["clean"]["top1"] - want) < 1e-9, (found, want)
 EOF
 for c in n{0..9}; do echo $c; done > classes.txt
 expect 3 dtn-eval "${model[@]}" --set data.root=absent --suite imagenet-r --suite-root r
-expect_text "which of the model's 10 classes" '--classes' 'data.root'
+expect_text "with the 10 classes of the model" '--classes' 'data.root'
 evaluate --set data.root=absent --suite imagenet-r --suite-root r --classes classes.txt
 check "classes from a file" << 'EOF'
 found, known = (json.load(open(name)) for name in ("result.json", "r.json"))
@@ -182,7 +182,7 @@ python3 "$lib/interrupt.py" INT lines:1:stopped.json "$bin/dtn-eval" "${model[@]
   --set data.root=clean --suite imagenet-c --suite-root many --save stopped.json --threads 1 \
   --set data.workers=0 > "$log" 2>&1 || got=$?
 expect_equal "exit code of a stopped suite" "$got" 75
-expect_text 'stopped by a signal; .* kept in stopped.json'
+expect_text 'stopped by a signal; the results of .* folders are saved in stopped.json'
 check "what a stopped suite leaves" <<< \
   'assert json.load(open("stopped.json"))["corruptions"]["snow"]["severities"]["1"] is None'
 expect_no_leftovers .

@@ -133,7 +133,7 @@ fi
 code=0
 PATH=$work/absent "$bin/${sweep[0]}" "${sweep[@]:1}" --output whole > "$log" 2>&1 || code=$?
 expect_equal "exit code without rsvg-convert" $code 0
-expect_equal "lines about it" "$(grep -c 'only SVG pictures in whole: .*librsvg2-bin' "$log")" 1
+expect_equal "lines about it" "$(grep -c 'only SVG figures to whole: .*librsvg2-bin' "$log")" 1
 expect_no_file whole/curves.png
 expect_file whole/curves.svg
 expect_file whole/values.svg
@@ -194,10 +194,10 @@ for stop in "TERM lines:2:$log" INT\ lines:{50,10}:stopped/ln/seed-0/metrics.jso
   python3 "$lib/interrupt.py" $stop "$bin/${sweep[0]}" "${sweep[@]:1}" --output stopped \
     > "$log" 2>&1 || code=$?
   expect_equal "exit code after SIG$stop" $code 75
-  expect_text 'stopping: 1 run saves a checkpoint' 'stopped; go on with the same command'
+  expect_text 'stopping: 1 run saves a checkpoint' 'stopped; run the same command again to continue'
   if [[ $stop == *:50:* ]]; then expect_text 'ln:0 stopped at step [1-9]'; fi
 done
-expect_text 'ln:0 goes on at step [1-9]'
+expect_text 'ln:0 continues at step [1-9]'
 expect 0 "${sweep[@]}" --output stopped
 expect_same_tables stopped whole
 
@@ -210,7 +210,7 @@ for _ in {1..500}; do
   sleep 0.02
 done
 expect 2 "${sweep[0]}" "${long[@]}"
-expect_text 'long: another dtn-sweep is at work there'
+expect_text 'long: another dtn-sweep is running in this folder'
 kill -TERM $pid
 code=0
 wait $pid || code=$?
@@ -223,7 +223,7 @@ expect 0 "${sweep[@]}" --output only --only ln:1
 expect_text '1 of 1 runs finished' '^\| LayerNorm .* 1 of 2 \|$' '^\| dtn .* 0 of 2 \|$'
 expect_equal "runs of --only ln:1" "$(echo only/*/*)" only/ln/seed-1
 expect 2 "${sweep[@]}" --output only --only ln:7
-expect_text 'there is no such variant or run; there are ln, dtn, ln:0'
+expect_text 'no such variant or run; the sweep has ln, dtn, ln:0'
 
 echo "a run that fails"
 cat > bad.yaml << 'EOS'
@@ -235,7 +235,7 @@ variants:
   - {name: bad, set: {optim: {name: sgd, lr: 1.0e+38, clip_grad_norm: null}, train.ema: null,
                       train.checkpoint_every: 1}}
 EOS
-for begins in 'starts' 'goes on at step 1' 'goes on at step 1'; do  # the one with a finite loss
+for begins in 'starts' 'continues at step 1' 'continues at step 1'; do  # the one with a finite loss
   expect 1 dtn-sweep --config bad.yaml --output bad
   expect_text "bad:0 $begins, 6 steps"
   expect_text 'bad:0 failed with exit code 4: training diverged' 'failed runs .*: bad:0 \(4\)' \
@@ -249,7 +249,7 @@ assert bad["n"] == 0 and bad["mean"] is None and bad["failures"][0]["code"] == 4
 text = open("bad/table.md").read()
 assert re.search(r"^\| bad +\| +failed \|", text, re.M) and "`bad`, seed 0: failed with exit" in text
 assert "finite loss is bad/seed-0/checkpoints/step-00000001. " in text, text
-assert "set aside as bad/seed-0/checkpoints/diverged-step-00000002. " in text, text
+assert "The checkpoint after it is now bad/seed-0/checkpoints/diverged-step-00000002. " in text, text
 summary = json.load(open("bad/bad/seed-0/summary.json"))
 assert summary["diverged"] is True, summary
 assert summary["last_checkpoint"] == "checkpoints/step-00000001", summary
@@ -278,7 +278,7 @@ expect_text 'again$|The same again' 'ln:0 .* the same as norms/ln:0' 'not yet: s
 expect_no_file all
 expect 0 dtn-sweep --config all.yaml --output all --results kept-all --device cpu
 expect_text 'sweep norms: 4 runs, 0 of them' 'sweep again: 3 runs, 2 of them finished' \
-  'not evaluated on imagenet-r: name its folder with --suite-root imagenet-r=DIR'
+  'skipping imagenet-r: name its folder with --suite-root imagenet-r=DIR'
 expect_no_file all/again/ln
 expect_file kept-all/again/ln/seed-0/summary.json
 grep -q 'All &lt;tables&gt;' all/all.html || fail "the title is not in the page"
@@ -288,7 +288,7 @@ expect 0 dtn-sweep --config all.yaml --output elsewhere-all --results kept-all -
 if grep -q starts "$log"; then fail "a run was run again whose result is kept"; fi
 expect 0 dtn-sweep --config all.yaml --output all --device cpu --only again
 expect 2 dtn-sweep --config all.yaml --output all --device cpu --only table1
-expect_text 'no such sweep in the collection; there are norms, again'
+expect_text 'the collection has no such sweep; its sweeps are norms, again'
 
 echo "refused"
 expect 2 "${sweep[@]}" --output whole --set optim.lr=1e-3
@@ -296,7 +296,7 @@ expect_text 'ln:0 was run with another config: optim.lr is 0.001, was 0.005; del
 expect 2 "${sweep[@]}" --output whole --set optim.lr=1e-3 --dry-run
 mkdir thesis && touch thesis/chapter1
 expect 2 "${sweep[@]}" --output thesis
-expect_text 'thesis: holds something else than a sweep'
+expect_text 'thesis: contains files but no sweep'
 expect_equal "files of a folder that is not ours" "$(ls -A thesis)" chapter1
 expect 2 "${sweep[@]}" --output norms.yaml
 expect_text 'is a file'

@@ -108,4 +108,4 @@ echo "by two, one and four processes: $apart e-9"
 # A process whose share of the batch gives it fewer micro-batches than others have.
 expect_ranks 2 3 dtn-train "${options[@]}" --set train.batch_size=8 --set train.micro_batch=1 \
   --output "$work/uneven"
-expect_text 'cannot be shared by 3 processes in micro-batches of 1; use fewer processes'
+expect_text 'cannot be divided among 3 processes in micro-batches of 1; use fewer processes'

@@ -24,7 +24,7 @@ PATH=$work/hanging:$PATH bash "$bin/dtn-mpirun" sleep 2 > "$log" 2>&1 &
 job=$!
 ended 30
 expect_equal "exit code of dtn-mpirun when mpirun hangs" $code 1
-expect_text 'the processes are gone, but mpirun does not end'
+expect_text 'killing mpirun, which does not end although its processes have ended'
 
 # A signal to the launcher: one checkpoint, and 75.
 for signal in TERM INT USR1; do
@@ -110,7 +110,7 @@ expect_same_checkpoint "$work/suspended/checkpoints/last" "$work/unbroken/checkp
 # A run that diverges does so everywhere.
 expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --set schedule.warmup_epochs=0 --output "$work/diverged"
-expect_text 'training diverged' 'update was left out'
+expect_text 'training diverged' 'skipped the update'
 expect_one_message 'training diverged'
 # It goes back to the newest checkpoint with a finite loss.
 cp -r "$work/unbroken" "$work/later"

@@ -19,7 +19,7 @@ def fits(name, capability):
         return True
     match = NAME.fullmatch(name)
     if not match:
-        raise CannotRun(f"{name!r} is no GPU architecture")
+        raise CannotRun(f"{name!r} is not a GPU architecture")
     major, minor, letter, kind = match.groups()
     built, card = (int(major), int(minor)), tuple(map(int, capability.split(".")))
     if letter == "a":
@@ -32,7 +32,7 @@ def fits(name, capability):
 def require(built, capability, card, remedy):
     """Refuses a card that none of the architectures in a list fits. `remedy` is a sentence."""
     if not any(fits(name, capability) for name in filter(None, built.split(";"))):
-        raise CannotRun(f"the programs are built for {built}, which does not run on this {card} of "
+        raise CannotRun(f"the programs are built for {built}, which do not run on this {card} of "
                         f"compute capability {capability}; {remedy}")
 
 

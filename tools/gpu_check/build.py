@@ -28,7 +28,7 @@ class Build:
 
     def __call__(self):
         if self.layout.packed:
-            raise LeftOut("the programs were built when this folder was packed")
+            raise LeftOut("this packed folder already contains the programs")
         nvcc = self.require("nvcc", "it comes with the CUDA Toolkit 13")
         for name in ("cmake", "ninja", "g++"):
             self.require(name, "tools/install-deps.sh installs it")
@@ -144,7 +144,7 @@ def static_library(name):
         found = subprocess.run(["g++", f"-print-file-name={name}"], check=True, text=True,
                                capture_output=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        raise CannotRun(f"g++ does not say where {name} is: {error}")
+        raise CannotRun(f"g++ cannot locate {name}: {error}")
     if not pathlib.Path(found).is_absolute():
         raise CannotRun(f"there is no {name}; tools/install-deps.sh installs it")
     return found

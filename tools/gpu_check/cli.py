@@ -26,57 +26,58 @@ ALL_GOOD, MISSED, BAD_USAGE, COULD_NOT_RUN = 0, 1, 2, 3
 
 HELP = """\
 tools/gpu-check.sh [OPTIONS]         checks and measures the CUDA backend on this machine's GPU
-tools/gpu-check.sh pack [FOLDER]     makes a folder of programs for a machine that can build nothing
-tools/gpu-check.sh record-losses     writes tests/gpu_smoke_losses.json, with the CPU alone
+tools/gpu-check.sh pack [FOLDER]     makes a folder of programs for a machine without build tools
+tools/gpu-check.sh record-losses     writes tests/gpu_smoke_losses.json; needs only the CPU
 """
 
 STAGE_HELP = """\
-Stages, the most valuable first, which is the order in which they run. Times are estimates for an
-H200 and 16 cores.
+Stages, in the order in which they run: the most important first. Times are estimates for an H200
+and 16 cores.
   build      8 min  in a checkout: cmake --preset cuda without oneDNN, for this GPU only (90a-real
-                    on compute capability 9.0), or for those of CMakeLists.txt where nvidia-smi
-                    finds none: dtn-bench, dtn-train, tests/gpu_*. A packed folder needs no build.
-  smoke      1 min  what nvidia-smi says, rates of copies and products, and five steps of ViT-S*
-                    with LayerNorm and with DTN, in float32 and bf16, held against the CPU's
-  kernels    1 min  dtn-bench kernels: each kernel of a training step beside its floor; then the
-                    kernels of whole steps, as tables in the logs; attention by products of
-                    warpgroups, alone and in whole steps, where the card has these
-  products   3 min  dtn-bench products: each matrix product by every algorithm of cuBLASLt; then
-                    whole steps by the library's first and by the fastest
-  train      5 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm; DTN
-                    along a line, steps of Long ListOps' three models, Swin-T, PVT-Tiny
-  peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,
-                    between two runs of ours: the four most valuable of LayerNorm and of DTN. The
-                    others (20 min) follow when all stages are done. Needs PyTorch.
-  tests      2 min  the tests gpu_*, suite by suite, four at a time. A skipped test is not a passed
-                    one; a test that needs hardware which this GPU lacks is left out, and what only
-                    it tests is not entered in the ledger. What fails runs again, alone with
-                    CUDA_LAUNCH_BLOCKING=1, so that a crash names its kernel.
-  ncu        3 min  counters of a few kernels; left out where there is no ncu or none to be read
-  sanitizer 10 min  compute-sanitizer finds two planted faults, then memcheck of the tests but
-                    gpu_dist, and racecheck of our kernels in gpu_kernels, suite by suite
-  ranks      1 min  dtn-train under mpirun: one rank, then two, which one GPU alone must refuse.
-                    Left out where there is no mpirun, MPI module or NCCL.
+                    on compute capability 9.0), or for the architectures of CMakeLists.txt if
+                    nvidia-smi finds no GPU: dtn-bench, dtn-train, tests/gpu_*. A packed folder
+                    needs no build.
+  smoke      1 min  the output of nvidia-smi, rates of copies and products, and five steps of
+                    ViT-S* with LayerNorm and with DTN, in float32 and bf16, compared with the CPU
+  kernels    1 min  dtn-bench kernels: each kernel of a training step, compared with its lower
+                    bound; then the kernels of whole steps, as tables in the logs; attention by
+                    warpgroup products, alone and in whole steps, on GPUs that have them
+  products   3 min  dtn-bench products: each matrix product with every algorithm of cuBLASLt; then
+                    whole steps with the library's first and with the fastest algorithms
+  train      5 min  dtn-bench train (LayerNorm and DTN alternately, twice), norm, eval and gemm;
+                    DTN on sequences, steps of three Long ListOps models, Swin-T, PVT-Tiny
+  peer      10 min  tests/peers/gpu_speed.py: variants of PyTorch, each in its own process, between
+                    two runs of ours: the four most important of LayerNorm and of DTN. The other
+                    variants (20 min) run after all stages. Needs PyTorch.
+  tests      2 min  the tests gpu_*, suite by suite, four at a time. A skipped test does not count
+                    as passed. A test for hardware that this GPU lacks is left out, and the ledger
+                    gets no entry for the code that only it tests. A failed test runs again, alone
+                    and with CUDA_LAUNCH_BLOCKING=1, so that a crash names its kernel.
+  ncu        3 min  counters of a few kernels; left out if ncu is missing or cannot read counters
+  sanitizer 10 min  compute-sanitizer must find two planted faults; then memcheck of all tests
+                    except gpu_dist, and racecheck of our kernels in gpu_kernels, suite by suite
+  ranks      1 min  dtn-train under mpirun: one rank, then two, which a single GPU must refuse.
+                    Left out if mpirun, the MPI module or NCCL is missing.
 
-A failure, crash, hang or malformed output of one measurement is recorded, and the others go on. The
-ledger gets each result at once. A call goes on from the results that the ledger has for the same
-sources on the same GPU, driver and CUDA version; what failed in an earlier call is tried again at
-the very end. A table of the requirements closes every call.
+If a measurement fails, crashes, hangs or prints malformed output, this is recorded and the others
+continue. Each result is written to the ledger at once. A call continues from the results in the
+ledger for the same sources, GPU, driver and CUDA version; measurements that failed in an earlier
+call are retried at the end. Every call ends with a table of the requirements.
 
 Needs: a GPU of compute capability 8.0 or newer with its driver, Python 3.9, and libcublasLt.so.13
-(libnccl.so.2, too, for gpu_dist and ranks) in the system, in /usr/local/cuda or in the packages
-that PyTorch brings along. A packed folder needs glibc {glibc} or newer, and a GPU that it was packed
-for. Stage build needs the CUDA Toolkit 13 and what tools/install-deps.sh installs; so does pack,
-which needs no GPU. Root is not needed.
+(for gpu_dist and ranks also libnccl.so.2) in the system, in /usr/local/cuda or in the packages that
+PyTorch installs. A packed folder needs glibc {glibc} or newer, and a GPU that it was packed for.
+The stage build and the command pack need the CUDA Toolkit 13 and the packages of
+tools/install-deps.sh; pack needs no GPU. Root is not needed.
 
-Writes: in the build folder (logs in DIR/gpu-check/logs), the ledger tests/gpu_ledger.json, and with
---out its copy DIR/gpu_ledger.json after each result and DIR/logs.tar.gz after each stage. To go on
-in a fresh copy of a packed folder, put that gpu_ledger.json in its tests/. To take the results over
-into a checkout: python3 tests/gpu_ledger.py merge FILE
+Writes: the build folder (logs in DIR/gpu-check/logs), the ledger tests/gpu_ledger.json, and with
+--out its copy DIR/gpu_ledger.json after each result and DIR/logs.tar.gz after each stage. To
+continue in a new copy of a packed folder, put that gpu_ledger.json into its tests/. To merge the
+results into a checkout: python3 tests/gpu_ledger.py merge FILE
 
-Exit codes: 0 every stage asked for ran and its requirements are met; 1 something failed, missed a
-requirement or had no time; 2 bad usage; 3 a stage could not run here, for the reason given, such as
-programs that are built for other GPUs.
+Exit codes: 0 all chosen stages ran and met their requirements; 1 a stage failed, missed a
+requirement or had no time; 2 bad usage; 3 a stage cannot run here, for the printed reason, such as
+programs built for other GPUs.
 """
 
 
@@ -97,17 +98,17 @@ def parse(arguments):
     add = parser.add_argument
     add("--stage", nargs="+", metavar="S", choices=("build", *STAGES), help="only these "
         "stages (default: all, and build in a checkout)")
-    add("--until", type=positive, metavar="SECONDS", help="all is over so long after the start. "
-        "Nothing begins that is not expected to fit, and what runs then is ended: both are told as "
-        "not run. (default: no end)")
-    add("--again", action="store_true", help="measure also what the ledger has already")
-    add("--out", type=pathlib.Path, metavar="DIR", help="where ledger and logs are copied to")
+    add("--until", type=positive, metavar="SECONDS", help="time limit from the start. A "
+        "measurement that is not expected to fit does not start, and a running one is stopped; "
+        "both are reported as not run. (default: no limit)")
+    add("--again", action="store_true", help="repeat measurements that are in the ledger")
+    add("--out", type=pathlib.Path, metavar="DIR", help="folder for copies of ledger and logs")
     add("--build-dir", type=pathlib.Path, metavar="DIR", help="the build folder (default: "
-        "build-gpu; in a packed folder build; of pack build-gpu-pack; of record-losses build)")
-    add("--commit", metavar="HASH", help="what the ledger names as the commit (default: what git "
-        "says of the sources)")
-    add("--arch", default="90a-real", metavar="LIST", help="of pack: GPU architectures as CMake "
-        "names them, like '80-real;90a-real' (default: %(default)s, for the H100 and H200 alone)")
+        "build-gpu; in a packed folder build; for pack build-gpu-pack; for record-losses build)")
+    add("--commit", metavar="HASH", help="commit to record in the ledger (default: the commit of "
+        "the sources)")
+    add("--arch", default="90a-real", metavar="LIST", help="for pack: GPU architectures in CMake's "
+        "notation, like '80-real;90a-real' (default: %(default)s, only for H100 and H200)")
     options = parser.parse_args(arguments)
     if options.folder and options.command != "pack":
         parser.error(f"{options.command} takes no folder")
@@ -171,7 +172,7 @@ class Check:
                               self.remedy(found["compute_cap"]))
         for name in ("dtn-bench", "dtn-train", *built["tests"]):
             if not self.layout.program(name).exists():
-                say(f"{self.layout.program(name)} is not there; what needs it will fail")
+                say(f"{self.layout.program(name)} is missing; the stages that need it will fail")
         environment, missing = libraries.find()
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # programs count GPUs as nvidia-smi does
         environment["GOMP_SPINCOUNT"] = "3000"  # as programs do; they then start once
@@ -246,5 +247,5 @@ def main(arguments):
         return MISSED
     except KeyboardInterrupt:
         process.kill_all()
-        say("interrupted; what was measured is in the ledger")
+        say("interrupted; the finished measurements are in the ledger")
         return MISSED

@@ -27,7 +27,7 @@ def identify(logs):
     """Name, driver and compute capability of the GPU."""
     found = ask(("name", "driver_version", "compute_cap"), logs)
     if found is None:
-        raise CannotRun(f"nvidia-smi finds no GPU here; what it said is in {logs}/nvidia-smi.out")
+        raise CannotRun(f"nvidia-smi finds no GPU; its output is in {logs}/nvidia-smi.out")
     return found
 
 

@@ -43,10 +43,10 @@ class Kernels(Stage):
         if not (outcome.status == 1 and lines.failed and lines.summary):  # it has told which
             self.check(outcome)
         if lines.malformed:
-            raise Failed(f"{len(lines.malformed)} lines are not what was asked for, the first: "
+            raise Failed(f"{len(lines.malformed)} lines of the output are malformed; the first: "
                          f"{lines.malformed[0][:200]!r}")
         if lines.summary is None:
-            raise Failed("the line that sums up is missing")
+            raise Failed("the summary line is missing")
         return lines.summary
 
     def trace(self, seconds, norm):

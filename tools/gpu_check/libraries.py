@@ -9,7 +9,7 @@ import sys
 import sysconfig
 
 NEEDED = {"libcublasLt.so.13": "every program of a build with CUDA",
-          "libnccl.so.2": "stage ranks, and gpu_dist among the tests,"}
+          "libnccl.so.2": "stage ranks and the test gpu_dist"}
 TOOLKIT = ("/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda/targets/*/lib")
 
 
@@ -56,8 +56,7 @@ def find():
             folders.append(folder)
         else:
             missing[name] = (
-                f"{name} is not here, which {user} needs: it is neither in the system nor in "
-                "/usr/local/cuda nor in Python's packages nvidia/**/lib; install it or name its "
-                "folder in LD_LIBRARY_PATH")
+                f"cannot find {name}, which {user} needs, in the system, in /usr/local/cuda or in "
+                "Python's packages nvidia/**/lib; install it or add its folder to LD_LIBRARY_PATH")
     path = [*dict.fromkeys(folders), os.environ.get("LD_LIBRARY_PATH", "")]
     return {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}, missing

@@ -28,7 +28,7 @@ FILTERS = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict
 
 def pack(folder, where, clock, architectures, commit):
     if folder.exists() and not (folder / ARCHIVE).exists():
-        raise CannotRun(f"{folder} exists and is not one that pack made; name another")
+        raise CannotRun(f"{folder} exists and was not made by pack; name another folder")
     # One instruction set of the CPU is enough beside a GPU; sections of kernels are compressed.
     objects = [build.older_glibc(where.state)]
     flags = [*build.static_flags(objects), "-DDTN_ISAS=avx2",
@@ -55,7 +55,7 @@ def pack(folder, where, clock, architectures, commit):
         f"when it is used; GPUs {built['architectures']}, CUDA {built['cuda']}, glibc {glibc} or "
         f"newer, commit {built['commit']}")
     if size > LARGEST:
-        raise Failed(f"{new} has more than {LARGEST >> 20} MiB; name fewer architectures by --arch")
+        raise Failed(f"{new} exceeds {LARGEST >> 20} MiB; name fewer architectures with --arch")
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
 
@@ -69,12 +69,12 @@ def strip(program, to):
     run("strip", "-o", str(to), str(program))
     for name in re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", str(to))):
         if not SYSTEM.fullmatch(name):
-            raise Failed(f"{program.name} needs {name}, which the target need not have")
+            raise Failed(f"{program.name} needs {name}, which the target may not have")
     glibc = glibc_of(run("readelf", "-V", str(to)))
     if age(glibc) > age(NEWEST_GLIBC):
-        raise Failed(f"{program.name} needs glibc {glibc}, and {NEWEST_GLIBC} is the newest that a "
-                     f"target need have; nm -D {program} names what is of {glibc}, and "
-                     "tools/gpu_check/static/older_glibc.cpp is where it can be defined")
+        raise Failed(f"{program.name} needs glibc {glibc}, but targets may have only "
+                     f"{NEWEST_GLIBC}; find the symbols of {glibc} with nm -D {program}, and "
+                     "define them in tools/gpu_check/static/older_glibc.cpp")
     return glibc
 
 

@@ -63,7 +63,7 @@ class Peer(Stage):
         result = parse_object(outcome.text())
         rate = result.get("images_per_second")
         if not isinstance(rate, (int, float)) or rate <= 0:
-            raise Failed(f"there is no images_per_second in what it printed: {result}")
+            raise Failed(f"its output has no images_per_second: {result}")
         return result
 
     # ---- results: {norm: {"ours": [a, b], "variants": {name: {...}}, "failed": {name: reason}}}

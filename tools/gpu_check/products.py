@@ -46,7 +46,7 @@ class Products(Stage):
             return {"products": int(total["products"]), "table": measured,
                     **{key: float(total[key]) for key in ("first_ms", "chosen_ms", "best_ms")}}
         except (ValueError, TypeError, KeyError) as error:
-            raise Failed(f"what it printed is not what was asked for: {type(error).__name__}: "
+            raise Failed(f"unexpected output: {type(error).__name__}: "
                          f"{error}")
 
     def train(self, seconds, norm, kind, table):

@@ -59,7 +59,7 @@ def smoke_rows(run):
     for precision, bound in BOUNDS.items():
         for norm in ("ln", "dtn"):
             error = results.get(f"losses_{norm}_{precision}", {}).get("error")
-            name = f"first steps of ViT-S* {norm.upper()}, {precision}, off the CPU's"
+            name = f"first steps of ViT-S* {norm.upper()}, {precision}, against the CPU"
             yield judged("smoke", name, error, bound, f"{bound:.0e}", most=True)
 
 

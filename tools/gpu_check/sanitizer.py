@@ -103,7 +103,7 @@ def verdict(outcome, report):
                         outcome.text())
     if not counts:
         return {"tests": 0, "errors": 0,
-                "problem": f"the sanitizer did not come to its summary: {outcome.ending()}"}
+                "problem": f"the sanitizer printed no summary: {outcome.ending()}"}
     errors = sum(int(a or b) for a, b in counts)
     try:
         found = json.loads(report.read_text())
@@ -111,7 +111,7 @@ def verdict(outcome, report):
         failures = found["failures"]
     except (OSError, ValueError, KeyError, TypeError):
         return {"tests": 0, "errors": errors,
-                "problem": f"the test program did not come to its end: {outcome.ending()}"}
+                "problem": f"the test program did not finish: {outcome.ending()}"}
     ran = sum(case.get("result") == "COMPLETED" for case in cases)
     matches = filter(None, map(ABSENT_HARDWARE.fullmatch, outcome.text().splitlines()))
     left_out = collections.Counter(match.group(1) for match in matches)

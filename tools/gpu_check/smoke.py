@@ -34,7 +34,7 @@ def read_run(output):
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Failed(f"{file} cannot be read: {type(error).__name__}: {error}")
     if len(found["loss"]) != STEPS:
-        raise Failed(f"{file} has {len(found['loss'])} steps in place of {STEPS}")
+        raise Failed(f"{file} has {len(found['loss'])} steps, not {STEPS}")
     return found
 
 

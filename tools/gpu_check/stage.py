@@ -134,7 +134,7 @@ class Runner:
         """What was left for the end, and at last what failed in an earlier call."""
         waiting = self._late + self._retries
         for stage in dict.fromkeys(stage for stage, _ in waiting):
-            say(f"== {stage.name}, what is left of it")
+            say(f"== {stage.name}, remaining part")
             self._dropped = []
             trace = stage.context.layout.logs / stage.name / "traceback.txt"
             for step in (step for other, step in waiting if other is stage):
@@ -168,7 +168,7 @@ class Runner:
             else:
                 due.append(step)
         if there:
-            say(f"{stage.name}: {there} of {len(steps)} results are in the ledger already")
+            say(f"{stage.name}: {there} of {len(steps)} results are already in the ledger")
         with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
             try:
                 list(pool.map(lambda step: self._run_step(stage, step), due))

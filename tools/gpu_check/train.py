@@ -22,9 +22,9 @@ def parse_object(text):
     try:
         result = json.loads(text)
     except ValueError as error:
-        raise Failed(f"what it printed is no JSON: {error}: {text[:200]!r}")
+        raise Failed(f"its output is not JSON: {error}: {text[:200]!r}")
     if not isinstance(result, dict):
-        raise Failed(f"what it printed is no JSON object: {text[:200]!r}")
+        raise Failed(f"its output is not a JSON object: {text[:200]!r}")
     return result
 
 
@@ -32,7 +32,7 @@ def bench_train(stage, log, seconds, norm, steps=STEPS, env=None):
     result = bench(stage, log, seconds, "train", "--config", f"vit_s_star_{norm}", *MODEL,
                    "--steps", str(steps), env=env)
     if not isinstance(result.get("images_per_second"), (int, float)):
-        raise Failed(f"there is no images_per_second in what it printed: {result}")
+        raise Failed(f"its output has no images_per_second: {result}")
     return result
 
 

@@ -6,6 +6,7 @@
 #include "apps/analyze/similarity.h"
 #include "apps/analyze/subject.h"
 #include "apps/analyze/subject_json.h"
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 
@@ -18,26 +19,26 @@ using Json = nlohmann::ordered_json;
 void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool of_data) {
   const ModelConfig &x = a.config.model, &y = b.config.model;
   if (x.image_size != y.image_size || x.channels != y.channels) {
-    throw ConfigError(cat("models that are compared see the same images, but ", a.name, " takes ",
-                          x.channels, " x ", x.image_size, " and ", b.name, " ", y.channels, " x ",
-                          y.image_size, "; look into them one by one"));
+    throw ConfigError(cat("compared models must take the same images, but ", a.name, " takes ",
+                          x.channels, " x ", x.image_size, " and ", b.name, " takes ", y.channels,
+                          " x ", y.image_size, "; analyze them separately"));
   }
   if (!of_data) return;
   const DataConfig &p = a.config.data, &q = b.config.data;
   if (p.dataset != q.dataset || p.val != q.val || p.classes != q.classes || p.mean != q.mean ||
       p.std != q.std || p.crop_pct != q.crop_pct || p.interpolation != q.interpolation ||
       p.resample != q.resample) {
-    throw ConfigError(cat("models that are compared see the same images, but the data sections of ",
+    throw ConfigError(cat("compared models must take the same images, but the data sections of ",
                           a.name, " and ", b.name,
-                          " differ; give images with --inputs, or look into them one by one"));
+                          " differ; give images with --inputs, or analyze them separately"));
   }
 }
 
 void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {
   const int classes = subject.config().num_classes;
   if (inputs.labelled() && classes > 0 && inputs.largest_label() >= classes) {
-    throw DataError(cat("the inputs have the label ", inputs.largest_label(), ", and ",
-                        subject.given.name, " has ", classes, " classes"));
+    throw DataError(cat("the inputs have the label ", inputs.largest_label(), ", but ",
+                        subject.given.name, " has only ", counted(classes, "classes")));
   }
 }
 
@@ -45,9 +46,9 @@ void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {
 void check_classes_of(const OpenSubject& first, const OpenSubject& subject) {
   const std::optional<ClassList>&a = first.classify.classes(), &b = subject.classify.classes();
   if (!a || !b || a->names.empty() || b->names.empty() || a->names == b->names) return;
-  throw ConfigError(cat("models that are compared have the same classes in the same order, and ",
-                        "those of ", first.given.name, " and ", subject.given.name,
-                        " differ; look into them one by one"));
+  throw ConfigError(
+      cat("compared models must have the same classes in the same order, but those of ",
+          first.given.name, " and ", subject.given.name, " differ; analyze them separately"));
 }
 
 Collector collect(const OpenSubject& subject, AnalysisInputs& inputs) {
@@ -69,9 +70,8 @@ Collector collect(const OpenSubject& subject, AnalysisInputs& inputs) {
 void warn_of_dropped(const std::string& name, Json& json) {
   for (auto& [key, value] : json.items()) {
     if (const std::int64_t dropped = drop_non_finite(value)) {
-      log_warn(cat(
-          name, ": ", key, ": ", dropped,
-          dropped == 1 ? " number is not finite, and null" : " numbers are not finite, and null"));
+      log_warn(cat(name, ": ", key, ": ", counted(dropped, "numbers"),
+                   dropped == 1 ? " is" : " are", " not finite; written as null"));
     }
   }
 }
@@ -92,7 +92,7 @@ Json similarities_of(const std::vector<OpenSubject>& subjects, AnalysisInputs& i
         cat("cka of ", subjects[s.a].given.name, " and ", subjects[s.b].given.name);
     if (s.matrix.empty()) {
       entry["matrix"] = nullptr;
-      log_warn(cat(pair, ": left out, as their tokens do not pair up"));
+      log_warn(cat(pair, ": skipped, because their tokens do not correspond"));
     }
     warn_of_dropped(pair, entry);
     list.push_back(std::move(entry));
@@ -103,7 +103,7 @@ Json similarities_of(const std::vector<OpenSubject>& subjects, AnalysisInputs& i
 }  // namespace
 
 Analysis analyze(const AnalysisOptions& options, const Registries& registries) {
-  DTN_CHECK(!options.subjects.empty(), "nothing to look into");
+  DTN_CHECK(!options.subjects.empty(), "no model to analyze");
   const bool of_data = options.inputs.empty();
   std::vector<OpenSubject> subjects;
   for (const AnalysisSubject& given : options.subjects) {
@@ -124,7 +124,7 @@ Analysis analyze(const AnalysisOptions& options, const Registries& registries) {
   analysis.json["inputs"] = inputs.describe();
   Json& checkpoints = analysis.json["checkpoints"] = Json::array();
   for (const OpenSubject& subject : subjects) {
-    log_info(cat("looking into ", subject.given.name));
+    log_info(cat("analyzing ", subject.given.name));
     checkpoints.push_back(numbers_of(subject, inputs, options.token));
   }
   analysis.json["cka"] = similarities_of(subjects, inputs);

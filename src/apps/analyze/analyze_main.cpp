@@ -12,6 +12,7 @@
 #include "apps/report/analysis_report.h"
 #include "apps/report/figures.h"
 #include "apps/report/illustrations.h"
+#include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -36,7 +37,8 @@ constexpr const char* kFresh = "init";  // value of --checkpoint for a model bef
 
 AnalysisSubject fresh_model(const AnalyzeCommand& options, const Registries& registries) {
   if (options.config.empty()) {
-    throw ConfigError(cat("--checkpoint ", kFresh, ": --config names what to start afresh"));
+    throw ConfigError(
+        cat("--checkpoint ", kFresh, " needs --config, the config of the model to initialize"));
   }
   AnalysisSubject subject;
   subject.config = load_experiment(find_config(options.config), {}, registries.schemas());
@@ -69,8 +71,9 @@ AnalysisSubject saved_model(const AnalyzeCommand& options, const std::string& na
 // Names the subjects by --name, or else by their configs. A repeated name gets a number.
 void name_subjects(const std::vector<std::string>& names, std::vector<AnalysisSubject>& subjects) {
   if (!names.empty() && names.size() != subjects.size()) {
-    throw ConfigError(cat("--name gives ", names.size(), " names to ", subjects.size(),
-                          " checkpoints; give each one, parted by commas"));
+    throw ConfigError(cat("--name has ", counted(names.size(), "names"), " for ",
+                          counted(subjects.size(), "checkpoints"),
+                          "; give one name per checkpoint, separated by commas"));
   }
   std::set<std::string> taken;
   for (std::size_t i = 0; i < subjects.size(); ++i) {
@@ -109,14 +112,14 @@ int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
   write_figures(output, figures);
   write_file_atomic(output / "report.html", report_html(result.json, figures));
   log_info(cat("numbers: ", (output / "analysis.json").string(),
-               "; pictures of them: ", (output / "report.html").string()));
+               "; figures: ", (output / "report.html").string()));
   return kExitDone;
 }
 
 // Draws figures 4 and 5 of the paper, which need no model.
 int run_illustrations(const AnalyzeCommand& options) {
   write_figures(options.output, illustrations());
-  log_info(cat("pictures: ", (fs::path(options.output) / "figures").string()));
+  log_info(cat("figures: ", (fs::path(options.output) / "figures").string()));
   return kExitDone;
 }
 
@@ -124,43 +127,42 @@ int run_illustrations(const AnalyzeCommand& options) {
 
 int analyze_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
-      "Looks into trained models: what their normalizers, attention and layers do to images, as "
-      "numbers and pictures; see docs/analyze.md.",
+      "Analyzes trained models: what their normalizers, attention and layers do to images, in "
+      "numbers and figures; see docs/analyze.md.",
       "dtn-analyze"};
   AnalyzeCommand options;
   const auto many = CLI::MultiOptionPolicy::TakeAll;
-  app.add_option("--checkpoint,checkpoint", options.checkpoints,
-                 "run folder (its last checkpoint, and its history), checkpoint folder or "
-                 "safetensors file of weights; init: the model of --config before training "
-                 "(repeatable)")
+  app.add_option(
+         "--checkpoint,checkpoint", options.checkpoints,
+         "run folder (its last checkpoint and its history), checkpoint folder or safetensors file "
+         "of weights; `init`: the model of --config before training (repeatable)")
       ->type_name("DIR|FILE")
       ->expected(1)
       ->multi_option_policy(many);
   app.add_option("--name", options.names,
-                 "what to call the checkpoints, in their order (default: the names of their "
-                 "configs)")
+                 "names of the checkpoints, in their order (default: the names of their configs)")
       ->type_name("A,B,...")
       ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(many);
   app.add_option("--config", options.config,
-                 "config, or the name of a public model (dtn-info --models), of all checkpoints "
-                 "that carry none");
+                 "config file or name, or the name of a public model (dtn-info --models), for "
+                 "checkpoints that contain no config");
   auto* inputs =
       app.add_option("--inputs", options.inputs,
-                     "safetensors with 'images' [N,C,H,W] float32, already normalised, and "
-                     "optionally 'labels' [N] int64; used instead of the data set");
+                     "safetensors file to use instead of the data set: 'images' [N,C,H,W] float32, "
+                     "already normalised, and optionally 'labels' [N] int64");
   app.add_option("--images", options.images,
-                 "so many images, the first of the evaluation split (default: 64)")
+                 "number of images, the first of the evaluation split (default: 64)")
       ->check(positive())
       ->excludes(inputs);
-  app.add_option("--output", options.output, "folder of what is written")->capture_default_str();
+  app.add_option("--output", options.output, "folder to write")->capture_default_str();
   app.add_option("--token", options.token,
-                 "whose row of the position matrix is shown, from 0 (default: the one in the "
-                 "middle)")
+                 "token whose row of the position matrix is shown, counted from 0 (default: the "
+                 "token in the middle)")
       ->check(non_negative());
   app.add_flag("--illustrations", options.illustrations,
-               "draw what P and relative positions are, with numbers, and nothing else");
+               "only draw explanations of P and of relative positions");
   app.add_option("--threads", options.machine.threads, "computing threads (default: one per core)")
       ->check(positive());
   return run_program(app, argc, argv, Processes::kOne, [&] {

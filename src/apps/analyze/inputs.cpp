@@ -17,7 +17,7 @@ constexpr std::size_t kPreviews = 8;
 
 Fields read_images(const std::string& path, const ModelConfig& model) {
   Fields images = read_input_file(path, model);
-  if (images.count() == 0) throw DataError(cat(path, ": 'images' has none to look at"));
+  if (images.count() == 0) throw DataError(cat(path, ": 'images' is empty"));
   return images;
 }
 
@@ -82,7 +82,7 @@ void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)
     work(fields);
     done += n;
   }
-  if (done == 0) throw DataError(cat(name_, ": the evaluation split has no image to look at"));
+  if (done == 0) throw DataError(cat(name_, ": the evaluation split has no readable image"));
   count_ = done;  // without damaged images
 }
 

@@ -64,7 +64,8 @@ void add_positions(const Collector& collector, std::optional<std::int64_t> token
   bool any = false;
   for (const Json& t : tokens) any = any || !t.is_null();
   if (!any) {
-    throw ConfigError(cat("--token ", *token, ": no layer has as many tokens; they count from 0"));
+    throw ConfigError(
+        cat("--token ", *token, ": no layer has so many tokens; tokens are counted from 0"));
   }
   json["center_token"] = one_grid ? tokens.front() : tokens;
   json["p_center_token"] = per_site(layers, [&](const SiteStatistics& site) {

@@ -10,18 +10,18 @@ OpenSubject open_subject(const AnalysisSubject& given, const Registries& registr
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
     throw ConfigError(cat(given.source,
-                          ": dtn-analyze looks into classifiers; the task of this "
-                          "model is ",
+                          ": dtn-analyze needs a classifier; the task of this model is ",
                           given.config.task));
   }
   std::vector<LayerInfo> layers = classify->model().backbone().layers();
   if (given.config.model.max_length > 0) {
     throw ConfigError(
-        cat(given.source, ": dtn-analyze shows models images, and this one sees sequences"));
+        cat(given.source,
+            ": dtn-analyze takes models of images; the input of this model is token sequences"));
   }
   if (layers.empty()) {
     throw ConfigError(cat(given.source, ": a model of the family '", given.config.model.family,
-                          "' has no layers that can be looked into"));
+                          "' has no layers that dtn-analyze can observe"));
   }
   if (given.weights) {
     const std::string file = given.weights->string();

@@ -13,12 +13,14 @@ void AttentionBenchCommand::add_to(CLI::App& app) {
   app.add_option("--heads", options.heads, "heads H, must divide C")
       ->check(positive())
       ->capture_default_str();
-  app.add_option("--variant", variant, "of the sparse kinds: clean or lra")
+  app.add_option("--variant", variant, "variant of bigbird and reformer: clean or lra")
       ->check(CLI::IsMember({"clean", "lra"}))
       ->capture_default_str();
-  app.add_option("--length", options.length, "tokens that count in every sample (default: all)")
+  app.add_option("--length", options.length,
+                 "tokens of each sample that are not padding (default: all)")
       ->check(positive());
-  app.add_option("--dropout", options.dropout, "of the weights of dense attention")
+  app.add_option("--dropout", options.dropout,
+                 "dropout probability of the weights of dense attention")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
 }
@@ -27,12 +29,13 @@ nlohmann::ordered_json AttentionBenchCommand::result(DType dtype, int steps, Dev
   AttentionBenchmarkOptions o = options;
   const auto [batch, tokens, channels] = parse_sizes<3>("--shape", shape, "B,T,C, like 8,2001,512");
   o.batch = batch, o.tokens = tokens, o.channels = channels;
-  if (device != kCpu) throw ConfigError("dtn-bench attention measures the CPU");
+  if (device != kCpu)
+    throw ConfigError("dtn-bench attention measures only the CPU; use --device cpu");
   if (channels % o.heads != 0) {
-    throw ConfigError(cat("--heads ", o.heads, " does not divide ", channels));
+    throw ConfigError(cat("--heads ", o.heads, " does not divide the ", channels, " channels"));
   }
   if (o.length > tokens) {
-    throw ConfigError(cat("--length ", o.length, " is more than ", tokens, " tokens"));
+    throw ConfigError(cat("--length ", o.length, " is more than the ", tokens, " tokens"));
   }
   o.dtype = dtype, o.steps = steps;
   o.variant = variant == "lra" ? ops::SparseVariant::kLra : ops::SparseVariant::kClean;

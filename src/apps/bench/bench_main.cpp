@@ -107,7 +107,7 @@ Json train_json(const BenchCommand& options) {
   if (!b.kernels.empty()) {
     std::fputs(trace_table(b.kernels, 1e3 * b.step_ms).c_str(), stderr);
   } else if (run.trace && job()->is_root()) {
-    std::fputs("DTN_CUDA_TRACE: only a single process with --device cuda is traced\n", stderr);
+    std::fputs("DTN_CUDA_TRACE works only in a single process with --device cuda\n", stderr);
   }
   Json json = {{"images_per_second", b.images_per_second},
                {"step_ms", b.step_ms},
@@ -152,7 +152,8 @@ Json data_json(const BenchCommand& options) {
 // Reads the norm options with the loader that reads model.norm in a config.
 NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const TokenGrid& grid) {
   if (channels % options.heads != 0) {
-    throw ConfigError(cat("--heads ", options.heads, " does not divide ", channels));
+    throw ConfigError(
+        cat("--heads ", options.heads, " does not divide the ", channels, " channels"));
   }
   std::vector<std::string> overrides = {
       "model.norm.type=" + options.type,
@@ -295,7 +296,7 @@ int bench_kernels(const BenchCommand& options) {
 }
 
 void add_bench_options(CLI::App& app, BenchCommand& options) {
-  app.add_flag("--json", options.json, "print JSON, an object on one line");
+  app.add_flag("--json", options.json, "print each JSON object on one line");
   add_overrides(app, options.overrides, "override one key (repeatable)");
   options.machine.add_to(app);
 }
@@ -305,16 +306,16 @@ void add_config(CLI::App& app, BenchCommand& options) {
 }
 
 void add_steps(CLI::App& app, BenchCommand& options) {
-  app.add_option("--steps", options.steps, "timed steps; the median counts")
+  app.add_option("--steps", options.steps, "number of timed steps; the result is their median")
       ->check(positive())
       ->capture_default_str();
-  app.add_option("--warmup", options.warmup, "steps before those")
+  app.add_option("--warmup", options.warmup, "number of steps before the timed ones")
       ->check(non_negative())
       ->capture_default_str();
 }
 
 void add_timed(CLI::App& app, BenchCommand& options) {
-  app.add_option("--steps", options.steps, "timed runs; the median counts")
+  app.add_option("--steps", options.steps, "number of timed runs; the result is their median")
       ->check(positive())
       ->capture_default_str();
 }
@@ -322,22 +323,23 @@ void add_timed(CLI::App& app, BenchCommand& options) {
 void add_kernels(CLI::App& app, BenchCommand& options) {
   KernelBenchmarkOptions& o = options.kernels;
   app.add_option("--only", o.only, "kernels whose names contain this text (default: all)");
-  app.add_option("--steps", options.steps, "timed replays of a kernel's graph; the median counts")
+  app.add_option("--steps", options.steps,
+                 "number of timed replays of a kernel's graph; the result is their median")
       ->check(positive())
       ->capture_default_str();
-  app.add_option("--launches", o.launches, "launches in a graph, at least")
+  app.add_option("--launches", o.launches, "minimum number of launches in a graph")
       ->check(positive())
       ->capture_default_str();
   app.add_option("--working-set", options.working_set_mib,
-                 "MiB of inputs and outputs that launches take turns at, more than a cache holds; "
-                 "0: each launch has the same")
+                 "MiB of inputs and outputs that the launches cycle through, to exceed the cache; "
+                 "0: all launches use the same")
       ->check(non_negative())
       ->capture_default_str();
 }
 
 void add_cube(CLI::App& app, BenchCommand& options) {
   app.add_option("--cube", options.cube,
-                 "side of the cubic matrix product among those whose best rate is the ceiling "
+                 "size of the cubic matrix product among the products that determine the ceiling "
                  "(default: 2048, on a CUDA device 8192)")
       ->check(positive());
 }
@@ -356,19 +358,19 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   BenchCommand options(registries);
   CLI::App* train = app.add_subcommand("train", "training steps on random images");
   train->footer(
-      "With DTN_CUDA_TRACE=1 in the environment and --device cuda, one more step is taken kernel "
-      "by\n"
-      "kernel, and what each kernel took is printed on stderr.");
+      "With DTN_CUDA_TRACE=1 in the environment and --device cuda, one more step runs kernel by\n"
+      "kernel, and a table of the kernels and their times goes to stderr.");
   CLI::App* eval = app.add_subcommand("eval", "forward passes on random images");
   CLI::App* data = app.add_subcommand("data", "decoding and augmentation of a data set");
   CLI::App* norm = app.add_subcommand("norm", "one normalizer, forward and backward");
-  CLI::App* attention = app.add_subcommand(
-      "attention", "attention over sequences, beside dense attention among all tokens");
+  CLI::App* attention =
+      app.add_subcommand("attention", "attention over sequences, compared with dense attention");
   CLI::App* gemm = app.add_subcommand("gemm", "matrix products of a model's linear layers");
   CLI::App* kernels = app.add_subcommand(
-      "kernels", "each kernel of a model's training step, beside what copies and products take");
+      "kernels",
+      "each kernel of a model's training step, compared with the time of its copies and products");
   CLI::App* products = app.add_subcommand(
-      "products", "each matrix product of a model's training step, by every algorithm for it");
+      "products", "each matrix product of a model's training step, with every algorithm for it");
   for (CLI::App* sub : {train, eval, data, norm, attention, gemm, kernels, products}) {
     add_bench_options(*sub, options);
   }
@@ -382,13 +384,13 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   data->add_option("--seconds", options.seconds, "how long to measure")
       ->check(positive())
       ->capture_default_str();
-  data->add_flag("--eval", options.eval, "the validation images, prepared as for evaluation");
+  data->add_flag("--eval", options.eval,
+                 "measure the validation images, prepared as for evaluation");
   norm->add_option("--type", options.type, "normalizer, see dtn-info --norms")
       ->capture_default_str();
-  norm->add_option(
-          "--shape", options.shape,
-          "B,T,C of the input; with norm.prefix=ln what T has beyond a square is ahead of the "
-          "grid")
+  norm->add_option("--shape", options.shape,
+                   "B,T,C of the input; with norm.prefix=ln, the tokens of T beyond a square grid "
+                   "are prefix tokens")
       ->capture_default_str();
   norm->add_option("--heads", options.heads, "heads H, must divide C")
       ->check(positive())
@@ -398,13 +400,13 @@ int bench_main(int argc, char** argv, const Registries& registries) {
       "--inputs", options.inputs,
       "run once on the tensors x, dy [B,T,C] and parameters of this safetensors file "
       "instead of measuring");
-  norm->add_option("--save", options.save, "with --inputs: where y, dx, d<parameter> go")
+  norm->add_option("--save", options.save, "with --inputs: file for y, dx and d<parameter>")
       ->needs(inputs);
   norm->add_option("--grid", options.grid,
-                   "H,W of the tokens (default: a square, else a line); 1,T is a line");
+                   "H,W of the token grid (default: a square if T is one, else the sequence 1,T)");
   norm->add_option("--positions", options.positions,
-                   "weights X,Y,D of the relative positions of all heads, instead of those that "
-                   "training starts at; d is that of the square distance")
+                   "weights X,Y,D of the relative positions of all heads, instead of the initial "
+                   "ones; D is the weight of the squared distance")
       ->excludes(inputs);
   norm->add_flag("--eval", options.eval, "with --inputs: use running statistics")->needs(inputs);
   for (CLI::App* sub : {norm, attention, gemm}) add_dtype(*sub, options);

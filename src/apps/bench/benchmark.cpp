@@ -88,7 +88,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime
   const int processes = ranks->size();
   if (config.train.batch_size < processes) {
     throw ConfigError(cat("train.batch_size ", config.train.batch_size,
-                          " has no image for each of ", processes, " processes"));
+                          " is smaller than the number of processes, ", processes));
   }
   TrainBenchmark result;
   DType dtype = dtype_of(config.train.precision);

@@ -25,7 +25,8 @@ std::vector<KernelCase> cases_like(const std::string& text, const ExperimentConf
     if (c.name.find(text) != std::string::npos) cases.push_back(std::move(c));
   }
   if (!cases.empty()) return cases;
-  throw ConfigError(cat("--only ", text, ": no kernel is called like that; there are ", names));
+  throw ConfigError(
+      cat("--only ", text, ": no kernel has this text in its name; the kernels are ", names));
 }
 
 // Returns the median seconds of `work`.

@@ -5,6 +5,7 @@
 #include "apps/bench/random_values.h"
 #include "apps/estimate/timing.h"
 #include "core/cuda_device.h"
+#include "core/format.h"
 #include "core/meta_device.h"
 #include "dtn/nn/normalizer.h"
 #include "kernels/dtn_sequence/dtn_sequence.h"
@@ -82,7 +83,7 @@ TokenGrid grid_of(const NormConfig& norm, const NormInput& input) {
     if (norm.takes_prefix()) grid.prefix = tokens - grid.tokens();
     if (grid.prefix < 0 || grid.tokens() != tokens) {
       throw ConfigError(cat("a grid of ", input.grid->height, " x ", input.grid->width,
-                            " has other than ", tokens, " tokens"));
+                            " does not have ", counted(tokens, "tokens")));
     }
     return grid;
   }

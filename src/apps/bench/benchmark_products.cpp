@@ -113,7 +113,7 @@ std::size_t best_of(const std::vector<Times>& times,
   for (std::size_t i = 0; i < times.size(); ++i) {
     if (is_steady(i)) steady.push_back(i);
   }
-  if (steady.empty()) throw Error("no algorithm gives the same bits twice");
+  if (steady.empty()) throw Error("no algorithm is deterministic");
   const std::size_t fastest =
       *std::ranges::min_element(steady, {}, [&](std::size_t i) { return times[i].slower(); });
   const std::size_t first = steady.front();
@@ -122,7 +122,7 @@ std::size_t best_of(const std::vector<Times>& times,
 
 ProductTime time_product(const cuda::Product& product, const ProductBenchmarkOptions& options) {
   if (!product.aligned) {
-    throw Error("its operands begin anywhere; only products of aligned ones are measured");
+    throw Error("the operands are not aligned; only products of aligned operands are measured");
   }
   const Trial trial(product, options);
   const std::size_t count = product.candidates.size();
@@ -157,7 +157,8 @@ std::vector<cuda::Product> products_like(const std::string& text,
     if (p.name.find(text) != std::string::npos) chosen.push_back(p);
   }
   if (chosen.empty()) {
-    throw ConfigError(cat("--only ", text, ": no product is called like that; there are", names));
+    throw ConfigError(
+        cat("--only ", text, ": no product has this text in its name; the products are", names));
   }
   return chosen;
 }

@@ -18,11 +18,12 @@ namespace {
 StepShape step_of(const ExperimentConfig& config, Device device) {
   const ModelConfig& m = config.model;
   if (m.family != "vit") {
-    throw ConfigError(cat("dtn-bench kernels knows the layers of model family vit; ", m.preset,
-                          " is of family ", m.family));
+    throw ConfigError(cat("dtn-bench kernels measures only models of the family vit; ", m.preset,
+                          " is of the family ", m.family));
   }
   if (m.num_classes == 0) {
-    throw ConfigError("dtn-bench kernels takes a step apart; set model.num_classes for its loss");
+    throw ConfigError(
+        "dtn-bench kernels measures a training step, which needs a loss; set model.num_classes");
   }
   StepShape s;
   s.config = config;

@@ -39,7 +39,8 @@ class Inputs {
   }
   void expect_none_left(const std::string& type) const {
     if (left_.empty()) return;
-    throw DataError(cat("tensor ", left_.begin()->first, " is no parameter or buffer of ", type));
+    throw DataError(
+        cat("tensor ", left_.begin()->first, " is not a parameter or buffer of ", type));
   }
 
  private:

@@ -42,28 +42,28 @@ void print_product(const ProductTime& t, bool first) {
 
 void ProductsBenchCommand::add_to(CLI::App& app) {
   app.add_option("--only", options.only, "products whose names contain this text (default: all)");
-  app.add_option("--output", output,
-                 "write a table of the best, which DTN_CUDA_PRODUCTS=FILE makes programs use");
+  app.add_option(
+      "--output", output,
+      "write a table of the fastest algorithms; programs use it if DTN_CUDA_PRODUCTS=FILE is set");
   app.add_option("--steps", options.steps,
-                 "timed replays of an algorithm, twice; the median counts")
+                 "number of timed replays of an algorithm, in each of two rounds; the result is "
+                 "their median")
       ->check(positive())
       ->capture_default_str();
-  app.add_option("--launches", options.launches, "launches in a replay, at least")
+  app.add_option("--launches", options.launches, "minimum number of launches in a replay")
       ->check(positive())
       ->capture_default_str();
   app.add_option("--working-set", working_set_mib,
-                 "MiB of factors that launches take turns at, more than a cache holds")
+                 "MiB of factors that the launches cycle through, to exceed the cache")
       ->check(non_negative())
       ->capture_default_str();
   app.footer(
-      "Takes a step of the model and measures each kind of matrix product in it by every "
-      "algorithm\n"
-      "that cuBLASLt offers. Needs --device cuda. A program takes the algorithms of the table "
-      "that\n"
-      "its environment names, DTN_CUDA_PRODUCTS=FILE, or else of the one that it was built with;\n"
-      "for other products cuBLASLt's first candidate. DTN_CUDA_PRODUCTS=first takes the first for "
-      "all,\n"
-      "DTN_CUDA_PRODUCTS=least-waste the one whose tiles waste least.");
+      "Runs one step of the model and measures each kind of matrix product in it with every\n"
+      "algorithm that cuBLASLt offers. Needs --device cuda. Programs take the algorithms from the\n"
+      "table that the environment names, DTN_CUDA_PRODUCTS=FILE, or else from the built-in table;\n"
+      "for products that are not in the table, they take cuBLASLt's first candidate.\n"
+      "DTN_CUDA_PRODUCTS=first always takes the first candidate, DTN_CUDA_PRODUCTS=least-waste\n"
+      "the candidate whose tiles waste least.");
 }
 
 int ProductsBenchCommand::run(const ExperimentConfig& config, Device device, bool json,
@@ -95,8 +95,8 @@ int ProductsBenchCommand::run(const ExperimentConfig& config, Device device, boo
     std::printf("%s\n", sum.dump().c_str());
   } else {
     std::printf(
-        "products of a micro-batch: %.3f ms by the first candidates, %.3f as chosen, %.3f at "
-        "best\n",
+        "products of a micro-batch: %.3f ms with the first candidates, %.3f ms with the chosen "
+        "ones, %.3f ms with the fastest\n",
         b.first_ms, b.chosen_ms, b.best_ms);
     if (!output.empty()) std::printf("table: %s\n", output.c_str());
   }

@@ -16,8 +16,7 @@ void take_num_classes(ExperimentConfig& config, const Registries& registries) {
   }
   if (classes == 0 || classes == config.model.num_classes) return;
   config.model.num_classes = static_cast<int>(classes);
-  log_info(cat("model.num_classes: ", classes, ", as the training data has; the config leaves it ",
-               "out"));
+  log_info(cat("model.num_classes: ", classes, ", from the training data (not set in the config)"));
 }
 
 }  // namespace dtn::app

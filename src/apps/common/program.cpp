@@ -48,7 +48,7 @@ namespace {
 }
 
 constexpr const char* kExitCodesHelp =
-    "Exit codes: 0 done, 1 the system refused or a bug, 2 bad usage or config, 3 data, "
+    "Exit codes: 0 done, 1 system error or bug, 2 bad usage or config, 3 data, "
     "4 training diverged, 75 stopped by SIGTERM, SIGINT or SIGUSR1 after a checkpoint.";
 
 CLI::Validator number_that(const char* wanted, const char* type, bool (*holds)(double)) {
@@ -110,15 +110,15 @@ CLI::Validator non_negative() {
 void MachineOptions::add_to(CLI::App& app) {
   app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
   app.add_option("--threads", threads,
-                 "computing threads (default: one per core; in a job of several processes, the "
-                 "cores of the machine shared out)")
+                 "computing threads (default: one per core; the processes of a job share the cores "
+                 "of their machine)")
       ->check(positive());
 }
 
 void MachineOptions::add_ranks_to(CLI::App& app) {
   app.add_option("--rank-timeout", rank_timeout,
-                 "in a job of several processes: seconds that the others wait for one that "
-                 "neither computes nor answers before the job ends; 0: forever")
+                 "in a job of several processes: seconds to wait for a process that does not "
+                 "respond, before the job ends; 0: wait forever")
       ->check(non_negative())
       ->capture_default_str();
 }
@@ -143,8 +143,8 @@ Device MachineOptions::apply() const {
   const std::int64_t on_devices = ranks.sum(chosen.type == DeviceType::kCuda);
   if (on_devices != 0 && on_devices != ranks.size()) {
     throw ConfigError(cat("--device ", device, ": only ", on_devices, " of ", ranks.size(),
-                          " processes have a CUDA device that works; name one with --device to "
-                          "see what is wrong, or use --device cpu"));
+                          " processes found a working CUDA device; --device cuda shows the error "
+                          "of the others, --device cpu uses no GPU"));
   }
   if (chosen.type == DeviceType::kCuda && !ranks.is_single()) open_device_of(ranks);
   return chosen;
@@ -240,7 +240,7 @@ std::string key_meant_by(const std::string& option) {
 
 // Describes the error in a command line, and how to fix it.
 std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
-  const std::string advice = cat("; ", app.get_name(), " --help says what there is");
+  const std::string advice = cat("; ", app.get_name(), " --help lists the options");
   const std::vector<std::string> extra = app.remaining(true);
   if (extra.empty()) return e.what() + advice;
   const std::string word = extra.front().substr(0, extra.front().find('='));
@@ -253,7 +253,7 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
   }
   const std::string key = takes_overrides(app) ? key_meant_by(word) : "";
   if (!key.empty()) {
-    return cat("unknown option ", word, "; the config has a key for it: --set ", key, "=...");
+    return cat("unknown option ", word, "; set the config key: --set ", key, "=...");
   }
   return cat("unknown option ", word, advice);
 }
@@ -276,7 +276,7 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
   const app::Command& command = app::command_of_program(app.get_name());
   app.footer(app::examples_help(command) + kExitCodesHelp);
   bool manual = false;
-  app.add_flag("--man", manual, "print this help as a manual page, for man -l -");
+  app.add_flag("--man", manual, "print this help as a manual page; `man -l -` shows it");
   if (const char* line = std::getenv(kCompletionVariable)) {
     for (const std::string& word : completions(app, line)) std::puts(word.c_str());
     return kExitDone;

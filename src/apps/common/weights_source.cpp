@@ -11,14 +11,13 @@ namespace dtn::app {
 namespace fs = std::filesystem;
 
 void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const std::string& names) {
-  app.add_option(
-         names, checkpoint,
-         "checkpoint or run folder, a model's folder of the Hugging Face hub, or a safetensors "
-         "file of weights")
+  app.add_option(names, checkpoint,
+                 "checkpoint folder, run folder, folder of a Hugging Face hub model, or "
+                 "safetensors file of weights")
       ->required();
   app.add_option("--config", config,
-                 "config, or the name of a public model (dtn-info --models), when the file carries "
-                 "none");
+                 "config file or name, or the name of a public model (dtn-info --models), if the "
+                 "weights file contains no config");
   add_overrides(app, overrides, "override one key (repeatable)");
   app.add_flag("--ema", ema, ema_help);
 }
@@ -39,15 +38,16 @@ const char* why_no_weights(const fs::path& path) {
   if (!fs::exists(path)) return "no such file or folder";
   if (fs::exists(path / "config.yaml")) {
     if (is_diverged(path)) return "this run diverged and has no checkpoint with a finite loss";
-    return "this run has no checkpoint yet; train.checkpoint_every says when it has";
+    return "this run has no checkpoint yet; train.checkpoint_every sets when it writes one";
   }
   if (!fs::is_directory(path)) return "neither a file nor a folder";
   for (const char* pickle : {"pytorch_model.bin", "model.pth", "pytorch_model.pth"}) {
     if (!fs::exists(path / pickle)) continue;
-    return "holds a PyTorch pickle and no model.safetensors; name the pickle to see how to convert "
-           "it";
+    return "contains a PyTorch pickle but no model.safetensors; pass the pickle file itself to see "
+           "how to convert it";
   }
-  return "holds no model.safetensors; name a safetensors file, a checkpoint folder or a run folder";
+  return "contains no model.safetensors; name a safetensors file, a checkpoint folder or a run "
+         "folder";
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ fs::path WeightsOptions::file() const {
   for (const fs::path& folder :
        {path, path / "checkpoints" / "best", path / "checkpoints" / "last"}) {
     if (fs::exists(folder / "state.safetensors")) {
-      throw ConfigError(cat("--checkpoint ", path.string(), ": ", folder.string(), " lacks its ",
+      throw ConfigError(cat("--checkpoint ", path.string(), ": ", folder.string(), " has no ",
                             ema ? "ema.safetensors" : "model.safetensors",
                             "; name another checkpoint of the run"));
     }
@@ -82,8 +82,8 @@ ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
     const fs::path hub = file().parent_path() / "config.json";
     if (fs::exists(hub)) return load_experiment(hub, overrides, schemas);
     throw ConfigError(cat(checkpoint,
-                          " carries no config, and there is no config.json beside it; name one "
-                          "with --config, which takes the names of dtn-info --models too"));
+                          " contains no config, and there is no config.json beside it; give one "
+                          "with --config: a file, or a name that dtn-info --models lists"));
   }
   return parse_experiment(embedded->second, checkpoint + " (config)", overrides, schemas);
 }

@@ -44,14 +44,13 @@ CorruptOptions options_of(const std::string& corruptions, const std::string& sev
   return options;
 }
 
-std::string gigabytes(double bytes) { return format("%.2f GB", bytes / 1e9); }
-
 std::string plan_text(const CorruptPlan& plan, std::size_t cells, int jobs) {
-  std::string text = cat(plan.images, " images x ", cells, " folders = ", plan.files, " files");
-  if (plan.there > 0) text += cat(", of which ", plan.there, " are there");
+  std::string text = cat(counted(plan.images, "images"), " x ", counted(cells, "folders"), " = ",
+                         counted(plan.files, "files"));
+  if (plan.there > 0) text += cat(", of which ", plan.there, " already exist");
   if (plan.bytes > 0) {
-    text += cat("; about ", gigabytes(plan.bytes), ", and ", format_duration(plan.seconds),
-                " to make what is missing in ", jobs, jobs == 1 ? " job" : " jobs");
+    text += cat("; about ", bytes_text(plan.bytes), ", and ", format_duration(plan.seconds),
+                " to make the missing ones with ", counted(jobs, "jobs"));
   }
   return text;
 }
@@ -68,16 +67,17 @@ std::string frost_text(const CorruptOptions& options) {
 }
 
 void print_report(const CorruptReport& report, const std::string& output, double seconds) {
-  std::printf("%s %lld of %lld files, %s, in %s, %.0f images/s%s\n",
+  std::printf("%s %lld of %s, %s, in %s, %.0f images/s%s\n",
               report.stopped ? "stopped; made" : "made", static_cast<long long>(report.made),
-              static_cast<long long>(report.files), megabytes(report.bytes).c_str(), output.c_str(),
+              counted(report.files, "files").c_str(),
+              bytes_text(static_cast<double>(report.bytes)).c_str(), output.c_str(),
               static_cast<double>(report.made) / std::max(seconds, 1e-9),
-              report.stopped ? "; the same command goes on from there" : "");
-  if (report.there > 0) {
-    std::printf("%lld files were there\n", static_cast<long long>(report.there));
-  }
+              report.stopped ? "; run the same command again to continue" : "");
+  if (report.there > 0) std::printf("%s existed already\n", counted(report.there, "files").c_str());
   if (!report.unreadable.empty()) {
-    std::printf("%zu images cannot be read; theirs are missing\n", report.unreadable.size());
+    const auto unreadable = static_cast<std::int64_t>(report.unreadable.size());
+    std::printf("%s cannot be read; the corrupted files of unreadable images are missing\n",
+                counted(unreadable, "images").c_str());
   }
 }
 
@@ -86,26 +86,25 @@ void print_report(const CorruptReport& report, const std::string& output, double
 CLI::App* CorruptCommand::add_to(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "corrupt",
-      "make the images of ImageNet-C from clean ones, <output>/<corruption>/<severity>/<class>/; "
-      "goes on where it was killed; 3 if an image cannot be read");
+      "make ImageNet-C from clean images: <output>/<corruption>/<severity>/<class>/<file>; "
+      "continues after an interruption; exit code 3 if an image cannot be read");
   data_.split = "val";
   data_.add_to(*sub);
-  sub->add_option("--output", output_, "the folder to write")->required();
+  sub->add_option("--output", output_, "folder to write")->required();
   sub->add_option(
       "--corruption", corruptions_,
-      "names with commas between, or all for the 19 (default: the 15 of the benchmark)");
+      "names separated by commas, or `all` for all 19 (default: the 15 of the benchmark)");
   sub->add_option("--severity", severities_, "1 to 5: a list such as 1-5, 3 or 1,3-4")
       ->capture_default_str();
-  sub->add_option("--seed", seed_, "of all that is drawn at random")->capture_default_str();
-  sub->add_option("--format", format_,
-                  "jpeg: quality 85, as ImageNet-C has it; png: without a second compression")
+  sub->add_option("--seed", seed_, "seed of the random corruptions")->capture_default_str();
+  sub->add_option("--format", format_, "jpeg: quality 85, as in ImageNet-C; png: lossless")
       ->check(CLI::IsMember({"jpeg", "png"}))
       ->capture_default_str();
   sub->add_option("--frost-dir", frost_dir_,
-                  "pictures of frost: frost1.png to frost5.jpg of the original scripts, or others "
-                  "(default: a stand-in made by code)");
+                  "folder of frost images: frost1.png to frost5.jpg of the original scripts, or "
+                  "others (default: generated stand-ins)");
   sub->add_flag("--dry-run", dry_run_,
-                "say how many files, bytes and seconds it would be, and write nothing");
+                "print how many files, bytes and seconds this takes; write nothing");
   return sub;
 }
 
@@ -148,8 +147,8 @@ int CorruptCommand::run(const Registries& registries) const {
   log_info(text);
   if (options.frost && options.frost->is_stand_in()) {
     log_warn(
-        "frost (stand-in): its textures are made by code; an mCE with them is not comparable "
-        "with published ones (--frost-dir takes the originals)");
+        "frost (stand-in): the frost textures are generated, so its mCE is not comparable with "
+        "published values; --frost-dir takes the original textures");
   }
 
   Watch watch("corrupting", plan.files, plan.there);
@@ -157,7 +156,7 @@ int CorruptCommand::run(const Registries& registries) const {
   const CorruptReport report = folders.run([&](std::int64_t done) { return watch.update(done); },
                                            [&](const BadSample& bad) {
                                              watch.clear();
-                                             log_warn("left out: " + bad.reason);
+                                             log_warn("skipped: " + bad.reason);
                                            });
   watch.clear();
   const double seconds = seconds_since(start);

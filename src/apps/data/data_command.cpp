@@ -20,14 +20,14 @@ namespace dtn::app {
 DataCommand::DataCommand() : jobs(max_threads()) {}
 
 void DataCommand::add_to(CLI::App& app) {
-  app.add_option("--config", config, "config file or name; its data section is used");
+  app.add_option("--config", config, "config file or name; only its data section is used");
   add_overrides(app, overrides, "override one key of the config (repeatable)");
-  app.add_option("--dataset", dataset, "data.dataset; goes above the config's")
+  app.add_option("--dataset", dataset, "data.dataset; overrides the config")
       ->check(CLI::IsMember({"imagefolder", "imagenet", "webdataset", "packed"}))
       ->default_str("imagefolder");
-  app.add_option("--root", root, "data.root; goes above the config's");
-  app.add_option("--train", train, "data.train; goes above the config's");
-  app.add_option("--val", val, "data.val; goes above the config's");
+  app.add_option("--root", root, "data.root; overrides the config");
+  app.add_option("--train", train, "data.train; overrides the config");
+  app.add_option("--val", val, "data.val; overrides the config");
   app.add_option("--split", split, "train or val")
       ->check(CLI::IsMember({"train", "val"}))
       ->capture_default_str();
@@ -48,7 +48,7 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     return load_experiment(find_config(config), all, registries.schemas());
   }
   if (root.empty()) {
-    throw ConfigError("name the data set: --config C, or --root DIR with --dataset NAME");
+    throw ConfigError("no data set given; use --config CONFIG, or --root DIR with --dataset NAME");
   }
   if (!overrides.empty()) throw ConfigError("--set needs --config");
   ExperimentConfig made;
@@ -66,10 +66,6 @@ std::unique_ptr<Dataset> DataCommand::open(const ExperimentConfig& of,
   auto opened = open_dataset(of.data, of.model, which, of.seed, registries.datasets);
   log_info(opened->description());
   return opened;
-}
-
-std::string megabytes(std::int64_t bytes) {
-  return format("%.1f MB", static_cast<double>(bytes) / 1e6);
 }
 
 void print_json(const nlohmann::ordered_json& json) {

@@ -37,7 +37,6 @@ struct DataCommand {
   std::unique_ptr<Dataset> open(const ExperimentConfig& config, const Registries& registries) const;
 };
 
-std::string megabytes(std::int64_t bytes);
 void print_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json bad_json(std::span<const BadSample> bad);
 

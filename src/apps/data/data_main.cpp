@@ -42,11 +42,11 @@ int pack(const DataCommand& options, const PackCommand& command, const Registrie
       *dataset, command.output, how,
       [&](const PackProgress& now) {
         if (!watch) watch.emplace("packing", dataset->size(), now.images - 1);
-        return watch->update(now.images, megabytes(now.bytes));
+        return watch->update(now.images, bytes_text(static_cast<double>(now.bytes)));
       },
       [&](const std::string& what) {
         if (watch) watch->clear();
-        log_warn("kept as it is: " + what);
+        log_warn("kept unchanged: " + what);
       });
   watch.reset();
   if (options.json) {
@@ -58,11 +58,10 @@ int pack(const DataCommand& options, const PackCommand& command, const Registrie
                 {"undecodable", report.undecodable},
                 {"stopped", report.stopped}});
   } else {
-    std::printf("%s %lld of %lld images, %s, in %s%s\n",
-                report.stopped ? "stopped after" : "packed", static_cast<long long>(report.images),
-                static_cast<long long>(dataset->size()), megabytes(report.bytes).c_str(),
-                command.output.c_str(),
-                report.stopped ? ".partial; the same command goes on from there" : "");
+    std::printf("%s %lld of %s, %s, in %s%s\n", report.stopped ? "stopped after" : "packed",
+                static_cast<long long>(report.images), counted(dataset->size(), "images").c_str(),
+                bytes_text(static_cast<double>(report.bytes)).c_str(), command.output.c_str(),
+                report.stopped ? ".partial; run the same command again to continue" : "");
   }
   return report.stopped ? kExitStopped : kExitDone;
 }
@@ -100,9 +99,8 @@ int verify(const DataCommand& options, bool decode, const Registries& registries
                 {"images_per_second", rate}});
   } else {
     for (const BadSample& b : bad) std::printf("bad: %s\n", b.reason.c_str());
-    std::printf("%lld of %lld %s verified, %zu bad, %.0f %s/s\n",
-                static_cast<long long>(progress.done), static_cast<long long>(dataset->size()),
-                noun, bad.size(), rate, noun);
+    std::printf("%lld of %s verified, %zu bad, %.0f %s/s\n", static_cast<long long>(progress.done),
+                counted(dataset->size(), noun).c_str(), bad.size(), rate, noun);
   }
   if (progress.stopped) return kExitStopped;
   return bad.empty() ? kExitDone : kExitData;
@@ -135,8 +133,7 @@ void print_stats(const Dataset& dataset, const DatasetStats& stats) {
     std::printf("%-8s %lld .. %lld, median %lld\n", what, static_cast<long long>(s.min),
                 static_cast<long long>(s.max), static_cast<long long>(s.median));
   };
-  std::printf("%lld images, %zu unreadable\n", static_cast<long long>(stats.images),
-              stats.bad.size());
+  std::printf("%s, %zu unreadable\n", counted(stats.images, "images").c_str(), stats.bad.size());
   for (const BadSample& b : stats.bad) std::printf("unreadable: %s\n", b.reason.c_str());
   std::printf("mean     %.4f %.4f %.4f\nstd      %.4f %.4f %.4f\n", stats.mean[0], stats.mean[1],
               stats.mean[2], stats.std[0], stats.std[1], stats.std[2]);
@@ -176,7 +173,8 @@ int stats(const DataCommand& options, const Registries& registries) {
 }  // namespace
 
 int data_main(int argc, char** argv, const Registries& registries) {
-  CLI::App app{"Packs, verifies, describes and corrupts data sets, and makes one.", "dtn-data"};
+  CLI::App app{"Packs, verifies, describes and corrupts data sets, and generates Long ListOps.",
+               "dtn-data"};
   app.require_subcommand(1);
   DataCommand options;
   PackCommand packing;
@@ -184,23 +182,28 @@ int data_main(int argc, char** argv, const Registries& registries) {
   ListopsCommand making;
   bool no_decode = false;
   CLI::App* pack_command = app.add_subcommand(
-      "pack", "write a split into one file, for data.dataset packed; goes on where it was killed");
-  CLI::App* verify_command = app.add_subcommand(
-      "verify", "read and decode every image, and the checksums of a packed file; 3 if any is bad");
+      "pack",
+      "write a split into one file, for data.dataset packed; continues after an interruption");
+  CLI::App* verify_command =
+      app.add_subcommand("verify",
+                         "read and decode every image, and check the checksums of a packed file; "
+                         "exit code 3 if any is bad");
   CLI::App* stats_command = app.add_subcommand(
       "stats", "images per class, sizes, formats, mean and std of the pixels, unreadable files");
   for (CLI::App* sub : {pack_command, verify_command, stats_command}) options.add_to(*sub);
   CLI::App* corrupt_command = corrupting.add_to(app);
   CLI::App* listops_command = making.add_to(app);
   verify_command->add_flag("--no-decode", no_decode,
-                           "only read, and compare with the checksums of a packed file");
-  pack_command->add_option("--output", packing.output, "the file to write")->required();
+                           "only read the files and check the checksums of a packed file");
+  pack_command->add_option("--output", packing.output, "file to write")->required();
   pack_command
       ->add_option("--short-side", packing.pack.short_side,
                    "resize images whose short side has more pixels, and encode them as JPEG "
                    "(default: keep every file as it is)")
       ->check(CLI::Range(1, 65500));
-  pack_command->add_option("--quality", packing.pack.quality, "of the JPEGs made by --short-side")
+  pack_command
+      ->add_option("--quality", packing.pack.quality,
+                   "quality of the JPEGs that --short-side makes")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   return run_program(app, argc, argv, Processes::kOne, [&] {

@@ -5,6 +5,7 @@
 
 #include "apps/common/program.h"
 #include "apps/data/data_command.h"
+#include "core/format.h"
 #include "core/seconds_since.h"
 #include "dtn/core/parallel.h"
 
@@ -15,15 +16,15 @@ void print_report(const listops::WriteOptions& options, const listops::WriteRepo
                   double seconds) {
   const auto count = [](std::int64_t n) { return static_cast<long long>(n); };
   if (report.stopped) {
-    std::printf("stopped after %lld of %lld trees; nothing is written\n", count(report.trees),
+    std::printf("stopped after %lld of %lld trees; nothing was written\n", count(report.trees),
                 count(options.trees()));
     return;
   }
   std::printf("%lld, %lld and %lld different trees of %lld to %lld tokens, %s, in %s\n",
               count(options.train), count(options.val), count(options.test),
               count(options.limits.min_length + 1), count(options.limits.max_length - 1),
-              megabytes(report.bytes).c_str(), options.output.c_str());
-  std::printf("one of %.1f tries kept, %lld trees drawn twice, %.0f trees/s\n",
+              bytes_text(static_cast<double>(report.bytes)).c_str(), options.output.c_str());
+  std::printf("kept 1 of %.1f random trees, discarded %lld duplicates, %.0f trees/s\n",
               static_cast<double>(report.tries) / static_cast<double>(report.trees),
               count(report.duplicates), static_cast<double>(report.trees) / seconds);
 }
@@ -33,23 +34,24 @@ void print_report(const listops::WriteOptions& options, const listops::WriteRepo
 CLI::App* ListopsCommand::add_to(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "listops",
-      "make Long ListOps: basic_train.tsv, basic_val.tsv and basic_test.tsv, for data.dataset "
-      "listops; the same numbers give the same bytes; all three appear at the end");
+      "generate Long ListOps: basic_train.tsv, basic_val.tsv and basic_test.tsv, for data.dataset "
+      "listops; equal options give equal bytes; the files appear when all are complete");
   options_.jobs = max_threads();
-  sub->add_option("--output", output_, "the folder to write; one that holds files is left alone")
-      ->required();
-  sub->add_option("--seed", options_.seed, "of all that is drawn")->required();
-  sub->add_option("--train", options_.train, "trees to train on")->capture_default_str();
-  sub->add_option("--val", options_.val, "trees to validate on")->capture_default_str();
-  sub->add_option("--test", options_.test, "trees to test on")->capture_default_str();
-  sub->add_option("--min-length", options_.limits.min_length, "trees have more tokens than this")
+  sub->add_option("--output", output_, "folder to write; it must be empty or new")->required();
+  sub->add_option("--seed", options_.seed, "seed of the random trees")->required();
+  sub->add_option("--train", options_.train, "number of training trees")->capture_default_str();
+  sub->add_option("--val", options_.val, "number of validation trees")->capture_default_str();
+  sub->add_option("--test", options_.test, "number of test trees")->capture_default_str();
+  sub->add_option("--min-length", options_.limits.min_length, "each tree has more tokens than this")
       ->capture_default_str();
-  sub->add_option("--max-length", options_.limits.max_length, "and less than this")
+  sub->add_option("--max-length", options_.limits.max_length,
+                  "each tree has fewer tokens than this")
       ->capture_default_str();
   sub->add_option("--max-depth", options_.limits.max_depth,
-                  "nodes at this depth, the root's being 1, are digits")
+                  "largest depth of a tree; the root has depth 1")
       ->capture_default_str();
-  sub->add_option("--max-args", options_.limits.max_args, "arguments that an operator may have")
+  sub->add_option("--max-args", options_.limits.max_args,
+                  "largest number of arguments of an operator")
       ->capture_default_str();
   sub->add_option("--jobs", options_.jobs, "threads (default: one per core)")
       ->check(CLI::Range(1, 1024));
@@ -63,9 +65,9 @@ int ListopsCommand::run() const {
   const auto start = std::chrono::steady_clock::now();
   listops::WriteReport report;
   {
-    Watch watch("drawing", options.trees(), 0, "trees");
+    Watch watch("generating", options.trees(), 0, "trees");
     report = listops::write_files(options, [&](std::int64_t trees, std::int64_t bytes) {
-      return watch.update(trees, megabytes(bytes));
+      return watch.update(trees, bytes_text(static_cast<double>(bytes)));
     });
   }
   const double seconds = std::max(seconds_since(start), 1e-9);

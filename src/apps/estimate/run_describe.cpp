@@ -22,7 +22,8 @@ std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
     text += format(" (%g x %d / %g)", optim.lr, config.train.batch_size, *optim.lr_scale_batch);
   }
   if (config.schedule.warmup_epochs > 0) {
-    text += format(", after %g epochs of warmup from %g", config.schedule.warmup_epochs,
+    const double epochs = config.schedule.warmup_epochs;
+    text += format(", after %g %s of warmup from %g", epochs, epochs == 1 ? "epoch" : "epochs",
                    config.schedule.warmup_lr);
   }
   if (config.schedule.name != ScheduleKind::kConstant) {
@@ -79,11 +80,11 @@ std::string memory_text(const RunMemory& m, Device device) {
   text +=
       ", activations " + bytes_text(m.activations) + ", batches " + bytes_text(m.batches) + "\n";
   if (m.host_batches > 0) {
-    text += "memory of the host: batches " + bytes_text(m.host_batches) + "\n";
+    text += "host memory: batches " + bytes_text(m.host_batches) + "\n";
   }
   const double have = machine_bytes(device);
   if (m.total() > have) {
-    text += "  more than there is, " + bytes_text(have) + "; " + kLessMemory + "\n";
+    text += "  more than the available " + bytes_text(have) + "; " + kLessMemory + "\n";
   }
   return text;
 }
@@ -106,9 +107,9 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
   return format("speed: about %s %s/s (the model alone %s, loading alone %s with %d workers)\n",
                 per_second(1 / time.per_sample).c_str(), noun.c_str(), per_second(1 / step).c_str(),
                 per_second(1 / load).c_str(), workers_of(config.data, device)) +
-         format("time on this machine: about %s: training %s, %lld evaluations %s\n",
+         format("time on this machine: about %s: training %s, %s %s\n",
                 format_duration(all).c_str(), format_duration(time.training).c_str(),
-                static_cast<long long>(evaluations_of(config.train, size)),
+                counted(evaluations_of(config.train, size), "evaluations").c_str(),
                 format_duration(time.evaluation).c_str());
 }
 
@@ -132,10 +133,10 @@ std::string memory_warning(const ExperimentConfig& config, Device device, int pr
     need = memory_of_run(share, data, cost.parameters, step, device, registries.optimizers).total();
   }
   if (need <= have) return "";
-  return cat("memory: the run needs about ", bytes_text(need), ", and there is ", bytes_text(have),
-             processes_here > 1 ? " for each process" : "", "; ", kLessMemory);
+  return cat("memory: the run needs about ", bytes_text(need), ", more than the available ",
+             bytes_text(have), processes_here > 1 ? " per process" : "", "; ", kLessMemory);
 } catch (const Error&) {
-  return "";  // no estimate must not stop a run; its own errors say more
+  return "";  // a run starts without an estimate; its own errors say more
 }
 
 std::string describe_run(const ExperimentConfig& asked, const std::filesystem::path& output,

@@ -56,8 +56,8 @@ RunSize size_of_run(const ExperimentConfig& config, const RunData& data) {
       epoch_length(data.train->size(), config.data.repeats, config.augment.repeats) /
       config.train.batch_size;
   if (size.steps_per_epoch == 0) {
-    throw DataError(cat(data.train->description(), ": not one batch of ", config.train.batch_size,
-                        "; lower train.batch_size"));
+    throw DataError(cat(data.train->description(), ": fewer than one batch of ",
+                        config.train.batch_size, "; lower train.batch_size"));
   }
   LearningRate rate(config.optim, config.schedule, config.train.batch_size, size.steps_per_epoch);
   size.steps = rate.total_steps();

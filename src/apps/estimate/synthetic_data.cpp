@@ -34,9 +34,10 @@ RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
     return open_run_data(task, device);
   } catch (const DataError& e) {
     if (std::filesystem::exists(config.data.root)) throw;
-    note = cat("no data: ", e.what(), "\nsynthetic ",
-               config.model.max_length > 0 ? "sequences" : "images",
-               " take its place, of an assumed number; ", "loading real ones takes another time\n");
+    const char* noun = config.model.max_length > 0 ? "sequences" : "images";
+    note = cat("no data: ", e.what(), "\nthe estimates use synthetic ", noun,
+               " and an assumed size of the data set; loading real ", noun,
+               " takes a different time\n");
   }
   const auto synthetic = [&](Split split) {
     const ExperimentConfig made = with_synthetic_samples(config, split);

@@ -15,6 +15,7 @@
 #include "apps/common/weights_source.h"
 #include "apps/eval/result_files.h"
 #include "apps/robustness/robustness.h"
+#include "core/format.h"
 #include "core/progress.h"
 #include "core/seconds_since.h"
 #include "data/feed/image_samples.h"
@@ -157,8 +158,9 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   outcome.skipped = ranks.sum(split->loader().report().bad_images);
   outcome.seconds = evaluation->seconds;
   if (outcome.count > 0) return outcome;
-  throw DataError(cat(source->description(), ": no ", outcome.noun, " to evaluate, ",
-                      outcome.skipped, " are damaged"));
+  const std::string damaged =
+      outcome.skipped > 0 ? cat("; ", counted(outcome.skipped, "damaged " + outcome.noun)) : "";
+  throw DataError(cat(source->description(), ": no ", outcome.noun, " to evaluate", damaged));
 }
 
 // Prints the results. In JSON, metrics are null if there are no labels.
@@ -168,9 +170,9 @@ void report(const EvalCommand& options, const Task& task, const Outcome& outcome
   if (!options.json) {
     if (outcome.metrics) std::printf("%s  ", outcome.metrics->text.c_str());
     const char* noun = outcome.noun.c_str();
-    std::printf("%lld %s, %.1f %s/s\n", static_cast<long long>(outcome.count), noun, rate, noun);
+    std::printf("%s, %.1f %s/s\n", counted(outcome.count, noun).c_str(), rate, noun);
     if (outcome.skipped > 0) {
-      std::printf("%lld damaged %s skipped\n", static_cast<long long>(outcome.skipped), noun);
+      std::printf("skipped %s\n", counted(outcome.skipped, "damaged " + outcome.noun).c_str());
     }
     return;
   }
@@ -195,7 +197,7 @@ bool is_set(const EvalCommand& options, std::string_view key) {
 std::optional<CorruptOnTheFly> on_the_fly(const EvalCommand& options) {
   if (!options.on_the_fly) return std::nullopt;
   if (options.suite != name_of(Suite::kImageNetC)) {
-    throw ConfigError("--corrupt-on-the-fly makes imagenet-c; there is no other suite to make");
+    throw ConfigError("--corrupt-on-the-fly works only with --suite imagenet-c");
   }
   CorruptOnTheFly how;
   if (!options.corruptions.empty()) how.corruptions = parse_corruptions(options.corruptions);
@@ -215,7 +217,8 @@ int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig
   suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
   suite.on_the_fly = on_the_fly(options);
   if (!suite.on_the_fly && suite.root.empty()) {
-    throw ConfigError(cat("--suite ", options.suite, ": --suite-root names its folder"));
+    throw ConfigError(
+        cat("--suite ", options.suite, ": name the folder of its images with --suite-root"));
   }
   suite.classes = options.classes;
   suite.save = options.save;
@@ -239,7 +242,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
       !options.suite.empty() || !options.inputs.empty() || options.results.any();
   if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
-        "--suite, --inputs and --save-... work in one process; start it without mpirun or srun");
+        "--suite, --inputs and --save-... work in one process; start dtn-eval without mpirun or "
+        "srun");
   }
   fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
@@ -260,7 +264,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
             config.task));
   }
   if (!options.suite.empty() && config.model.num_classes == 0) {
-    throw ConfigError("--suite measures classes, and model.num_classes is 0");
+    throw ConfigError("--suite needs a model with a classification head; model.num_classes is 0");
   }
   if (!options.suite.empty())
     return evaluate_robustness_suite(options, config, weights, *classify, registries);
@@ -279,22 +283,20 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "dtn-eval"};
   EvalCommand options;
   options.weights.add_to(app, "evaluate the moving average of the weights");
-  app.add_flag(
-      "--json", options.json,
-      "print one JSON object: top1 top5 loss count images_per_second skipped (damaged ones), and "
-      "with --suite all its parts");
-  auto* inputs = app.add_option(
-      "--inputs", options.inputs,
-      "safetensors with 'images' [N,C,H,W] float32, already normalised, or for models of sequences "
-      "'tokens' [N,T] int32 and optionally 'lengths' [N] int32; optionally 'labels' [N] int64; "
-      "used "
-      "instead of the data set");
+  app.add_flag("--json", options.json,
+               "print one JSON object: top1 top5 loss count images_per_second skipped (damaged "
+               "images); with --suite, the results of all its parts");
+  auto* inputs =
+      app.add_option("--inputs", options.inputs,
+                     "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
+                     "float32, already normalised, or for sequence models 'tokens' [N,T] int32 and "
+                     "optionally 'lengths' [N] int32; optionally 'labels' [N] int64");
   const std::vector<CLI::Option*> saving = options.results.add_to(app);
   auto* suite =
       app.add_option("--suite", options.suite,
                      "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
-                     "ImageNet-R (a choice between the classes it has), and on the clean "
-                     "validation images beside it; see docs/robustness.md")
+                     "ImageNet-R (a choice between its classes), and on the clean validation "
+                     "images; see docs/robustness.md")
           ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
           ->excludes(inputs);
   for (CLI::Option* option : saving) suite->excludes(option);
@@ -302,44 +304,45 @@ int eval_main(int argc, char** argv, const Registries& registries) {
                  "folder of the suite's images (default: data.root)")
       ->needs(suite);
   app.add_option("--classes", options.classes,
-                 "file that names the model's classes in the order of their labels, one per line "
-                 "(default: those that the checkpoint names, else the class folders of data.root, "
-                 "or ImageNet's)")
+                 "file with the names of the model's classes in the order of their labels, one per "
+                 "line (default: the names in the checkpoint, else the class folders of data.root, "
+                 "else ImageNet's)")
       ->needs(suite);
   app.add_option("--save", options.save,
-                 "keep what --suite has finished in this JSON file, and go on behind it")
+                 "save each result of --suite to this JSON file; an existing file is continued")
       ->needs(suite);
   auto* made = app.add_flag("--corrupt-on-the-fly", options.on_the_fly,
-                            "make the images of imagenet-c from the clean ones of data.root while "
-                            "they are evaluated, in place of reading folders");
+                            "make the images of imagenet-c from the clean images of data.root "
+                            "during the evaluation, instead of reading folders");
   made->needs(suite)->excludes("--suite-root");
-  app.add_option("--corruption", options.corruptions,
-                 "of --corrupt-on-the-fly: names with commas between, or all for the 19 (default: "
-                 "the 15 of the benchmark; of images below 224 x 224 those of any size)")
+  app.add_option(
+         "--corruption", options.corruptions,
+         "for --corrupt-on-the-fly: names separated by commas, or `all` for all 19 (default: the "
+         "15 of the benchmark; for images smaller than 224 x 224, those that work at any size)")
       ->needs(made);
   app.add_option("--severity", options.severities,
-                 "of --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
+                 "for --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
       ->needs(made)
       ->capture_default_str();
   app.add_option("--seed", options.corrupt_seed,
-                 "of --corrupt-on-the-fly: of all that is drawn at random")
+                 "for --corrupt-on-the-fly: seed of the random corruptions")
       ->needs(made)
       ->capture_default_str();
   app.add_option("--corrupt-format", options.corrupt_format,
-                 "of --corrupt-on-the-fly: evaluate what `dtn-data corrupt` would write as jpeg "
-                 "(quality 85, as ImageNet-C has it) or png")
+                 "for --corrupt-on-the-fly: evaluate the images that `dtn-data corrupt` would "
+                 "write as jpeg (quality 85, as in ImageNet-C) or png")
       ->check(CLI::IsMember({"jpeg", "png"}))
       ->needs(made)
       ->capture_default_str();
   app.add_option("--frost-dir", options.frost_dir,
-                 "of --corrupt-on-the-fly: pictures of frost (default: a stand-in made by code)")
+                 "for --corrupt-on-the-fly: folder of frost images (default: generated stand-ins)")
       ->needs(made);
-  app.add_flag("--no-clean", options.no_clean, "leave the clean images of --suite out")
+  app.add_flag("--no-clean", options.no_clean, "with --suite: do not evaluate the clean images")
       ->needs(suite);
   app.add_option("--precision", options.precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "images at a time (default: at most 64)")
+  app.add_option("--batch-size", options.batch_size, "images per batch (default: at most 64)")
       ->check(positive());
   options.machine.add_to(app);
   options.machine.add_ranks_to(app);

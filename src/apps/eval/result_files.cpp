@@ -13,15 +13,15 @@ std::vector<CLI::Option*> ResultPaths::add_to(CLI::App& app) {
   auto* save_logits = app.add_option("--save-logits", logits,
                                      "write 'logits' [N,K] float32 (features [N,C] with "
                                      "model.num_classes 0) in data order to this safetensors file");
-  auto* save_features =
-      app.add_option("--save-features", features,
-                     "write 'features' [N,C] float32, what the head sees, and 'labels' [N] int64 "
-                     "in data order to this safetensors file");
+  auto* save_features = app.add_option("--save-features", features,
+                                       "write 'features' [N,C] float32, the input of the head, and "
+                                       "'labels' [N] int64 in data order to this safetensors file");
   auto* save_attention =
       app.add_option("--save-attention", attention,
-                     "write 'attention.<layer>' [N,H,T,T] float32, the weights of --layers, of at "
-                     "most 64 images to this safetensors file");
-  app.add_option("--layers", layers, "blocks whose attention is saved, from 0, such as 0,11")
+                     "write 'attention.<layer>' [N,H,T,T] float32, the attention weights in the "
+                     "blocks of --layers for at most 64 images, to this safetensors file");
+  app.add_option("--layers", layers,
+                 "blocks whose attention is saved, counted from 0, such as 0,11")
       ->delimiter(',')
       ->needs(save_attention);
   return {save_logits, save_features, save_attention};
@@ -72,12 +72,12 @@ AttentionFile::AttentionFile(const std::string& path, const std::vector<int>& la
                              std::int64_t count, Classifier& model)
     : path_(path), count_(count) {
   if (!dynamic_cast<VisionTransformer*>(&model.backbone())) {
-    throw ConfigError("--save-attention: only vision transformers have such blocks");
+    throw ConfigError("--save-attention works only for models of the family vit");
   }
   if (layers.empty()) throw ConfigError("--save-attention needs --layers, such as --layers 0,11");
   if (count > kMaxImages) {
-    throw ConfigError(cat("--save-attention: the data set has ", count, " images, and a table of ",
-                          "all pairs of tokens is kept for at most ", kMaxImages,
+    throw ConfigError(cat("--save-attention: the data set has ", count,
+                          " images, and attention weights are saved for at most ", kMaxImages,
                           "; give fewer with --inputs or --set data.val"));
   }
   for (int block : layers) {

@@ -53,7 +53,7 @@ int run_export(const ExportCommand& options, const Registries& registries) {
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
     throw ConfigError(
-        cat("dtn-export writes classifiers; the task of this model is ", config.task));
+        cat("dtn-export needs a classifier; the task of this model is ", config.task));
   }
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
     log_info(note);
@@ -64,7 +64,7 @@ int run_export(const ExportCommand& options, const Registries& registries) {
   log_info(cat(options.output, ": ", task->description(), "; images [N, ", m.channels, ", ",
                m.image_size.height, ", ", m.image_size.width, "] -> logits [N, ",
                classify->model().outputs(), "], opset ", options.opset, ", ",
-               format("%.1f MB", static_cast<double>(fs::file_size(options.output)) * 1e-6)));
+               bytes_text(static_cast<double>(fs::file_size(options.output)))));
   return kExitDone;
 }
 
@@ -72,14 +72,13 @@ int run_export(const ExportCommand& options, const Registries& registries) {
 
 int export_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
-      "Writes a trained model as an ONNX file that runs elsewhere: input 'images' [N,C,H,W] "
-      "float32, "
-      "already normalised, N being any number; output 'logits' [N,K].",
+      "Writes a trained model as an ONNX file for other programs: input 'images' [N,C,H,W] "
+      "float32, already normalised, for any N; output 'logits' [N,K].",
       "dtn-export"};
   ExportCommand options;
   options.weights.add_to(app, "export the moving average of the weights");
-  app.add_option("--output", options.output, "the file to write, such as model.onnx")->required();
-  app.add_option("--opset", options.opset, "version of ONNX's operators")
+  app.add_option("--output", options.output, "file to write, such as model.onnx")->required();
+  app.add_option("--opset", options.opset, "version of the ONNX operator set")
       ->check(CLI::Range(onnx::kMinOpset, onnx::kMaxOpset))
       ->capture_default_str();
   return run_program(app, argc, argv, Processes::kOne,

@@ -176,8 +176,8 @@ void Graph::write(const std::filesystem::path& path, const std::string& graph_na
   }
   const std::uint64_t size = before.size() + graph_size + after.size();
   if (size > kMaxBytes) {
-    throw Error(cat(path.string(), ": the model would take ", size,
-                    " bytes, and an ONNX file with its weights inside cannot exceed 2 GiB, the "
+    throw Error(cat(path.string(), ": the model takes ", bytes_text(static_cast<double>(size)),
+                    ", and an ONNX file that contains its weights cannot exceed 2 GiB, the "
                     "limit of a protocol buffer; nothing was written"));
   }
   AtomicFile file(path);

@@ -172,7 +172,7 @@ Value normalized(Graph& g, const Weights& weights, const NormConfig& config, con
     known += cat(known.empty() ? "" : ", ", row.type);
   }
   throw ConfigError(cat("model.norm.type: ", config.type,
-                        " has no form in ONNX here; those that have are ", known));
+                        " cannot be exported to ONNX; the exportable normalizers are ", known));
 }
 
 }  // namespace dtn::onnx

@@ -225,11 +225,11 @@ Graph graph_of(Classifier& model, int opset) {
   const ModelConfig& c = model.config();
   if (opset < kMinOpset || opset > kMaxOpset) {
     throw ConfigError(
-        cat("--opset ", opset, " is not known here; it may be ", kMinOpset, " to ", kMaxOpset));
+        cat("--opset ", opset, " is not supported; use ", kMinOpset, " to ", kMaxOpset));
   }
   if (c.family != "vit") {
     throw ConfigError(cat("model.preset ", c.preset, " is of the family ", c.family,
-                          "; only vision transformers (vit) have a form in ONNX here"));
+                          "; only the family vit can be exported to ONNX"));
   }
   Graph g(opset);
   g.input("images", {c.channels, c.image_size.height, c.image_size.width});

@@ -23,7 +23,7 @@ namespace dtn::app {
 namespace {
 
 std::string norm_text(const ModelConfig& m) {
-  if (m.family != "vit") return m.norm.type;
+  if (m.family != "vit" || m.norm.type == "ln") return m.norm.type;
   return cat(m.norm.type, " in blocks [0, ", m.norm_layers(), "), ln after");
 }
 
@@ -44,13 +44,16 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
                                            .c_str());
   std::printf("normalizer       %s\n", norm_text(m).c_str());
   std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
-  std::printf("multiply-adds    %.4f G per %s, as the paper counts (dense P)\n",
-              c.paper_multiply_adds / 1e9, sample);
-  std::printf("                 %.4f G per %s, as they are carried out\n", c.multiply_adds / 1e9,
-              sample);
+  const bool separable = c.paper_multiply_adds != c.multiply_adds;
+  std::printf("multiply-adds    %.4f G per %s, as the paper counts%s\n",
+              c.paper_multiply_adds / 1e9, sample, separable ? " (dense P)" : "");
+  if (separable) {
+    std::printf("                 %.4f G per %s, with separable P\n", c.multiply_adds / 1e9,
+                sample);
+  }
   const bool whole = c.computed_multiply_adds == c.multiply_adds;
   std::printf("                 %.4f G per %s, as computed%s\n", c.computed_multiply_adds / 1e9,
-              sample, whole ? "" : ": what nothing reads is left out");
+              sample, whole ? "" : ": without values that nothing reads");
   std::printf("activations      %.1f MiB per %s in float32, %.1f MiB in bfloat16\n",
               c.activation_bytes_fp32 / 1048576, sample, c.activation_bytes_bf16 / 1048576);
 }
@@ -184,7 +187,7 @@ std::vector<config::KeyDoc> keys_like(const std::string& prefix, const ConfigSch
   for (const config::KeyDoc& doc : all) paths.push_back(doc.path);
   const std::set<std::string> known(paths.begin(), paths.end());
   const std::vector<std::string> meant = config::paths_meant_by(prefix, known);
-  throw ConfigError(cat("--keys: no key is called anything like '", config::shown(prefix), "'",
+  throw ConfigError(cat("--keys: no key contains '", config::shown(prefix), "'",
                         meant.empty() ? config::did_you_mean(prefix, paths)
                                       : cat("; did you mean '", meant.front(), "'?")));
 }
@@ -199,43 +202,43 @@ void print_keys(const std::string& prefix, bool markdown, const ConfigSchemas& s
 }  // namespace
 
 int info_main(int argc, char** argv, const Registries& registries) {
-  CLI::App app{"Describes a model, or lists what there is.", "dtn-info"};
+  CLI::App app{"Describes a model, or lists config keys, models, normalizers, data sets and more.",
+               "dtn-info"};
   std::string config;
   std::vector<std::string> overrides;
   bool norms = false, ops = false, presets = false, datasets = false, configs = false;
   bool tasks = false, optimizers = false, policies = false, models = false, markdown = false;
   std::string prefix;
-  app.add_option(
-      "--config,config", config,
-      "parameters, multiply-adds and activation memory of a config, of a public model by "
-      "its name, or of a model's folder of the Hugging Face hub");
+  app.add_option("--config,config", config,
+                 "print parameters, multiply-adds and activation memory of this config, public "
+                 "model (by name) or folder of a Hugging Face hub model");
   add_overrides(app, overrides, "override one key (repeatable)");
   auto* keys = app.add_option("--keys", prefix,
-                              "the keys of configs: what each means and may be, its default and an "
-                              "example; all, or those that begin with PREFIX, such as optim")
+                              "list the config keys that begin with PREFIX, such as optim, or all: "
+                              "the meaning, allowed values, default and an example of each")
                    ->type_name("[PREFIX]")
                    ->expected(0, 1);
-  app.add_flag("--markdown", markdown, "print --keys as Markdown, which is docs/config.md")
+  app.add_flag("--markdown", markdown, "print --keys as Markdown; docs/config.md is this output")
       ->needs(keys);
   std::string shell;
-  app.add_option("--completion", shell,
-                 "print what makes a shell complete the command lines of all programs: options, "
-                 "names of configs, keys and values; for instance in ~/.bashrc: "
-                 "source <(dtn-info --completion bash)")
+  app.add_option(
+         "--completion", shell,
+         "print the completion script of a shell, for the options, config names, keys and values "
+         "of all programs; in ~/.bashrc, for example: source <(dtn-info --completion bash)")
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  app.add_flag("--norms", norms, "the normalizers and their options");
-  app.add_flag("--ops", ops, "the differentiable operations");
-  app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
-  app.add_flag("--presets", presets, "the model presets");
-  app.add_flag("--configs", configs, "the configs that --config takes by name");
-  app.add_flag("--models", models, "the public models that --config takes by name");
-  app.add_flag("--tasks", tasks, "what may be learnt, and the figures of its evaluations");
-  app.add_flag("--optimizers", optimizers, "the optimizers");
-  app.add_flag("--policies", policies, "the augmentation policies");
+  app.add_flag("--norms", norms, "list the normalizers and their options");
+  app.add_flag("--ops", ops, "list the differentiable operations");
+  app.add_flag("--datasets", datasets, "list the kinds of data sets and their keys");
+  app.add_flag("--presets", presets, "list the model presets");
+  app.add_flag("--configs", configs, "list the configs that --config takes by name");
+  app.add_flag("--models", models, "list the public models that --config takes by name");
+  app.add_flag("--tasks", tasks, "list the tasks and the metrics of their evaluations");
+  app.add_flag("--optimizers", optimizers, "list the optimizers");
+  app.add_flag("--policies", policies, "list the augmentation policies");
   return run_program(app, argc, argv, Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
         !policies && !models && !configs && keys->empty() && shell.empty()) {
-      throw ConfigError("nothing asked for; see dtn-info --help");
+      throw ConfigError("name a config or give an option; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides, registries);
     if (!shell.empty()) std::fputs(completion_script(shell).c_str(), stdout);

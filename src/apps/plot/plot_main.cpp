@@ -7,6 +7,7 @@
 
 #include "apps/common/program.h"
 #include "apps/report/run_report.h"
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 struct PlotCommand {
   std::vector<std::string> runs, names;
-  std::string title = "Runs beside each other", output = "plot";
+  std::string title = "Comparison of runs", output = "plot";
   double width = kChartWidth;
 };
 
@@ -49,8 +50,9 @@ int run_plot(const PlotCommand& options) {
   const std::vector<std::string> labels =
       options.names.empty() ? labels_of(options.runs) : options.names;
   if (labels.size() != options.runs.size()) {
-    throw ConfigError(cat("--name gives ", labels.size(), " names to ", options.runs.size(),
-                          " runs; give each one, parted by commas"));
+    throw ConfigError(cat("--name has ", counted(labels.size(), "names"), " for ",
+                          counted(options.runs.size(), "runs"),
+                          "; give one name per run, separated by commas"));
   }
   std::vector<RunGroup> groups;
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -64,7 +66,7 @@ int run_plot(const PlotCommand& options) {
   plot::PictureFolder folder(output / "figures");
   for (const plot::Figure& figure : figures) folder.write(figure.name, figure.svg);
   write_file_atomic(output / "plot.html", comparison_page(options.title, groups, figures));
-  log_info(cat("pictures: ", (output / "plot.html").string()));
+  log_info(cat("plots: ", (output / "plot.html").string()));
   return kExitDone;
 }
 
@@ -72,29 +74,29 @@ int run_plot(const PlotCommand& options) {
 
 int plot_main(int argc, char** argv, const Registries&) {
   CLI::App app{
-      "Draws runs beside each other: loss, accuracy, learning rate, gradient norm and speed over "
+      "Plots several runs together: loss, accuracy, learning rate, gradient norm and speed over "
       "the epochs.",
       "dtn-plot"};
   PlotCommand options;
   app.add_option("runs", options.runs,
-                 "run folders, or those of a sweep's variants, whose seeds become one line with a "
-                 "band")
+                 "run folders, or folders of a sweep's variants; the seeds of a variant become one "
+                 "line with a band")
       ->required()
       ->type_name("RUN");
   app.add_option("--name", options.names,
-                 "what to call the runs, in their order (default: the names of their folders)")
+                 "names of the runs, in their order (default: the names of their folders)")
       ->type_name("A,B,...")
       ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--title", options.title, "of the page")->capture_default_str();
+  app.add_option("--title", options.title, "title of the page")->capture_default_str();
   app.add_option("--width", options.width,
-                 "of each picture, in CSS pixels; 480 suits a phone or a column of a paper")
+                 "width of each picture in CSS pixels; 480 suits a phone or a column of a paper")
       ->check(CLI::Range(kMinChartWidth, kMaxChartWidth))
       ->type_name("PIXELS")
       ->capture_default_str();
   app.add_option("--output", options.output,
-                 "folder: plot.html, and each picture in figures/ as .svg and .png")
+                 "folder for plot.html and for each figure as figures/*.svg and *.png")
       ->capture_default_str();
   return run_program(app, argc, argv, Processes::kOne, [&] { return run_plot(options); });
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "core/format.h"
 #include "data/source/image_files.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -17,7 +18,7 @@ class Pictures final : public Dataset {
   explicit Pictures(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) add(path);
     labels_.assign(files_.size(), 0);
-    description_ = cat(files_.size(), files_.size() == 1 ? " picture" : " pictures");
+    description_ = counted(files_.size(), "images");
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
@@ -40,7 +41,7 @@ class Pictures final : public Dataset {
     LeftOut left_out;
     const std::vector<std::string> found = list_images(path, left_out);
     if (left_out.count() > 0) log_warn(left_out.warning(path));
-    if (found.empty()) throw DataError(cat(path, ": has no images that can be read"));
+    if (found.empty()) throw DataError(cat(path, ": contains no image file of a supported format"));
     for (const std::string& file : found) files_.push_back((fs::path(path) / file).string());
   }
 

@@ -40,12 +40,12 @@ struct Count {
 ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
   if (config.model.num_classes == 0) {
     throw ConfigError(
-        "the model has no head (model.num_classes is 0), so there are no classes to name");
+        "the model has no head (model.num_classes is 0), so it cannot predict classes");
   }
   if (config.data.dataset == "tensors" && config.data.mean.empty()) {
     log_warn(
-        "the model was trained on tensors that were normalized already; pictures are normalized by "
-        "ImageNet's mean and deviation unless --set data.mean and data.std say otherwise");
+        "the model was trained on tensors that were already normalized; images are normalized by "
+        "ImageNet's mean and standard deviation, unless data.mean and data.std are set (--set)");
   }
   config.data.max_bad_images = pictures;  // report each damaged image, and do not stop
   return config;
@@ -93,12 +93,13 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
-    throw ConfigError(cat("dtn-predict names classes; the task of this model is ", config.task));
+    throw ConfigError(
+        cat("dtn-predict needs a classifier; the task of this model is ", config.task));
   }
   if (config.model.max_length > 0) {
     throw ConfigError(
-        "dtn-predict looks at pictures, and this model sees sequences of tokens; dtn-eval measures "
-        "it");
+        "dtn-predict takes images, and the input of this model is token sequences; use dtn-eval to "
+        "evaluate it");
   }
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
     log_info(note);
@@ -110,10 +111,9 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   const auto start = std::chrono::steady_clock::now();
   const Count count = predict_all(options, config, *classify, source, device, writer);
   writer.finish();
-  log_info(cat(count.done, count.done == 1 ? " picture in " : " pictures in ",
-               format("%.1f s", seconds_since(start))));
+  log_info(cat(counted(count.done, "images"), format(" in %.1f s", seconds_since(start))));
   if (count.damaged == 0) return kExitDone;
-  log_error(cat(count.damaged, " of ", pictures->size(), " pictures could not be read"));
+  log_error(cat(count.damaged, " of ", counted(pictures->size(), "images"), " could not be read"));
   return kExitData;
 }
 
@@ -121,28 +121,28 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
 
 int predict_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
-      "Names what a trained model sees in pictures, prepared as dtn-eval prepares them. A damaged "
-      "picture is told and the others go on; the exit code is 3 then.",
+      "Predicts the classes of images, which are prepared as dtn-eval prepares them. Damaged "
+      "images are reported and skipped; the exit code is then 3.",
       "dtn-predict"};
   PredictCommand options;
-  app.add_option("pictures", options.paths,
-                 "files (JPEG, PNG, WebP, BMP, PNM; known by their content), and folders with all "
-                 "below them")
+  app.add_option("images", options.paths,
+                 "image files (JPEG, PNG, WebP, BMP, PNM; recognized by their content), and "
+                 "folders, searched recursively")
       ->type_name("IMG...")
       ->required();
   options.weights.add_to(app, "use the moving average of the weights", "--checkpoint");
-  app.add_option("--topk", options.topk, "how many classes to name for each picture")
+  app.add_option("--topk", options.topk, "number of classes to print for each image")
       ->check(positive())
       ->capture_default_str();
   app.add_option("--csv", options.csv,
-                 "write a table to this file: file, rank, label, name, probability");
+                 "write a table to this file instead: file, rank, label, name, probability");
   app.add_flag("--json", options.json,
-               "print a JSON object a line: file and top, or error; top has label, name and "
-               "probability");
+               "print one JSON object per line: file and top, or file and error; top has label, "
+               "name and probability");
   app.add_option("--precision", options.precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "pictures at a time")
+  app.add_option("--batch-size", options.batch_size, "images per batch")
       ->check(positive())
       ->capture_default_str();
   options.machine.add_to(app);

@@ -118,8 +118,7 @@ bool any_number(const std::vector<double>& values) {
 std::string inputs_text(const AnalysisJson& analysis) {
   const double count = number_of(member(analysis, "inputs.count"));
   const std::string source = text_of(member(analysis, "inputs.source"));
-  std::string text =
-      std::isfinite(count) ? format("%.0f", count) + (count == 1 ? " image" : " images") : "images";
+  std::string text = std::isfinite(count) ? counted(count, "images") : "images";
   if (!source.empty()) text += " of " + source;
   return text;
 }

@@ -24,8 +24,8 @@ const std::vector<Topic>& topics() {
   static const std::vector<Topic> list = {
       {"Magnitude of tokens", {"token_magnitude"}},
       {"Attention", {"attention", "rollout"}},
-      {"What the subtracted mean explains", {"variation_coefficient"}},
-      {"Positions that DTN's statistics come from", {"p_"}},
+      {"Share of a token that remains without the mean", {"variation_coefficient"}},
+      {"Positions of DTN's statistics", {"p_"}},
       {"Mixing ratios of DTN", {"lambda"}},
       {"Tokens before and after the norms", {"pca", "token_cosine"}},
       {"Signal and gradients", {"residual_rms", "gradient"}},
@@ -66,7 +66,7 @@ std::string shown_text(const AnalysisJson& analysis, const std::vector<AnalyzedR
     if (std::isfinite(loss)) losses.push_back(cat(run.name, " ", plot::readable(loss)));
   }
   const std::string data = inputs_text(analysis);
-  return losses.empty() ? cat("Shown were ", data, "; without labels there is no loss.")
+  return losses.empty() ? cat("Inputs: ", data, " without labels, so there is no loss.")
                         : cat("Loss (mean cross entropy) on ", data, ": ", joined(losses), ".");
 }
 
@@ -78,7 +78,7 @@ std::vector<std::string> lead(const AnalysisJson& analysis, const std::vector<An
                                     shown_text(analysis, runs)};
   const std::vector<std::string> differences = largest_differences(runs, 3);
   lines.insert(lines.end(), differences.begin(), differences.end());
-  if (differences.empty()) lines.push_back("There is nothing by which they differ noticeably.");
+  if (differences.empty() && runs.size() > 1) lines.push_back("The models hardly differ.");
   return lines;
 }
 
@@ -131,13 +131,13 @@ std::string report_html(const nlohmann::ordered_json& analysis,
   std::vector<std::string> names;
   for (const AnalyzedRun& run : runs) names.push_back(run.name);
   plot::Page page;
-  page.title = runs.empty() ? "Inside the model" : "Inside " + joined(names);
+  page.title = runs.empty() ? "Analysis of the model" : "Analysis of " + joined(names);
   page.lead = lead(analysis, runs);
   if (!runs.empty()) page.overview = overview(runs);
   page.sections = sections(figures);
   page.footer =
-      "Standard deviations are those of a population; the class token is left out of every "
-      "statistic of tokens. All numbers, those of the maps too, are in analysis.json.";
+      "Standard deviations are population standard deviations. Statistics of tokens exclude the "
+      "class token. analysis.json contains all numbers, also those of the maps.";
   return plot::html(page);
 }
 

@@ -79,11 +79,11 @@ std::vector<Quantity> quantities() {
        [](const AnalyzedRun& r) { return after_norms(r, "token_cosine"); }, kSites},
       {"the radius of the statistics", " patches",
        [](const AnalyzedRun& r) { return medians_of_sites(r, "p_radius"); }, kSites},
-      {"the size of what attention adds", "",
+      {"the magnitude of the attention branch", "",
        [](const AnalyzedRun& r) { return elements(r, "branch_rms", 0); }},
-      {"the size of what the MLP adds", "",
+      {"the magnitude of the MLP branch", "",
        [](const AnalyzedRun& r) { return elements(r, "branch_rms", 1); }},
-      {"the gradient of a block", "",
+      {"the gradient norm of a block", "",
        [](const AnalyzedRun& r) {
          std::vector<double> out = numbers_of(r.at("gradient_norm"));
          out.resize(r.depth(), std::nan(""));

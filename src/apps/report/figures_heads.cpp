@@ -91,22 +91,21 @@ Reference whole_spread(const std::vector<AnalyzedRun>& runs) {
 }  // namespace
 
 void add_magnitude_dots(const FigureInput& in, Figures& out) {
-  HeadDots spread{
-      "token_magnitude_variation",
-      "How much the tokens of an image differ in magnitude",
-      "std / mean",
-      "",
-      "Standard deviation of the tokens' lengths after the norm, over their mean, per "
-      "head: 0 says that all tokens are equally long. LayerNorm makes whole tokens alike; "
-      "DTN can leave their differences in.",
-      relative_spread(in.runs)};
+  HeadDots spread{"token_magnitude_variation",
+                  "Relative spread of token magnitudes in an image",
+                  "std / mean",
+                  "",
+                  "Standard deviation of the tokens' lengths after the norm, divided by their "
+                  "mean, per head; 0: all tokens are equally long. LayerNorm makes whole tokens "
+                  "equally long; DTN can preserve their differences.",
+                  relative_spread(in.runs)};
   spread.reference = whole_spread(in.runs);
   add_dots(in, std::move(spread), out);
   HeadDots mean{"token_magnitude_mean",
                 "Mean magnitude of tokens after the norm",
                 "length",
                 "",
-                "Euclidean length of a token over the channels of a head, behind weight and bias, "
+                "Euclidean length of a token over the channels of a head, after weight and bias; "
                 "mean over images and tokens.",
                 head_values(in.runs, "token_magnitude.mean", true)};
   add_dots(in, std::move(mean), out);
@@ -119,16 +118,16 @@ void add_attention(const FigureInput& in, Figures& out) {
       "distance (patches)",
       "",
       "Mean distance on the grid between a query and the keys it attends to, weighted "
-      "by the attention. The class token is left out.",
+      "by the attention. The class token is excluded.",
       head_values(in.runs, "attention_distance", false)};
   distance.reference = uniform_distance(in);
   distance.pixels = pixels_of_tokens(in);
   add_dots(in, std::move(distance), out);
   HeadDots varied{"attention_distance_std",
-                  "How attention distance differs between images",
+                  "Spread of the attention distance over images",
                   "std (patches)",
                   "",
-                  "Standard deviation over images of the distance in one image.",
+                  "Standard deviation, over images, of the mean distance in an image.",
                   head_values(in.runs, "attention_distance_std", false)};
   add_dots(in, std::move(varied), out);
   HeadDots entropy{"attention_entropy",
@@ -144,7 +143,7 @@ void add_attention(const FigureInput& in, Figures& out) {
                     "Attention of patches to the class token",
                     "weight",
                     "",
-                    "Mean weight that queries of patches give to the class token.",
+                    "Mean attention weight of the class token for the queries of patches.",
                     head_values(in.runs, "attention_to_class", false)};
   to_class.y.limit = {0, 1};
   add_dots(in, std::move(to_class), out);
@@ -152,19 +151,19 @@ void add_attention(const FigureInput& in, Figures& out) {
 
 void add_variation(const FigureInput& in, Figures& out) {
   HeadDots whole{"variation_coefficient",
-                 "What the subtracted mean leaves of a token",
+                 "Share of a token that remains without the mean",
                  "\xE2\x80\x96x \xE2\x88\x92 \xCE\xBC\xE2\x80\x96 / \xE2\x80\x96x\xE2\x80\x96",
                  "",
-                 "Length of x minus the mean that the norm subtracts, over the length of x, per "
-                 "image and head: 1 says that the mean explains nothing.",
+                 "Length of x minus the mean that the norm subtracts, divided by the length of x, "
+                 "per image and head; 1: the mean explains nothing.",
                  head_values(in.runs, "variation_coefficient", true)};
   add_dots(in, std::move(whole), out);
   HeadDots middle{"variation_coefficient_median",
-                  "The same, as the median over single values",
+                  "The same for single values, median",
                   "|x \xE2\x88\x92 \xCE\xBC| / |x|",
                   "",
-                  "Median over images, tokens and channels of a head of the distance to the mean "
-                  "relative to the value itself.",
+                  "Distance to the mean relative to the value itself; median over images, tokens "
+                  "and channels of a head.",
                   head_values(in.runs, "variation_coefficient_median", true)};
   add_dots(in, std::move(middle), out);
 }
@@ -174,15 +173,16 @@ void add_position_extent(const FigureInput& in, Figures& out) {
                   "Radius of the statistics",
                   "radius (patches)",
                   "",
-                  "Standard deviation of the row of P for one query about its own centre: how far "
-                  "around that centre a head takes its mean and variance from.",
+                  "Standard deviation of the positions in the row of P of one query, about their "
+                  "mean position: the radius of the tokens in a head's mean and variance.",
                   head_values(in.runs, "p_radius", true)};
   add_dots(in, std::move(radius), out);
   HeadDots tokens{"p_tokens",
-                  "Tokens that take part in the statistics",
+                  "Effective number of tokens in the statistics",
                   "tokens",
                   "",
-                  "exp(entropy) of that row of P: all tokens for InstanceNorm, 1 for a single one.",
+                  "exp(entropy) of the same row of P: the number of all tokens for InstanceNorm, 1 "
+                  "for a single token.",
                   head_values(in.runs, "p_tokens", true)};
   add_dots(in, std::move(tokens), out);
 }
@@ -190,14 +190,14 @@ void add_position_extent(const FigureInput& in, Figures& out) {
 void add_lambdas(const FigureInput& in, Figures& out) {
   for (const bool mean : {true, false}) {
     const std::string of = mean ? "mean" : "variance";
-    HeadDots lambda{mean ? "lambda_mean" : "lambda_var",
-                    "Mixing ratio \xCE\xBB of the " + of,
-                    "\xCE\xBB (" + of + ")",
-                    "",
-                    "1: the " + of +
-                        " of the token itself, as in LayerNorm; 0: that of the tokens "
-                        "around, weighted by P. All start at 0.5, the dashed line.",
-                    head_values(in.runs, mean ? "lambda_mean" : "lambda_var", true)};
+    HeadDots lambda{
+        mean ? "lambda_mean" : "lambda_var",
+        "Mixing ratio \xCE\xBB of the " + of,
+        "\xCE\xBB (" + of + ")",
+        "",
+        "1: the " + of + " of the token itself, as in LayerNorm; 0: the " + of +
+            " of the surrounding tokens, weighted by P. All start at 0.5 (dashed line).",
+        head_values(in.runs, mean ? "lambda_mean" : "lambda_var", true)};
     lambda.y.data = {0, 1};
     lambda.y.limit = {0, 1};
     lambda.reference = Reference{"start of training", {}};

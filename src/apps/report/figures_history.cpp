@@ -92,7 +92,7 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
       std::min((kFigureWidth - left - kFigureSide - (columns - 1) * gap) / columns, 220.0);
   plot::Canvas canvas(kFigureWidth,
                       head + 2 * (kHistoryRow * static_cast<double>(lines_per_site)) + 24);
-  draw_head(canvas, title, "a line is a head; dotted: 0.5, which weighs both alike", legend);
+  draw_head(canvas, title, "one line per head; dotted: 0.5, equal weights", legend);
   plot::Table table{{"place", "layer", "head", "first", "last"}, {}};
   for (std::size_t site = 0; site < kSites; ++site) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -121,10 +121,9 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
   }
   return make_figure(
       cat(mean ? "lambda_mean_history_" : "lambda_var_history_", run.index + 1), title,
-      cat("1: the token's own ", mean ? "mean" : "variance",
-          ", as in LayerNorm; 0: that of the tokens around."),
-      cat(title, ", ", in.data, ": a small chart for each norm, with a line for each head"), canvas,
-      table);
+      cat("1: the token's own ", mean ? "mean" : "variance", ", as in LayerNorm; 0: the ",
+          mean ? "mean" : "variance", " of the surrounding tokens."),
+      cat(title, ", ", in.data, ": one small chart per norm, one line per head"), canvas, table);
 }
 
 }  // namespace

@@ -158,28 +158,27 @@ void add_token_likeness(const FigureInput& in, Figures& out) {
                  "Spread of the tokens themselves in the plane",
                  "rms distance",
                  "",
-                 "The same without dividing tokens by their lengths. Each panel has a scale of its "
-                 "own: norms change lengths.",
+                 "The same without dividing tokens by their lengths. Each panel has its own scale, "
+                 "because norms change lengths.",
                  before_and_after(in, "pca.raw.spread")};
   raw.shared = false;
   add_lines(in, std::move(raw), out);
   LayerLines share{"pca_explained",
-                   "What two components show of the tokens' directions",
+                   "Variance of the tokens' directions in two components",
                    "share (%)",
                    "",
-                   "Share of the variance that the first two principal components hold: where it "
-                   "is low, a picture of the plane shows little.",
+                   "Share of the variance in the first two principal components; if it is low, the "
+                   "plane shows little.",
                    explained(in)};
   share.y.limit = plot::kPercent;
   add_lines(in, std::move(share), out);
-  LayerLines cosine{
-      "token_cosine",
-      "Likeness of an image's tokens",
-      "mean cosine",
-      "",
-      "Mean cosine between two different tokens of an image: 1 says that all point the "
-      "same way.",
-      before_and_after(in, "token_cosine")};
+  LayerLines cosine{"token_cosine",
+                    "Similarity of an image's tokens",
+                    "mean cosine",
+                    "",
+                    "Mean cosine between two different tokens of an image; 1: all tokens have the "
+                    "same direction.",
+                    before_and_after(in, "token_cosine")};
   cosine.y.limit = {-1, 1};
   add_lines(in, std::move(cosine), out);
 }
@@ -189,20 +188,19 @@ void add_signals(const FigureInput& in, Figures& out) {
   for (const AnalyzedRun& run : in.runs) {
     residual.values.push_back(along_layers(run, "residual_rms", {}, 1));
   }
-  LayerLines rms{
-      "residual_rms",
-      "Size of the signal",
-      "root mean square",
-      "",
-      "Root mean square over images, tokens and channels: of the residual stream (0: input "
-      "of the first block) and of what attention and MLP add to it.",
-      {residual, line_panel(in, "attention branch", "branch_rms", {0}),
-       line_panel(in, "MLP branch", "branch_rms", {1})}};
+  LayerLines rms{"residual_rms",
+                 "Magnitude of the residual stream and its branches",
+                 "root mean square",
+                 "",
+                 "Root mean square, over images, tokens and channels, of the residual stream (0: "
+                 "input of the first block) and of the outputs of attention and MLP.",
+                 {residual, line_panel(in, "attention branch", "branch_rms", {0}),
+                  line_panel(in, "MLP branch", "branch_rms", {1})}};
   rms.shared = false;
   add_lines(in, std::move(rms), out);
   LayerLines gradients{
       "gradient_norm",
-      "Size of the gradients",
+      "Gradient norms",
       "norm",
       "",
       "Euclidean norm of the gradient of the mean cross entropy over all parameters "
@@ -245,9 +243,9 @@ void add_cka(const FigureInput& in, Figures& out) {
   sheet.draw(canvas);
   out.push_back(make_figure(
       "cka", title,
-      "How alike the tokens of two layers are, whatever their basis: 1 where one can be "
-      "rotated and scaled into the other. Layer 0 is the input of the first block. With "
-      "few samples the value comes out too high.",
+      "Similarity of the tokens of two layers in any basis; 1: a rotation and a scaling map one "
+      "layer to the other. Layer 0 is the input of the first block. With few samples the value is "
+      "too high.",
       cat(title, ", ", in.data, ": matrices of layers for ", all.size(), " pairs of runs"), canvas,
       similarity_table(all)));
 }

@@ -92,7 +92,7 @@ plot::Table position_table(const std::vector<AnalyzedRun>& runs, std::size_t sit
 }
 
 plot::Table magnitude_table(const std::vector<AnalyzedRun>& runs, const LayerMaps& maps) {
-  plot::Table table{{"run", "layer", "head", "least", "mean", "largest"}, {}};
+  plot::Table table{{"run", "layer", "head", "min", "mean", "max"}, {}};
   for (std::size_t r = 0; r < runs.size(); ++r) {
     for (std::size_t l = 0; l < runs[r].depth(); ++l) {
       for (std::size_t h = 0; h < runs[r].heads[l]; ++h) {
@@ -130,11 +130,11 @@ void add_magnitude_maps(const FigureInput& in, Figures& out) {
     const plot::ColorScale scale{most_of(values, true), plot::ColorMap::kViridis, false};
     HeadMaps what{cat("token_magnitude_norm", site + 1),
                   cat("Magnitude of the tokens of one image after ", site_name(site)),
-                  "the first image; a map is a head, a cell a token, all on one scale",
-                  cat("Euclidean length of each token over the channels of a head, behind weight "
-                      "and bias. Even maps say that the norm has made all tokens equally long. The "
-                      "colours end at ",
-                      plot::readable(scale.range.high, 3), " for the few beyond, up to ",
+                  "first image; one map per head, one square per token, all on one scale",
+                  cat("Euclidean length of each token over the channels of a head, after weight "
+                      "and bias. A uniform map means that the norm makes all tokens equally long. "
+                      "The colour scale ends at ",
+                      plot::readable(scale.range.high, 3), "; the largest length is ",
                       plot::readable(most.high, 3), "."),
                   "length of a token",
                   std::move(maps),
@@ -155,7 +155,7 @@ void add_position_maps(const FigureInput& in, Figures& out) {
     HeadMaps what{
         cat("p_norm", site + 1),
         cat("Where the statistics of one token come from: P at ", site_name(site)),
-        "a map is a head: weights of all tokens for the one in the white box",
+        "one map per head: weights of all tokens for the query in the white box",
         cat("White box: the query; black box: the largest weight; arrow: the mean offset. "
             "Colours grow with the square root of the weight, on one scale up to ",
             plot::readable(weights.high, 3), "."),
@@ -240,7 +240,7 @@ void add_rollout(const FigureInput& in, Figures& out) {
   const double top = kTop + (in.previews.empty() ? 0 : kSide + kGap);
   plot::Canvas canvas(kFigureWidth, top + (kSide + kGap) * static_cast<double>(rows.size()) + 8);
   draw_head(canvas, title, cat("the first ", images, " of ", in.data, ", all on one scale"), {});
-  plot::draw_color_bar(canvas, {kFigureSide, 78, 260, 10}, scale, "times an even share");
+  plot::draw_color_bar(canvas, {kFigureSide, 78, 260, 10}, scale, "multiple of an equal share");
   plot::HeatSheet sheet(scale.map);
   const auto tile = [](std::size_t i, double y) {
     return plot::Box{kLabel + static_cast<double>(i) * (kSide + kGap), y, kSide, kSide};
@@ -271,9 +271,8 @@ void add_rollout(const FigureInput& in, Figures& out) {
   sheet.draw(canvas, in.previews.empty() ? 1 : 0.7);
   out.push_back(make_figure(
       "rollout", title,
-      "How much each patch contributes to the output when attention is followed through "
-      "all layers, half of each layer being the residual connection. The image in grey "
-      "shines through.",
+      "Contribution of each patch to the output: attention is multiplied through all layers, and "
+      "half of each layer is the residual connection. The colours lie over the image in grey.",
       cat(title, " of ", images, " images for ", rows.size(), " runs"), canvas, table));
 }
 

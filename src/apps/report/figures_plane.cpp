@@ -4,6 +4,7 @@
 
 #include "apps/report/figure_groups.h"
 #include "apps/report/figure_parts.h"
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 #include "plot/text.h"
@@ -136,12 +137,12 @@ void add_offsets(const FigureInput& in, Figures& out) {
   for (const OffsetPanel& p : panels) {
     for (const auto& layer : p.layers) reach = std::max(reach, reach_of(layer));
   }
-  const std::string title = "Where heads look for their statistics";
+  const std::string title = "Where heads take their statistics from";
   const PlaneGrid planes(panels.size());
   const double head = head_height({}) + 84;
   plot::Canvas canvas(kFigureWidth, head + planes.height());
   draw_head(canvas, title,
-            "mean offset from the query, in patches; a dot is a head, up is up in the image", {});
+            "mean offset from the query, in patches; one dot per head, up is up in the image", {});
   std::size_t depth = 1;
   for (const OffsetPanel& p : panels) depth = std::max(depth, p.layers.size());
   plot::draw_color_bar(
@@ -161,11 +162,11 @@ void add_offsets(const FigureInput& in, Figures& out) {
       }
     }
   }
-  out.push_back(
-      make_figure("p_offset", title,
-                  "The mean of the offsets of all tokens from the query, weighted by its row of P. "
-                  "Dark dots are of the first layers, light ones of the last.",
-                  cat(title, ": ", panels.size(), " planes with a dot per head"), canvas, table));
+  out.push_back(make_figure(
+      "p_offset", title,
+      "Mean offset of all tokens from the query, weighted by the query's row of P. Dark dots: "
+      "first layers; light dots: last layers.",
+      cat(title, ": ", counted(panels.size(), "planes"), " with a dot per head"), canvas, table));
 }
 
 void add_planes(const FigureInput& in, Figures& out) {
@@ -182,9 +183,9 @@ void add_planes(const FigureInput& in, Figures& out) {
   const double head = head_height({}) + 26;
   const PlaneGrid planes(panels.size());
   plot::Canvas canvas(kFigureWidth, head + planes.height());
-  draw_head(canvas, title,
-            cat(in.data, "; layer 1, each token divided by its length; axes are each panel's own"),
-            {});
+  draw_head(
+      canvas, title,
+      cat(in.data, "; layer 1, each token divided by its length; each panel has its own axes"), {});
   plot::Table table{{"run", "place", "dots", "largest distance"}, {}};
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const plot::Box area = planes.area(i, head);
@@ -197,8 +198,8 @@ void add_planes(const FigureInput& in, Figures& out) {
   }
   out.push_back(make_figure(
       "pca_points", title,
-      "Before and after have axes of their own: compare shares, spread and cosine, not "
-      "places. The axes say what share of the variance each component holds.",
+      "Each panel has its own axes: compare shares, spread and cosine, not positions. The axis "
+      "labels give each component's share of the variance.",
       cat(title, ", ", in.data, ": ", panels.size(), " clouds of dots"), canvas, table));
 }
 

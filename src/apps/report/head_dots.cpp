@@ -262,16 +262,16 @@ plot::Figure DotsFigure::draw() {
   const std::vector<plot::LegendEntry> entries = legend();
   const double head = head_height(entries) + 22;
   plot::Canvas canvas(kFigureWidth, head + kRowHeight * static_cast<double>(lines_.size()));
-  draw_head(canvas, what_.title, cat(what_.data, "; a dot is a head, the line their median"),
+  draw_head(canvas, what_.title, cat(what_.data, "; one dot per head, line: median of the heads"),
             entries);
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     draw_line(canvas, lines_[i], head + kRowHeight * static_cast<double>(i));
   }
   std::string caption = what_.caption;
   if (compared_) {
-    caption += " The last panel shows paired differences, head by head, from the first run.";
+    caption += " The last panel shows the difference of each head from the first run.";
   } else if (legend().size() > 1 + (what_.reference ? 1u : 0u)) {
-    caption += " Depths or heads differ between the runs, so there is no paired difference.";
+    caption += " The runs differ in depth or heads, so heads cannot be compared one by one.";
   }
   std::vector<plot::Range> ranges(runs_.size());
   for (const std::vector<Part>& line : lines_) {

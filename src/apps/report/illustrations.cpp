@@ -115,7 +115,7 @@ std::vector<plot::Figure> illustrations() {
   using namespace drawing;
   const std::vector<NumberedMatrix> weights = {
       banded("all tokens", 9, 8), banded("3 neighbours", 9, 1), banded("5 neighbours", 9, 2)};
-  const std::string weights_title = "P decides which tokens a mean is taken over";
+  const std::string weights_title = "P selects the tokens of a mean";
   const std::string weights_text =
       "Three matrices of 9 by 9 weights: all entries one ninth; three neighbours; five neighbours";
   const std::string places_text =
@@ -127,15 +127,16 @@ std::vector<plot::Figure> illustrations() {
   const std::string places_title = "Relative positions of four tokens on a 2 \xC3\x97 2 grid";
   return {
       {"illustration_p", weights_title,
-       "With all entries alike, DTN's inter-token statistics are InstanceNorm's; a band makes them "
-       "local. Every row sums to 1, so that rows at the edge have fewer and larger entries.",
+       "With equal entries, DTN's inter-token statistics are those of InstanceNorm; a band makes "
+       "them local. Every row sums to 1, so rows at the edge have fewer and larger entries.",
        weights_text,
-       draw_matrices(weights_title, "nine tokens in a row; a row holds the weights of one query",
-                     weights_text, weights, {{0, 0.5}, plot::ColorMap::kViridis, false}, 264),
+       draw_matrices(weights_title,
+                     "nine tokens in a line; a row contains the weights of one query", weights_text,
+                     weights, {{0, 0.5}, plot::ColorMap::kViridis, false}, 264),
        matrices_table(weights)},
       {"illustration_positions", places_title,
-       "Key minus query, in order of the tokens and on the grid. P is made from \xCE\x94x and "
-       "\xCE\x94y: tokens above each other are near on the grid, but not in the row of tokens.",
+       "Key minus query, in token order and on the grid. P is computed from \xCE\x94x and "
+       "\xCE\x94y: tokens above each other are near on the grid, but not in token order.",
        places_text,
        draw_matrices(places_title, "tokens 0, 1 in the upper row, 2, 3 in the lower", places_text,
                      places, {{-3, 3}, plot::ColorMap::kBlueWhiteRed, false}, 208),

@@ -34,7 +34,7 @@ bool is_top(const std::string& key) { return key == "top1" || key == "top5"; }
 Quantity of_evaluation(const std::string& split, const std::string& key) {
   Quantity q{split, key, cat(split, "_", key), {}, key, is_top(key), false, is_top(key)};
   const std::string what = split == "val"       ? "Evaluation"
-                           : split == "val_ema" ? "Evaluation of the average"
+                           : split == "val_ema" ? "Evaluation of averaged weights"
                                                 : "Evaluation on " + split;
   q.label = key == "top1" ? "top-1 (%)" : key == "top5" ? "top-5 (%)" : key;
   q.title = cat(what, ": ", is_top(key) ? q.label.substr(0, 5) : key);
@@ -95,13 +95,13 @@ double last_of(const plot::Series& s) { return s.y.empty() ? plot::kMissing : s.
 std::string subtitle_of(std::span<const RunGroup> groups, const Quantity& q) {
   std::string text = q.split.empty() ? "means of neighbouring logged steps" : "";
   if (std::ranges::any_of(groups, [](const RunGroup& g) { return g.runs.size() > 1; })) {
-    text += cat(text.empty() ? "" : "; ", "bands from the least to the largest of several runs");
+    text += cat(text.empty() ? "" : "; ", "bands: minimum to maximum of several runs");
   }
   return text;
 }
 
 plot::Table last_values(const std::vector<plot::Series>& lines, std::span<const RunGroup> groups) {
-  plot::Table table{{"run", "first", "last", "least", "largest", "runs"}, {}};
+  plot::Table table{{"run", "first", "last", "min", "max", "runs"}, {}};
   for (const plot::Series& line : lines) {
     const auto [least, most] = std::ranges::minmax(line.y);
     table.rows.push_back({line.label, plot::readable(line.y.front()), plot::readable(line.y.back()),
@@ -200,7 +200,7 @@ void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
   const double height = kRow * static_cast<double>(parts.size());
   const std::string title = "Gradient norm in each part of the model";
   plot::Canvas canvas(kFigureWidth, kTop + height + kBelow);
-  draw_head(canvas, title, "a column for each evaluation; colours by the logarithm", {});
+  draw_head(canvas, title, "one column per evaluation; logarithmic colours", {});
   plot::HeatSheet sheet(scale.map);
   const plot::Box area = {left, kTop, width, height};
   sheet.add(area, values, static_cast<std::int64_t>(parts.size()), static_cast<std::int64_t>(times),
@@ -240,9 +240,9 @@ void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
   if (pixels < 1 || rows < 1) return;
   const double width = std::clamp(pixels * 2, 300.0, kFigureWidth - 2 * kFigureSide);
   const double height = rows * width / pixels;
-  const std::string title = "What the model learns from";
+  const std::string title = "Training images";
   plot::Canvas canvas(kFigureWidth, height + 60);
-  draw_head(canvas, title, "images of the first batch, augmented as the config says", {});
+  draw_head(canvas, title, "images of the first batch, with the augmentation of the config", {});
   canvas.image({kFigureSide, 54, width, height}, run.samples);
   out.push_back({"samples", title, {}, "sixteen augmented training images", canvas.svg(title), {}});
 }

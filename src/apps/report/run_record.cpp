@@ -66,7 +66,7 @@ void each_line(const fs::path& path, Add add) {
 
 RunRecord read_run_record(const fs::path& folder) {
   if (!fs::exists(folder / "metrics.jsonl")) {
-    throw DataError(cat(folder.string(), ": no run of dtn-train, it has no metrics.jsonl"));
+    throw DataError(cat(folder.string(), ": not a run of dtn-train; it has no metrics.jsonl"));
   }
   RunRecord record;
   record.config = text_of_file(folder / "config.yaml");

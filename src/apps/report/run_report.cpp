@@ -48,17 +48,17 @@ std::vector<std::string> lead_of(const RunRecord& run) {
                        last.empty() ? "No checkpoint has a finite loss."
                                     : "The newest checkpoint with a finite loss is " + last + "."));
   } else {
-    lead.push_back(cat(over ? "Finished" : "Under way", " at step ", run.step, ", epoch ",
+    lead.push_back(cat(over ? "Finished" : "In progress", " at step ", run.step, ", epoch ",
                        plot::readable(run.epoch, 4), "."));
   }
   const Reached top1 = reached_in(run, "val", "top1", true);
   if (std::isfinite(top1.last)) {
-    lead.push_back(format("Top-1 %.2f %% at the last evaluation, at best %.2f %% after epoch %.4g.",
+    lead.push_back(format("Top-1 %.2f %% at the last evaluation; best %.2f %% after epoch %.4g.",
                           top1.last, top1.best, top1.best_epoch));
   }
   const Reached loss = reached_in(run, "val", "loss", false);
   if (std::isfinite(loss.last)) {
-    lead.push_back(format("Loss %.4f at the last evaluation, at best %.4f.", loss.last, loss.best));
+    lead.push_back(format("Loss %.4f at the last evaluation; best %.4f.", loss.last, loss.best));
   }
   if (over) {
     lead.push_back(cat("It took ", format_duration(number_of(member(run.summary, "wall_seconds"))),
@@ -75,7 +75,7 @@ void write_run_report(const std::filesystem::path& folder) {
   plot::Page page{.title = run.name, .lead = lead_of(run)};
   page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
   if (auto inner = inner_figures(run); !inner.empty()) {
-    page.sections.push_back({"Inside", {}, std::move(inner)});
+    page.sections.push_back({"Inside the model", {}, std::move(inner)});
   }
   page.sections.push_back({.title = "Config", .preformatted = run.config});
   write_file_atomic(folder / "report.html", plot::html(page));

@@ -105,8 +105,9 @@ class Runner {
 
  private:
   void describe() const {
-    log_info(cat(name_of(options_.suite), ": ", images_to_do(), " images in ", plan_.cells.size(),
-                 " folders, a choice between ", report_.num_classes, " classes"));
+    log_info(cat(name_of(options_.suite), ": ", counted(images_to_do(), "images"), " in ",
+                 counted(plan_.cells.size(), "folders"), ", ",
+                 counted(report_.num_classes, "classes")));
     const RobustnessCell& cell = plan_.cells.back();
     const ImageSize& size = config_.model.image_size;
     SampleWorkspace workspace;
@@ -120,7 +121,7 @@ class Runner {
         info = read_image_info(sample.encoded, workspace.name);
       }
       const EvalGeometry g = eval_geometry(info.width, info.height, size, cell.crop_pct);
-      log_info(cat("images: such as ", info.width, " x ", info.height, ", ",
+      log_info(cat("first image: ", info.width, " x ", info.height, ", ",
                    g.width == info.width && g.height == info.height
                        ? std::string("not resized")
                        : cat("resized to ", g.width, " x ", g.height),
@@ -155,13 +156,14 @@ class Runner {
           images_.emplace(cell.name, fingerprint_of(*cell.images)).first->second;
       const RobustnessScore* kept = find_score(report_, cell.name);
       if (!kept || kept->images == images) continue;
-      log_warn(cat(cell.name, ": its images are not those that were evaluated for ",
-                   options_.save.string(), "; evaluating it again"));
+      log_warn(cat(cell.name, ": the images have changed since the evaluation saved in ",
+                   options_.save.string(), "; evaluating them again"));
       report_.scores.erase(cell.name);
     }
     if (!report_.scores.empty()) {
-      log_info(cat("kept in ", options_.save.string(), ": results of ", report_.scores.size(),
-                   " folders; images to go: ", images_to_do()));
+      log_info(cat(options_.save.string(), " has the results of ",
+                   counted(report_.scores.size(), "folders"), "; ",
+                   counted(images_to_do(), "images"), " left"));
     }
   }
 
@@ -201,18 +203,18 @@ class Runner {
 
   static std::string text_of(const RobustnessScore& score) {
     const Accuracy& r = score.result;
-    return format("top-1 error %.2f %%, %lld images, %.1f images/s", score.error(),
-                  static_cast<long long>(r.count),
+    return format("top-1 error %.2f %%, %s, %.1f images/s", score.error(),
+                  counted(r.count, "images").c_str(),
                   r.seconds > 0 ? static_cast<double>(r.count) / r.seconds : 0);
   }
 
   std::nullopt_t stop() const {
-    const std::string done =
-        cat(finished_folders(), " of ", plan_.cells.size(), " folders are done");
+    const std::string results =
+        cat("the results of ", finished_folders(), " of ", plan_.cells.size(), " folders are ");
     log_info(options_.save.empty()
-                 ? cat("stopped by a signal; ", done, " and lost: --save FILE keeps them")
-                 : cat("stopped by a signal; ", done, " and kept in ", options_.save.string(),
-                       "; the same command goes on"));
+                 ? cat("stopped by a signal; ", results, "lost; --save FILE keeps them")
+                 : cat("stopped by a signal; ", results, "saved in ", options_.save.string(),
+                       "; run the same command again to continue"));
     return std::nullopt;
   }
 

@@ -49,9 +49,7 @@ class Search {
       const std::size_t before = folders.size();
       for (const fs::path& entry : entries_of(at->second)) add_severity(entry, folders);
       if (folders.size() == before) {
-        throw DataError(cat(at->second.string(),
-                            ": has none of the folders 1 to 5, one for each "
-                            "severity",
+        throw DataError(cat(at->second.string(), ": has none of the severity folders 1 to 5",
                             layout_of_root()));
       }
     }
@@ -61,7 +59,7 @@ class Search {
 
  private:
   std::string layout_of_root() const {
-    return cat("; expected is ", root_.string(),
+    return cat("; expected ", root_.string(),
                "/[<group>/]<corruption>/<severity>/<class>/<image> (see docs/robustness.md)");
   }
 
@@ -71,7 +69,7 @@ class Search {
     check_folder(entry);
     auto [at, is_new] = found_.emplace(name, entry);
     if (is_new) return true;
-    throw DataError(cat(name, " is there twice: ", at->second.string(), " and ", entry.string(),
+    throw DataError(cat("found ", name, " twice: ", at->second.string(), " and ", entry.string(),
                         "; remove one"));
   }
 
@@ -109,8 +107,9 @@ class Search {
   [[noreturn]] void fail() const {
     std::string hint;
     for (const fs::path& entry : left_out_) {
-      if (entry.extension() == ".tar") hint = cat("; unpack ", entry.filename().string(), " there");
-      if (entry.filename() == "1") hint = "; it looks like one corruption: name the folder above";
+      if (entry.extension() == ".tar") hint = cat("; unpack ", entry.filename().string());
+      if (entry.filename() == "1")
+        hint = "; it looks like the folder of one corruption: give its parent folder";
     }
     throw DataError(cat(root_.string(), ": has no folder named after a corruption of ImageNet-C (",
                         corruptions().front().name, ", ...)", hint, layout_of_root()));
@@ -122,7 +121,7 @@ class Search {
       if (is_folder(path)) names += cat(names.empty() ? "" : ", ", path.string());
     }
     if (!names.empty())
-      log_warn(cat("left out, as ImageNet-C has no such corruption or severity: ", names));
+      log_warn(cat("skipped folders that are no corruption or severity of ImageNet-C: ", names));
   }
 
   fs::path root_;

@@ -69,7 +69,7 @@ class Classes {
                !use_imagenet() && !use_folders() && !use_dataset(clean_, false)) {
       fail();
     }
-    log_info(cat("classes: ", names_.size(), ", those of ", source_));
+    log_info(cat("classes: ", names_.size(), ", from ", source_));
     check_folders();
   }
 
@@ -100,8 +100,8 @@ class Classes {
         continue;
       }
       throw DataError(cat("--classes ", source_, ": '", model_.names[i], "' has label ",
-                          listed - names_.begin(), " there and ", i, " in ", model_.owner,
-                          "; leave --classes out to take the checkpoint's names"));
+                          listed - names_.begin(), " in this file and ", i, " in ", model_.owner,
+                          "; omit --classes to use the checkpoint's names"));
     }
   }
 
@@ -132,7 +132,7 @@ class Classes {
 
   bool use_folders() {
     if (static_cast<int>(folders_.size()) != config_.model.num_classes) return false;
-    use({folders_.begin(), folders_.end()}, "the suite's folders in byte order");
+    use({folders_.begin(), folders_.end()}, "the suite's folders, sorted by name");
     return true;
   }
 
@@ -144,12 +144,12 @@ class Classes {
   }
 
   [[noreturn]] void fail() const {
-    throw DataError(cat("which of the model's ", config_.model.num_classes,
-                        " classes the folders '", *folders_.begin(), "' to '", *folders_.rbegin(),
-                        "' stand for is not known. Set data.root to the data set the model was "
-                        "trained on, or give a file with --classes that names its classes in the "
-                        "order of their labels, one per line. (The data set: ",
-                        no_clean_.empty() ? "it has no names of classes" : no_clean_, ")"));
+    throw DataError(cat("cannot match the folders '", *folders_.begin(), "' to '",
+                        *folders_.rbegin(), "' with the ", config_.model.num_classes,
+                        " classes of the model. Set data.root to the data set that the model was "
+                        "trained on, or pass with --classes a file that lists the names of its "
+                        "classes in the order of their labels, one per line. (",
+                        no_clean_.empty() ? "data.root has no class names" : no_clean_, ")"));
   }
 
   const ExperimentConfig& config_;
@@ -172,8 +172,8 @@ std::vector<std::int64_t> labels_of(const Names& folders, const std::vector<std:
 }
 
 constexpr const char* kAdvice =
-    "set data.root to the data set that the model was trained on, or leave the clean images out "
-    "(--no-clean)";
+    "set data.root to the data set that the model was trained on, or skip the clean images with "
+    "--no-clean";
 
 // Returns the data set with the labels of the model.
 std::shared_ptr<const Dataset> in_classes_of(const RobustnessPlan& plan,
@@ -187,7 +187,7 @@ std::shared_ptr<const Dataset> in_classes_of(const RobustnessPlan& plan,
 void add_clean(RobustnessPlan& plan, std::shared_ptr<const Dataset> clean,
                const std::string& no_clean, std::span<const std::int64_t> labels, double crop_pct) {
   if (!clean) {
-    log_warn(cat("no figure for clean images: ", no_clean));
+    log_warn(cat("cannot evaluate clean images: ", no_clean));
     return;
   }
   clean = in_classes_of(plan, std::move(clean));
@@ -195,7 +195,7 @@ void add_clean(RobustnessPlan& plan, std::shared_ptr<const Dataset> clean,
   if (clean->size() > 0) {
     plan.cells.insert(plan.cells.begin(), {"clean", std::move(clean), crop_pct, false});
   } else {
-    log_warn(cat("no figure for clean images: there are ", clean->description()));
+    log_warn(cat("cannot evaluate clean images: ", clean->description()));
   }
 }
 
@@ -209,8 +209,9 @@ void warn_uneven(const RobustnessPlan& plan) {
     if (fewer++ == 0) example = cat(cell.name, " has ", cell.images->size());
   }
   if (fewer == 0) return;
-  log_warn(cat(fewer, " of ", plan.cells.size(), " folders have fewer images than the ", most,
-               " of others (", example, "); is one not wholly unpacked?"));
+  log_warn(cat(fewer, " of ", plan.cells.size(), fewer == 1 ? " folders has" : " folders have",
+               " fewer images than the others (", example, ", not ", most,
+               "); check that the suite is completely unpacked"));
 }
 
 bool is_smaller(int width, int height) { return width < kCorruptedSide && height < kCorruptedSide; }
@@ -254,8 +255,8 @@ std::vector<const Corruption*> corruptions_for(const CorruptOnTheFly& options, b
     }
   }
   if (!left_out.empty() && !options.corruptions.empty()) {
-    throw ConfigError(cat("--corruption: the images are smaller than 224 x 224, for which alone ",
-                          left_out, " are made"));
+    throw ConfigError(cat(
+        "--corruption: the images are smaller than 224 x 224, the smallest size for ", left_out));
   }
   return fit;
 }
@@ -278,7 +279,8 @@ RobustnessPlan plan_on_the_fly(const ExperimentConfig& config, const RobustnessO
   }
   plan.small_images = are_small(*clean);
   if (plan.small_images && config.model.channels != 3) {
-    throw ConfigError("small images are corrupted in colour; model.channels must be 3");
+    throw ConfigError(
+        "images smaller than 224 x 224 are corrupted in colour; model.channels must be 3");
   }
   plan.crop_pct = options.crop_pct.value_or(plan.small_images ? config.data.crop_pct : 1);
   const std::shared_ptr<const Dataset> images = only_classes(clean, plan.classes, labels);
@@ -325,7 +327,7 @@ std::vector<std::string> read_class_list(const fs::path& file, std::int64_t num_
   }
   if (static_cast<std::int64_t>(names.size()) != num_classes) {
     throw DataError(cat(file.string(), ": names ", names.size(), " classes, the model has ",
-                        num_classes, "; expected is one name per line, in the order of labels"));
+                        num_classes, "; expected one name per line, in the order of the labels"));
   }
   return names;
 }

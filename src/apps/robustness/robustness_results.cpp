@@ -155,8 +155,8 @@ std::string differences(const Json& was, const Json& now) {
   std::string text;
   for (const auto& [key, value] : now.items()) {
     if (was.at(key) == value) continue;
-    text += cat(text.empty() ? "was made otherwise: " : "; ", key, " is ", value.dump(), ", was ",
-                was.at(key).dump());
+    text += cat(text.empty() ? "was made with other settings: " : "; ", key, " was ",
+                was.at(key).dump(), ", is now ", value.dump());
   }
   return text;
 }
@@ -226,13 +226,13 @@ std::map<std::string, RobustnessScore> load_scores(const fs::path& file, Suite s
   try {
     const Json json = Json::parse(text, text + bytes.size());
     if (json.at("suite") != name_of(suite)) {
-      problem = cat("holds results of ", json.at("suite").dump());
+      problem = cat("contains results of ", json.at("suite").dump());
     } else {
       problem = differences(json.at("settings"), Json::parse(json_of(settings).dump()));
       scores = scores_of(json, suite);
     }
   } catch (const Json::exception& e) {
-    problem = cat("is no file that dtn-eval --suite has written (", e.what(), ")");
+    problem = cat("was not written by dtn-eval --suite (", e.what(), ")");
   }
   if (problem.empty()) return scores;
   throw ConfigError(

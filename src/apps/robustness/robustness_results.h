@@ -28,7 +28,7 @@ CorruptionSummary summary_without_frost(const RobustnessReport& report);
 // Name of frost with generated textures, and the reason why small images have no mCE.
 inline constexpr const char* kStandInFrost = "frost (stand-in)";
 inline constexpr const char* kNoMce =
-    "no mCE: it is of 224 x 224 images and weighed by AlexNet's errors on these";
+    "no mCE: it is defined by AlexNet's errors on 224 x 224 images";
 bool frost_is_stand_in(const RobustnessReport& report);
 
 // Increase of an error over that of the clean images; nothing if one of the two is unknown.

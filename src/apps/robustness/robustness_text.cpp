@@ -48,29 +48,31 @@ std::string corruption_table(const RobustnessReport& report) {
 
 std::string summary_line(const CorruptionSummary& summary) {
   if (summary.corruptions == 0) {
-    return "no CE: not one corruption of the benchmark has all 5 severities\n";
+    return "no CE: no corruption of the benchmark has all 5 severities\n";
   }
   const std::string error = format("mean error %.2f %%", *summary.mean_error);
   if (summary.mce()) return format("mCE %.2f %%  ", *summary.mce()) + error + "\n";
   return format(
-             "mean CE of %zu of %zu corruptions %.2f %% (not the mCE: that is of all 75 folders)  ",
+             "mean CE of %zu of %zu corruptions %.2f %% (not the mCE, which needs all 75 folders) "
+             " ",
              summary.corruptions, kBenchmarkCorruptions, *summary.mean_ce) +
          error + "\n";
 }
 
 std::string small_summary(const RobustnessReport& report) {
   const CorruptionSummary summary = summary_of(report);
-  if (!summary.mean_error) return "no mean error: not one corruption has all 5 severities\n";
+  if (!summary.mean_error) return "no mean error: no corruption has all 5 severities\n";
+  const auto n = static_cast<std::int64_t>(summary.corruptions);
   std::string line =
-      format("mean error of %zu corruptions %.2f %%", summary.corruptions, *summary.mean_error);
+      format("mean error of %s %.2f %%", counted(n, "corruptions").c_str(), *summary.mean_error);
   const auto over = relative_error(summary.mean_error, find_score(report, "clean"));
-  if (over) line += format(", %.2f above the clean images'", *over);
+  if (over) line += format(", %.2f above the error on clean images", *over);
   return line + " (" + kNoMce + ")\n";
 }
 
 std::string without_frost(const RobustnessReport& report) {
   const CorruptionSummary others = summary_without_frost(report);
-  std::string line = cat(kStandInFrost, ": not comparable with published figures");
+  std::string line = cat(kStandInFrost, ": not comparable with published values");
   if (others.corruptions > 0) {
     line += format("; the other %zu: mean CE %.2f %%  mean error %.2f %%", others.corruptions,
                    *others.mean_ce, *others.mean_error);
@@ -80,8 +82,8 @@ std::string without_frost(const RobustnessReport& report) {
 
 std::string score_line(const std::string& title, const Accuracy& r, std::int64_t bad_images) {
   std::string line = format("top-1 %.2f %%  top-5 %.2f %%  loss %.4f  ", r.top1, r.top5, r.loss);
-  line += cat(title, ", ", r.count, " images");
-  if (bad_images > 0) line += cat(" and ", bad_images, " damaged ones");
+  line += cat(title, ", ", counted(r.count, "images"));
+  if (bad_images > 0) line += cat(" and ", counted(bad_images, "damaged images"));
   return line + "\n";
 }
 
@@ -102,8 +104,8 @@ std::string to_text(const RobustnessReport& report) {
   const bool corrupted = report.suite == Suite::kImageNetC;
   if (all.count > 0) {
     text += score_line(
-        corrupted ? "all of the benchmark" : cat("ImageNet-R, ", report.num_classes, " classes"),
-        all, bad_images);
+        corrupted ? "whole benchmark" : cat("ImageNet-R, ", report.num_classes, " classes"), all,
+        bad_images);
   }
   if (const RobustnessScore* clean = find_score(report, "clean")) {
     text += score_line(cat("clean, ", report.num_classes, " classes"), clean->result,

@@ -7,6 +7,7 @@
 #include "apps/sweep/kept_results.h"
 #include "apps/sweep/shared_runs.h"
 #include "apps/sweep/sweep_size.h"
+#include "core/format.h"
 #include "core/progress.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -72,7 +73,7 @@ class Tables {
       std::string known;
       for (const SweepConfig* sweep : sweeps_) known += (known.empty() ? "" : ", ") + sweep->name;
       throw ConfigError(
-          cat("--only ", name, ": there is no such sweep in the collection; there are ", known));
+          cat("--only ", name, ": the collection has no such sweep; its sweeps are ", known));
     }
   }
 
@@ -119,7 +120,7 @@ void describe_collection(const SweepCollection& collection, const SweepOptions& 
     left += forecast.left;
     seconds += forecast.seconds;
   }
-  std::printf("%s: %zu runs left, about %s\n", collection.title.c_str(), left,
+  std::printf("%s: %s left, about %s\n", collection.title.c_str(), counted(left, "runs").c_str(),
               format_duration(seconds).c_str());
 }
 

@@ -24,8 +24,8 @@ std::size_t runs_in_all(const SweepReport& report) {
 
 std::string state_text(const SweepReport& report) {
   const std::size_t done = runs_done(report), all = runs_in_all(report);
-  if (done == all) return done == 1 ? "its run is done" : cat("all ", done, " runs are done");
-  return done == 0 ? "not run yet" : cat(done, " of ", all, " runs are done");
+  if (done == all) return done == 1 ? "1 run, finished" : cat("all ", done, " runs finished");
+  return done == 0 ? "not run yet" : cat(done, " of ", all, " runs finished");
 }
 
 // Draws the paper's figures as one row of bars and ours as another, with the spread over the seeds.
@@ -51,7 +51,7 @@ plot::Figure bars_of(const SweepReport& report) {
   plot::Figure figure;
   figure.name = sweep.name;
   figure.title = sweep.title;
-  figure.caption = "Whiskers: the least and the largest of our seeds.";
+  figure.caption = "Whiskers: minimum and maximum over our seeds.";
   figure.description = description;
   figure.svg = plot::draw_bars(chart, description);
   chart.width = plot::kPhoneWidth;
@@ -79,8 +79,8 @@ std::string collection_page(const SweepCollection& collection,
     page.overview.rows.push_back({table.title, cat(runs_done(report)), cat(runs_in_all(report))});
     page.sections.push_back({table.title, {}, {bars_of(report)}});
   }
-  page.lead = {cat("Every table, the paper's figures beside what was trained here; ",
-                   reports.size(), " of ", collection.tables.size(), " tables have a sweep.")};
+  page.lead = {cat("The tables of the paper, each with its results and ours; ", reports.size(),
+                   " of ", collection.tables.size(), " tables have a sweep.")};
   return plot::html(page);
 }
 

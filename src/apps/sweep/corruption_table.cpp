@@ -121,7 +121,7 @@ std::string corruption_markdown(const SweepReport& report) {
       table.rows[i].push_back(error_text(rows[i].cells[v].error));
     }
     if (!sweep.baseline || v == *sweep.baseline) continue;
-    table.columns.push_back("of " + sweep.variants[*sweep.baseline].label + "'s (%)");
+    table.columns.push_back("relative to " + sweep.variants[*sweep.baseline].label + " (%)");
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto& ratio = rows[i].cells[v].to_baseline;
       table.rows[i].push_back(ratio ? format("%.1f", *ratio) : "-");

@@ -80,7 +80,7 @@ void add_errors(const Json& report, RobustnessResult& result) {
 SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, const SweepRun& run,
                          const std::string& suite, const fs::path& root) {
   const fs::path log = run.folder / (suite + ".log");
-  log_info(cat(run.id, " is evaluated on ", suite, "; log in ", log.string()));
+  log_info(cat(run.id, ": evaluating on ", suite, "; log in ", log.string()));
   ChildProcess child(command_of(sweep, options, run, suite, root), log);
   const ChildExit exit = wait_for(child);
   if (exit.code == kExitStopped || (stop_requested() && exit.signal != 0)) {
@@ -92,9 +92,9 @@ SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, 
                  format("%.2f", result->figure)));
     return SweepStatus::kFinished;
   }
-  log_warn(cat(run.id, " could not be evaluated on ", suite, ": ",
-               exit.signal ? cat("signal ", exit.signal) : cat("exit code ", exit.code), ", see ",
-               log.string(), "; the same command tries it again"));
+  log_warn(cat(run.id, ": the evaluation on ", suite, " failed with ",
+               exit.signal ? cat("signal ", exit.signal) : cat("exit code ", exit.code), "; see ",
+               log.string(), "; run the same command again to retry"));
   return SweepStatus::kFailed;
 }
 
@@ -131,8 +131,7 @@ SweepStatus evaluate_on_suites(const SweepConfig& sweep, const SweepOptions& opt
   for (const std::string& suite : sweep.suites) {
     const auto root = options.suite_roots.find(suite);
     if (root == options.suite_roots.end()) {
-      log_info(
-          cat("not evaluated on ", suite, ": name its folder with --suite-root ", suite, "=DIR"));
+      log_info(cat("skipping ", suite, ": name its folder with --suite-root ", suite, "=DIR"));
       continue;
     }
     for (const SweepRun& run : runs) {

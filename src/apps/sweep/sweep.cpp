@@ -47,7 +47,8 @@ class FolderLock {
       : file_(::open((folder / kLockFile).c_str(), O_RDWR | O_CREAT, 0666)) {
     if (file_.get() < 0) throw_errno("open", folder / kLockFile);
     if (!lock_file(file_.get(), 2s)) {
-      throw ConfigError(cat("--output ", folder.string(), ": another dtn-sweep is at work there"));
+      throw ConfigError(
+          cat("--output ", folder.string(), ": another dtn-sweep is running in this folder"));
     }
   }
 
@@ -99,8 +100,8 @@ class Sweep {
   }
 
   SweepStatus run() {
-    log_info(cat("sweep ", sweep_.name, ": ", selected_, " runs, ", finished_,
-                 " of them finished; ", options_.output.string()));
+    log_info(cat("sweep ", sweep_.name, ": ", counted(selected_, "runs"), ", ", finished_,
+                 " finished; ", options_.output.string()));
     write_report();
     start_ = Clock::now();
     for (;;) {
@@ -155,8 +156,8 @@ class Sweep {
     write_file_atomic(config, to_yaml(run->config));
     std::error_code none;
     const std::uintmax_t offset = fs::exists(log, none) ? fs::file_size(log) : 0;
-    say(cat(run->id, run->step ? cat(" goes on at step ", run->step) : std::string(" starts"), ", ",
-            size.steps, " steps; log in ", log.string()));
+    say(cat(run->id, run->step ? cat(" continues at step ", run->step) : std::string(" starts"),
+            ", ", counted(size.steps, "steps"), "; log in ", log.string()));
     auto child = std::make_unique<ChildProcess>(
         std::vector<std::string>{options_.trainer.string(), "--config", config.string(), "--output",
                                  run->folder.string(), "--resume", "auto", "--device",
@@ -268,7 +269,7 @@ class Sweep {
     stopping_ = stopped_ = true;
     if (active_.empty()) return;
     say(cat("stopping: ", active_.size(), active_.size() == 1 ? " run saves" : " runs save",
-            " a checkpoint; a second signal kills"));
+            " a checkpoint; a second signal stops without saving"));
     // Send SIGINT: a stop of the whole process group has already sent SIGTERM to the runs, and a
     // second signal of the same kind kills.
     for (const Active& a : active_) a.child->send(SIGINT);
@@ -313,8 +314,9 @@ class Sweep {
     std::string failed;
     for (const std::string& id : failed_) failed += (failed.empty() ? "" : ", ") + id;
     if (!failed.empty())
-      log_error(cat("failed runs (exit code): ", failed, "; the same command tries them again"));
-    if (stopped_ && finished_ < selected_) log_info("stopped; go on with the same command");
+      log_error(cat("failed runs (exit code): ", failed, "; run the same command again to retry"));
+    if (stopped_ && finished_ < selected_)
+      log_info("stopped; run the same command again to continue");
     log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",
                  options_.output.string()));
     if (finished_ == selected_) return evaluated_;

@@ -34,7 +34,7 @@ double estimated_seconds(const ExperimentConfig& config, const SizeCache::Entry&
 std::string state_text(const SweepRun& run, std::int64_t steps) {
   switch (run.state) {
     case RunState::kFinished: return "finished";
-    case RunState::kFailed: return cat("failed (", run.failure->code, "), to be tried again");
+    case RunState::kFailed: return cat("failed (", run.failure->code, "), will be retried");
     case RunState::kStarted: return cat("started, at step ", run.step, " of ", steps);
     case RunState::kToDo: break;
   }
@@ -96,11 +96,11 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
   SweepForecast forecast;
   forecast.left = left.size();
   if (!left.empty()) forecast.seconds = makespan(left, options.jobs);
-  out += left.empty() ? std::string("\nnothing is left to do\n")
-                      : cat("\n", left.size(), left.size() == 1 ? " run" : " runs", " left, about ",
-                            format_duration(forecast.seconds), " with --jobs ", options.jobs,
-                            " and --threads ", options.threads,
-                            " (steps and evaluations alone; loading may take longer)\n");
+  out += left.empty()
+             ? std::string("\nall runs are finished\n")
+             : cat("\n", counted(left.size(), "runs"), " left, about ",
+                   format_duration(forecast.seconds), " with --jobs ", options.jobs,
+                   " and --threads ", options.threads, " (without the time for loading data)\n");
   forecast.text = out + cat("output: ", options.output.string(), "\n");
   if (options.shared) options.shared->add(sweep.name, runs);
   return forecast;

@@ -29,8 +29,8 @@ std::string subtitle_of(const SweepReport& report) {
     most = std::max(most, r.runs.size());
   }
   if (most <= 1) return "one seed each";
-  return least == most ? cat(most, " seeds each; bands from the least to the largest")
-                       : cat(least, " to ", most, " seeds; bands from the least to the largest");
+  return least == most ? cat(most, " seeds each; bands: minimum to maximum")
+                       : cat(least, " to ", most, " seeds; bands: minimum to maximum");
 }
 
 // Returns the variants with finished runs, the best first.
@@ -113,7 +113,7 @@ std::string curves_svg(const SweepReport& report) {
     order += (order.empty() ? "" : ", ") + chart.series.back().label;
   }
   return plot::draw_chart(chart, cat(figure_title(sweep.metric.figure),
-                                     " over the epochs; from the best to the last: ", order));
+                                     " over the epochs; from best to worst: ", order));
 }
 
 std::string values_svg(const SweepReport& report) {
@@ -151,8 +151,8 @@ std::string values_svg(const SweepReport& report) {
     const auto& figure = variant_of(report, r).paper;
     if (figure) theirs->dot(r.variant, *figure, r.variant, kPaperDot);
   }
-  return canvas.svg(cat(metric_title(sweep), " of each variant, every seed a dot",
-                        paper ? ", beside the figures of the paper" : ""));
+  return canvas.svg(cat(metric_title(sweep), " of each variant, one dot per seed",
+                        paper ? ", and the results of the paper" : ""));
 }
 
 }  // namespace dtn

@@ -69,11 +69,11 @@ std::map<std::string, fs::path> suite_roots_of(const SweepCommand& options) {
     if (equal == std::string::npos ||
         std::ranges::find(kSweepSuites, suite) == kSweepSuites.end()) {
       throw ConfigError(cat("--suite-root ", text,
-                            ": write imagenet-c=DIR or imagenet-r=DIR, the suite and its folder"));
+                            ": expected imagenet-c=DIR or imagenet-r=DIR, a suite and its folder"));
     }
     roots[suite] = text.substr(equal + 1);
     if (roots[suite] == kOnTheFly && suite != kSweepSuites.front()) {
-      throw ConfigError(cat("--suite-root ", text, ": only imagenet-c can be made ", kOnTheFly));
+      throw ConfigError(cat("--suite-root ", text, ": only imagenet-c works with ", kOnTheFly));
     }
   }
   return roots;
@@ -100,7 +100,7 @@ SweepOptions sweep_options_of(const SweepCommand& options, const std::string& na
   run.results = options.results;
   if (!run.results.empty() &&
       fs::weakly_canonical(run.results) == fs::weakly_canonical(run.output)) {
-    throw ConfigError("--results and --output are the same folder; the runs go to --output");
+    throw ConfigError("--results and --output are the same folder; use two folders");
   }
   run.trainer =
       trainer.empty() ? fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train" : trainer;
@@ -145,43 +145,45 @@ int run_sweep_command(const SweepCommand& options, const Registries& registries,
 
 int sweep_main(int argc, char** argv, const Registries& registries, const fs::path& trainer) {
   CLI::App app{
-      "Trains the variants of a sweep from all their seeds, and writes table.md, table.csv,\n"
-      "table.json and pictures. The same command goes on after any interruption, and tries\n"
-      "failed runs again. When a run failed, the others go on and the exit code is 1.\n"
-      "A file that lists sweeps runs them in turn and writes one page with all their tables.",
+      "Trains the variants of a sweep with all their seeds, and writes table.md, table.csv,\n"
+      "table.json and figures. The same command continues after an interruption and retries\n"
+      "failed runs. If a run fails, the others continue and the exit code is 1.\n"
+      "For a file that lists sweeps, runs them one after the other and writes one page of all\n"
+      "tables.",
       "dtn-sweep"};
   SweepCommand options;
   app.add_option("--config,config", options.config,
-                 "sweep file, or the name of one that ships in configs/sweeps; see docs/sweeps.md")
+                 "sweep file, or the name of one in configs/sweeps; see docs/sweeps.md")
       ->required();
-  app.add_option("--output", options.output, "folder (default: runs/<name of the sweep>)");
+  app.add_option("--output", options.output, "output folder (default: runs/<name of the sweep>)");
   app.add_option("--results", options.results,
-                 "folder to keep under version control: runs that are finished there are not run "
-                 "again, and what a table needs of new ones is added, with the tables")
+                 "folder for version control: it receives the results of finished runs and the "
+                 "tables, and runs with a result in it are not run again")
       ->type_name("DIR");
   add_overrides(app, options.overrides,
                 "override one key of every variant: --set data.root=/data/imagenet (repeatable)");
   app.add_option("--trainer", options.trainer,
-                 "program of your own that trains in the place of dtn-train, and knows what the "
-                 "configs name; see docs/extending.md")
+                 "your own training program, to run instead of dtn-train; it must register all "
+                 "rows that the configs name; see docs/extending.md")
       ->type_name("PROGRAM");
   app.add_option("--suite-root", options.suite_roots,
-                 "where a robustness suite lies that the sweep evaluates: imagenet-c=DIR, or "
-                 "imagenet-c=on-the-fly to make it from the clean images (repeatable)")
+                 "folder of a robustness suite of the sweep: imagenet-c=DIR, or "
+                 "imagenet-c=on-the-fly to generate it from the clean images (repeatable)")
       ->type_name("SUITE=DIR");
-  app.add_option(
-         "--only", options.only,
-         "these variants, or variant:seed, and not the others; of a collection, these sweeps")
+  app.add_option("--only", options.only,
+                 "run only these variants, each as variant or variant:seed; for a collection, only "
+                 "these sweeps")
       ->type_name("NAME[,NAME...]")
       ->delimiter(',');
   app.add_option("--jobs", options.jobs,
-                 "runs at a time, each on its share of the cores, or on --threads")
+                 "number of simultaneous runs; they share the cores unless --threads is given")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_flag("--keep-going,!--no-keep-going", options.keep_going,
-               "go on with the other runs when one fails (default)");
-  app.add_flag("--dry-run", options.dry_run,
-               "print the runs, what is done and how long the rest might take, and exit");
+               "continue with the other runs if one fails (default)");
+  app.add_flag(
+      "--dry-run", options.dry_run,
+      "print the runs, their states and the estimated time of the remaining runs, and exit");
   options.machine.add_to(app);
   app.get_option("--threads")->description("computing threads of each run (default: cores / jobs)");
   return run_program(app, argc, argv, Processes::kOne, [&] {

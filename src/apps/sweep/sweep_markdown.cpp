@@ -193,8 +193,7 @@ std::string model_text(const SweepVariant& v) {
 
 std::string schedule_text(const SweepVariant& v) {
   const ScheduleConfig& s = v.config.schedule;
-  return s.epochs ? cat(*s.epochs, *s.epochs == 1 ? " epoch" : " epochs")
-                  : cat(*s.steps, *s.steps == 1 ? " step" : " steps");
+  return s.epochs ? counted(*s.epochs, "epochs") : counted(*s.steps, "steps");
 }
 
 std::string batch_text(const SweepVariant& v) {
@@ -226,13 +225,13 @@ std::vector<std::string> notes_of(const SweepReport& report) {
                       spread ? ": mean ± sample standard deviation over the seeds" : "", "."));
   if (has_pairs(report.results)) {
     notes.push_back(
-        "The 95 % interval of the difference to the baseline and p are those of a paired t-test "
-        "over the seeds that both have.");
+        "95 % interval and p: paired t-test of the difference to the baseline, over the seeds that "
+        "both have.");
   }
   if (!sweep.milestones.empty()) {
-    notes.push_back(cat("Epochs to a ", sweep.milestone_figure.title,
-                        ": where the line between two evaluations crosses it, mean over the "
-                        "seeds; - where no run came that far."));
+    notes.push_back(
+        cat("Epochs to a ", sweep.milestone_figure.title,
+            ": interpolated between two evaluations, mean over the seeds; -: no run reached it."));
   }
   for (const VariantResult& r : report.results) {
     const std::string& name = sweep.variants[r.variant].name;
@@ -242,7 +241,8 @@ std::vector<std::string> notes_of(const SweepReport& report) {
           failure.code > 128 ? cat("signal ", failure.code - 128) : cat("exit code ", failure.code),
           failure.error.empty() ? "" : ": ", without_paths(failure.error, report.output)));
     }
-    if (!r.open.empty()) notes.push_back(cat("`", name, "`, ", seeds_text(r.open), ": to be run."));
+    if (!r.open.empty())
+      notes.push_back(cat("`", name, "`, ", seeds_text(r.open), ": not finished."));
   }
   return notes;
 }

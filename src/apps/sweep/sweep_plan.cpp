@@ -62,7 +62,7 @@ void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
     if (found) continue;
     std::string known;
     for (const std::string& id : ids_of(runs, sweep)) known += (known.empty() ? "" : ", ") + id;
-    throw ConfigError(cat("--only ", name, ": there is no such variant or run; there are ", known));
+    throw ConfigError(cat("--only ", name, ": no such variant or run; the sweep has ", known));
   }
 }
 
@@ -137,7 +137,7 @@ void check_config(const SweepRun& run, const ConfigSchemas& schemas) {
   try {
     was = load_experiment(file.string(), {}, schemas);
   } catch (const ConfigError& e) {
-    throw ConfigError(cat(run.id, ": its config cannot be read: ", e.what(), advice));
+    throw ConfigError(cat(run.id, ": cannot read its config: ", e.what(), advice));
   }
   const auto differences = config_differences(comparable(was), comparable(run.config));
   if (differences.empty()) return;
@@ -157,8 +157,8 @@ void check_folders(const std::vector<SweepRun>& runs, const fs::path& output,
     throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
   }
   if (!fs::exists(output / kLockFile) && !fs::is_empty(output)) {
-    throw ConfigError(cat("--output ", output.string(),
-                          ": holds something else than a sweep; choose another folder"));
+    throw ConfigError(
+        cat("--output ", output.string(), ": contains files but no sweep; choose another folder"));
   }
   for (const SweepRun& run : runs) {
     // A run that died before its first checkpoint starts from scratch anyway.

@@ -38,8 +38,7 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   const fs::path metrics = run.folder / "metrics.jsonl";
   result.curve = read_curve(sweep, metrics);
   if (result.curve.empty()) {
-    throw DataError(cat(metrics.string(),
-                        ": the run is finished but no evaluation is there; delete ",
+    throw DataError(cat(metrics.string(), ": the run is finished but has no evaluation; delete ",
                         run.folder.string(), " to run it again"));
   }
   result.value = value_of(sweep.metric, result.curve);

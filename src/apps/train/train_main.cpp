@@ -48,7 +48,7 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
     return load_experiment(find_config(options.config), options.overrides, schemas);
   }
   if (options.resume.empty() || options.resume == "auto") {
-    throw ConfigError("--config is required (only --resume DIR can do without)");
+    throw ConfigError("--config is required, except with --resume DIR");
   }
   if (!fs::exists(options.resume)) {
     throw ConfigError(cat("--resume ", options.resume, ": no such folder"));
@@ -105,8 +105,8 @@ void check_run_folder(const TrainCommand& options, const fs::path& output) {
   }
   if (options.resume.empty() && fs::exists(output) && !fs::is_empty(output)) {
     throw ConfigError(cat("output folder ", output.string(),
-                          " is not empty; go on with --resume auto, or choose another "
-                          "with --output"));
+                          " is not empty; continue the run with --resume auto, or choose another "
+                          "folder with --output"));
   }
 }
 
@@ -166,26 +166,26 @@ int train_main(int argc, char** argv, const Registries& registries) {
     return command->run(argc - 1, argv + 1, registries);
   }
   CLI::App app{
-      "Trains a model as a config file says.\n"
-      "With `eval`, `predict`, `analyze`, `plot`, `export`, `sweep`, `info`, `data` or `bench` as "
-      "the\n"
-      "first word it is dtn-eval and so on.",
+      "Trains a model from a config file.\n"
+      "If the first word is `eval`, `predict`, `analyze`, `plot`, `export`, `sweep`, `info`,\n"
+      "`data` or `bench`, it runs that program: dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;
-  app.add_option("--config,config", options.config,
-                 "config file, or the name of one that ships, such as vit_s_star_dtn");
+  app.add_option(
+      "--config,config", options.config,
+      "config file, or the name of a config that dtn-info --configs lists, such as vit_s_star_dtn");
   add_overrides(app, options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)");
   app.add_option("--output", options.output, "run folder (default: runs/<name of the config>)");
   app.add_option("--resume", options.resume,
-                 "auto: go on with the run in the output folder if there is one; or a run or "
-                 "checkpoint folder")
+                 "auto: continue the run in the output folder, if there is one; DIR: continue from "
+                 "this run or checkpoint folder")
       ->type_name("auto|DIR");
   app.add_flag("--print-config{auto}", options.print_config,
-               "print the resolved config and exit; --print-config=commented says above each key "
-               "what it means, as a terminal is shown it anyway, =plain does not")
+               "print the resolved config and exit; =commented explains each key (the default on a "
+               "terminal), =plain does not")
       ->check(CLI::IsMember({"auto", "commented", "plain"}));
   app.add_flag("--dry-run", options.dry_run,
-               "print the size, memory and time of the run, measured in a few steps, and exit");
+               "measure a few steps, print the size, memory and time of the run, and exit");
   options.machine.add_to(app);
   options.machine.add_ranks_to(app);
   return run_program(app, argc, argv, Processes::kSeveral,

@@ -179,7 +179,7 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
   check_class_count(count, model, path.string());
   std::string description = cat(index.images.size(), " ", name_of(split),
                                 index.images.size() == 1 ? " image of " : " images of ",
-                                counted(count, "class", "classes"), " in ", path.string());
+                                counted(count, "classes"), " in ", path.string());
   return std::make_unique<ArchiveDataset>(std::move(archives), std::move(index), std::move(classes),
                                           count, std::move(description));
 }

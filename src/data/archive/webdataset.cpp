@@ -187,9 +187,8 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
   check_class_count(classes, model, pattern.string());
   std::string description = cat(
       index.images.size(), " ", name_of(split),
-      index.images.size() == 1 ? " image of " : " images of ", counted(classes, "class", "classes"),
-      " in ", counted(static_cast<std::int64_t>(shards.count()), "shard", "shards"), ", ",
-      pattern.string());
+      index.images.size() == 1 ? " image of " : " images of ", counted(classes, "classes"), " in ",
+      counted(static_cast<std::int64_t>(shards.count()), "shards"), ", ", pattern.string());
   return std::make_unique<ArchiveDataset>(std::move(shards), std::move(index),
                                           std::vector<std::string>(), classes,
                                           std::move(description));

@@ -23,7 +23,7 @@ using LabelOf = std::unordered_map<std::string, std::int64_t>;
 
 // Describes a list: "3 classes ('cat', 'dog', 'fish')".
 std::string shown(const ClassList& list) {
-  const std::string count = counted(list.count, "class", "classes");
+  const std::string count = counted(list.count, "classes");
   return list.names.empty() ? count : cat(count, " (", listed_names(list.names), ")");
 }
 
@@ -75,8 +75,7 @@ ClassMatch by_number(const ClassList& data, const ClassList& model, const std::s
     match.labels.push_back(number_of_class(name));
     if (match.labels.back() < model.count) continue;
     throw DataError(cat(data.owner, ": its classes are numbers, and '", name, "' is not among the ",
-                        counted(model.count, "label", "labels"), " of ", model.owner, "; ",
-                        advice));
+                        counted(model.count, "labels"), " of ", model.owner, "; ", advice));
   }
   match.note = cat("classes: those of ", data.owner, " are numbers and are used as labels of ",
                    model.owner, ": '", data.names.front(), "' is ", "'",

@@ -29,7 +29,7 @@ TokenSamples::TokenSamples(std::shared_ptr<const Dataset> dataset,
   std::int64_t cut = 0;
   for (std::int64_t i = 0; i < size(); ++i) cut += dataset_->length(i) > options_.max_length;
   if (cut == 0) return;
-  log_warn(cat(cut, " of ", counted(size(), "sequence", "sequences"), cut == 1 ? " is" : " are",
+  log_warn(cat(cut, " of ", counted(size(), "sequences"), cut == 1 ? " is" : " are",
                " cut to model.max_length ", options_.max_length, ": ", description()));
 }
 

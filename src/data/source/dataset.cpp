@@ -14,7 +14,7 @@ const char* name_of(Split split) { return split == Split::kTrain ? "train" : "va
 
 void check_class_count(std::int64_t classes, const ModelConfig& model, const std::string& where) {
   if (model.num_classes == 0 || classes == model.num_classes) return;
-  const std::string what = cat(where, ": has ", counted(classes, "class", "classes"),
+  const std::string what = cat(where, ": has ", counted(classes, "classes"),
                                ", but model.num_classes is ", model.num_classes);
   if (classes > model.num_classes) throw DataError(cat(what, "; set it to ", classes));
   log_warn(cat(what, "; the labels are 0 to ", classes - 1));

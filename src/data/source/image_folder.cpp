@@ -78,9 +78,8 @@ class ImageFolder final : public Dataset {
     class_names_ = std::move(classes);
     num_classes_ = static_cast<std::int64_t>(class_names_.size());
     const std::size_t filled = labels.size() - without.size();
-    description_ =
-        cat(size(), " ", kind, size() == 1 ? "image of " : "images of ",
-            counted(static_cast<std::int64_t>(filled), "class", "classes"), " in ", folder_);
+    description_ = cat(size(), " ", kind, size() == 1 ? "image of " : "images of ",
+                       counted(static_cast<std::int64_t>(filled), "classes"), " in ", folder_);
     if (!without.empty()) {
       log_info(cat(folder_, ": ", without.size(),
                    without.size() == 1 ? " class folder has" : " class folders have",
@@ -158,8 +157,8 @@ std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
     const auto found = label_of.find(name);
     if (found == label_of.end()) {
       throw DataError(cat((folder / name).string(), ": '", name, "' is not among the ",
-                          counted(static_cast<std::int64_t>(classes.size()), "class", "classes"),
-                          " of ", owner, "; rename the folder, or remove it"));
+                          counted(static_cast<std::int64_t>(classes.size()), "classes"), " of ",
+                          owner, "; rename the folder, or remove it"));
     }
     labels.push_back(found->second);
   }
@@ -190,10 +189,9 @@ void check_folder_count(const fs::path& folder, const std::vector<std::string>& 
                         " class folders, so set model.num_classes: ", classes.size()));
   }
   if (classes.size() < of_model) {
-    log_warn(cat(folder.string(), ": has ",
-                 counted(static_cast<std::int64_t>(classes.size()), "class", "classes"),
-                 ", but model.num_classes is ", of_model, "; the labels are 0 to ",
-                 classes.size() - 1));
+    log_warn(cat(
+        folder.string(), ": has ", counted(static_cast<std::int64_t>(classes.size()), "classes"),
+        ", but model.num_classes is ", of_model, "; the labels are 0 to ", classes.size() - 1));
   }
 }
 

@@ -86,7 +86,7 @@ class PackedDataset final : public Dataset {
     class_names_ = std::move(index_.class_names);
     num_classes_ = index_.num_classes;
     description_ = cat(size(), " ", name_of(split), size() == 1 ? " image of " : " images of ",
-                       counted(num_classes_, "class", "classes"), " in ", path);
+                       counted(num_classes_, "classes"), " in ", path);
     mapping_.expect_random_reads();
     verified_ = std::vector<std::atomic<bool>>(labels_.size());
   }

@@ -35,7 +35,7 @@ std::vector<LayerInfo> layers_to_log(const Backbone* backbone) {
     if (auto layers = backbone->layers(); !layers.empty()) return layers;
   }
   throw ConfigError(
-      "train.log_norms: the model has no layers that can be looked into; set it to null");
+      "train.log_norms: the layers of this model cannot be observed; set train.log_norms to null");
 }
 
 }  // namespace

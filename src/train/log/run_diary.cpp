@@ -132,8 +132,7 @@ void RunDiary::renew_report() {
   try {
     options_.report(run_.output);
   } catch (const std::exception& e) {  // must not stop the training
-    if (!report_failed_)
-      run_.log->warn(cat("the report of the run could not be renewed: ", e.what()));
+    if (!report_failed_) run_.log->warn(cat("cannot write the report of the run: ", e.what()));
     report_failed_ = true;
   }
 }

@@ -26,9 +26,9 @@ TEST(BytesText, HasThreeOrFourDigits) {
 }
 
 TEST(Counted, HasASingular) {
-  EXPECT_EQ(counted(0, "class", "classes"), "0 classes");
-  EXPECT_EQ(counted(1, "class", "classes"), "1 class");
-  EXPECT_EQ(counted(2, "class", "classes"), "2 classes");
+  EXPECT_EQ(counted(0, "classes"), "0 classes");
+  EXPECT_EQ(counted(1, "classes"), "1 class");
+  EXPECT_EQ(counted(2, "classes"), "2 classes");
 }
 
 }  // namespace

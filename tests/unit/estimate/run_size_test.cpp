@@ -173,7 +173,7 @@ TEST(RunSize, WarnsIfMemoryIsTooSmall) {
   for (const char* part : {"the run needs about ", " GiB, and there is ", "train.micro_batch"}) {
     EXPECT_NE(warning.find(part), std::string::npos) << warning;
   }
-  EXPECT_NE(memory_warning(c, kCpu, 4, 4, standard_registries()).find("for each process"),
+  EXPECT_NE(memory_warning(c, kCpu, 4, 4, standard_registries()).find("per process"),
             std::string::npos);
   c.train.micro_batch = 1;
   EXPECT_EQ(memory_warning(c, kCpu, 1, 1, standard_registries()), "");

@@ -48,8 +48,8 @@ TEST_F(RunReports, ShowProgressOfRun) {
   write_run_report(folder_.path() / "run");
   const std::string page = read("run/report.html");
   expect_contains(page, "<title>small &lt;run&gt;</title>");
-  expect_contains(page, "Under way at step 20, epoch 2.");
-  expect_contains(page, "Top-1 61.50 % at the last evaluation, at best 61.50 % after epoch 2.");
+  expect_contains(page, "In progress at step 20, epoch 2.");
+  expect_contains(page, "Top-1 61.50 % at the last evaluation; best 61.50 % after epoch 2.");
   expect_contains(page, "Evaluation: top-1");
   expect_contains(page, "Training: loss");
   expect_contains(page, "<pre tabindex=\"0\">name: small &lt;run&gt;");

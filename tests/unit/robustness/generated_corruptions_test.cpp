@@ -72,8 +72,8 @@ TEST(GeneratedCorruptions, SmallImages) {
   for (const char* part :
        {"mean  over clean\n",
         "contrast             40.00   40.00   40.00   40.00   40.00    40.00       15.00\n",
-        "mean error of 2 corruptions 35.00 %, 10.00 above the clean images'",
-        "no mCE: it is of 224"}) {
+        "mean error of 2 corruptions 35.00 %, 10.00 above the error on clean images",
+        "no mCE: it is defined by AlexNet"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_EQ(text.find("mCE 3"), std::string::npos);

@@ -157,7 +157,7 @@ TEST_F(RobustnessSuites, RejectsOtherFolders) {
   write("suite/noise.tar", "");
   refuses({"unpack noise.tar"});
   fs::create_directories(root() / "1/n01440764");
-  refuses({"name the folder above"});
+  refuses({"give its parent folder"});
   fs::create_directories(root() / "fog/n01440764");
   refuses({"suite/fog", "1 to 5"});
   fs::create_directories(root() / "fog/1");

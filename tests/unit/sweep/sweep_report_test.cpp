@@ -153,13 +153,13 @@ TEST(SweepReports, Curves) {
   const std::size_t better = svg.find("DTN | ours"), worse = svg.find(">LayerNorm<");
   ASSERT_NE(better, std::string::npos) << svg;
   ASSERT_NE(worse, std::string::npos) << svg;
-  expect_contains(svg, "from the best to the last: DTN | ours, &quot;new&quot;, LayerNorm");
+  expect_contains(svg, "from best to worst: DTN | ours, &quot;new&quot;, LayerNorm");
   EXPECT_LT(better, worse) << "the legend is in the order of results";
   EXPECT_EQ(svg.find(">bn<"), std::string::npos) << "bn has no curve";
   expect_contains(svg, ">top-1 (%)<");
-  expect_contains(svg, "1 to 2 seeds; bands from the least to the largest");
+  expect_contains(svg, "1 to 2 seeds; bands: minimum to maximum");
   sweep.metric.figure = {"loss", "loss", false, false};
-  expect_contains(curves_svg(example(sweep)), "from the best to the last: LayerNorm, DTN");
+  expect_contains(curves_svg(example(sweep)), "from best to worst: LayerNorm, DTN");
 }
 
 TEST(SweepReports, ChartComparesValuesWithPaper) {

@@ -194,7 +194,7 @@ TEST_F(Sweeps, RejectsFoldersOfOtherSweeps) {
   check_folders(runs, out(), schemas);  // empty
   write("out/thesis.txt", "precious");
   expect_contains(error_of([&] { check_folders(runs, out(), schemas); }),
-                  "something else than a sweep");
+                  "contains files but no sweep");
   write("out/sweep.lock", "");
   check_folders(runs, out(), schemas);
   expect_contains(error_of([&] { check_folders(runs, folder_ / "base.yaml", schemas); }),
@@ -214,7 +214,7 @@ TEST_F(Sweeps, RejectsFoldersOfOtherSweeps) {
                   "schedule.epochs is 7, was 6; delete ");
   expect_contains(message, "--output");
   write("out/ln/seed-0/config.yaml", "model: {preset: vit_x}\n");
-  expect_contains(error_of([&] { check(sweep); }), "ln:0: its config cannot be read");
+  expect_contains(error_of([&] { check(sweep); }), "ln:0: cannot read its config");
 }
 
 TEST_F(Sweeps, AdoptsKeptResults) {
@@ -410,7 +410,7 @@ TEST_F(Sweeps, Results) {
   fs::remove(runs[2].folder / "metrics.jsonl");
   expect_contains(
       error_of([&] { collect_results(sweep, runs, costs_of(sweep, standard_registries())); }),
-      "no evaluation is there");
+      "has no evaluation");
 }
 
 TEST_F(Sweeps, OpensSameDataOnceForSizes) {
@@ -426,7 +426,7 @@ TEST_F(Sweeps, OpensSameDataOnceForSizes) {
   expect_contains(error_of([&] { sizes.of(of_sequences); }), "sequences of up to 77 tokens");
   ExperimentConfig big = sweep.variants[0].config;
   big.train.batch_size = 81;
-  expect_contains(error_of([&] { sizes.of(big); }), "not one batch of 81");
+  expect_contains(error_of([&] { sizes.of(big); }), "fewer than one batch of 81");
   EXPECT_EQ(logged_step(folder_), 0);
   std::string log(5000, 'x');
   log += "\n{\"step\":12}\n{\"step\":13,\"loss\":2}\n{\"st";

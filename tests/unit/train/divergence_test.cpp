@@ -155,8 +155,8 @@ TEST_F(Divergence, ReturnsToNewestFiniteCheckpoint) {
   expect_contains(message, "not finite in steps 7 to 9");
   expect_contains(
       message, "The newest checkpoint with a finite loss is " + checkpoint_path(run_, 4).string());
-  expect_contains(message,
-                  "set aside as " + (run_ / "checkpoints/diverged-step-00000006").string());
+  expect_contains(message, "The checkpoint after it is now " +
+                               (run_ / "checkpoints/diverged-step-00000006").string());
   expect_contains(message, "Lower optim.lr, lengthen schedule.warmup_epochs, or lower optim.clip");
   EXPECT_EQ(link("last"), "step-00000004");
   EXPECT_EQ(link("best"), "step-00000004");
@@ -223,7 +223,7 @@ TEST_F(Divergence, RestartsWithoutConfirmedCheckpoint) {
   for (int i = 0; i < 2; ++i) {
     const std::string message = diverge();
     expect_contains(message, "No checkpoint in " + run_.string() + " has a finite loss");
-    expect_contains(message, "start afresh with --resume auto");
+    expect_contains(message, "start again with --resume auto");
     EXPECT_EQ(names(), (Names{"diverged-step-00000002"}));
     EXPECT_EQ(summary().at("last_checkpoint"), nullptr);
     EXPECT_FALSE(summary().contains("loss"));
@@ -309,7 +309,7 @@ TEST_F(Divergence, NaNIsNeverBest) {
 TEST_F(Divergence, NonFiniteFinalEvaluationIsDivergence) {
   script_.evaluations = {{12, kNaN}};
   const std::string message = diverge();
-  expect_contains(message, "the loss of the evaluation at step 12, the last one, was not finite");
+  expect_contains(message, "the loss of the last evaluation, at step 12, was not finite");
   EXPECT_EQ(link("last"), "step-00000010");
   EXPECT_EQ(link("best"), "step-00000008");
   EXPECT_TRUE(names().contains("diverged-step-00000012"));
@@ -332,7 +332,7 @@ TEST_F(Divergence, ReportsDivergenceAfterKillBeforeSummary) {
   fs::create_symlink("step-00000012", checkpoints / "last");
   fs::remove(run_ / "summary.json");
   script_.evaluations = {{0, kNaN}};  // no step is taken: the last evaluation is repeated
-  expect_contains(diverge(), "the evaluation at step 12");
+  expect_contains(diverge(), "the last evaluation, at step 12,");
   EXPECT_EQ(link("last"), "step-00000010");
   EXPECT_TRUE(names().contains("diverged-step-00000012"));
 }

@@ -119,7 +119,7 @@ TEST(EqualWeights, AcceptsEqualWeights) {
 }
 
 TEST(EqualWeights, DetectsOneBitAndNamesRank) {
-  const std::string no_longer = "are no longer those of rank 0 on ";
+  const std::string no_longer = "differ from those of rank 0 on ";
   for (int bad : {1, 2}) {
     expect_blamed(refused_weights([bad](int rank, ParameterStore& store) {
                     if (rank == bad) flip_lowest_bit(store.values(), store.flat_size() / 3);

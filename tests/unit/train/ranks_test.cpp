@@ -111,7 +111,7 @@ TEST(MultiRankTraining, RejectsUnequalNumbersOfMicroBatches) {
   });
   for (const std::string& why : refusals) {
     EXPECT_EQ(why,
-              "train.batch_size 10 cannot be shared by 3 processes in micro-batches of 1; use "
+              "train.batch_size 10 cannot be divided among 3 processes in micro-batches of 1; use "
               "fewer processes, or a batch_size that is a multiple of 2 x 3 x micro_batch");
   }
 }

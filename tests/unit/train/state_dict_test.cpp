@@ -112,12 +112,13 @@ TEST(StateDict, RejectsInvalidNumbers) {
     return refusal<DataError>([&] { things.bound().load(tensors, numbers, "file"); });
   };
   EXPECT_EQ(refused({{"count", "3"}, {"figure", "1e3"}}), "");
-  EXPECT_EQ(refused({{"count", "3"}}), "checkpoint: state lacks 'figure'");
+  EXPECT_EQ(refused({{"count", "3"}}), "checkpoint: the state has no 'figure'");
   for (const char* text : {"", "x", "3.5", "3 ", "99999999999999999999"}) {
     EXPECT_EQ(refused({{"count", text}, {"figure", "1"}}),
-              cat("checkpoint: state has count = '", text, "'"));
+              cat("checkpoint: the state has an invalid number: count = '", text, "'"));
   }
-  EXPECT_EQ(refused({{"count", "3"}, {"figure", "1,5"}}), "checkpoint: state has figure = '1,5'");
+  EXPECT_EQ(refused({{"count", "3"}, {"figure", "1,5"}}),
+            "checkpoint: the state has an invalid number: figure = '1,5'");
 }
 
 TEST(StateDict, BroadcastsStateOfFirstRank) {
