@@ -32,7 +32,7 @@ std::string shell_quoted(const std::string& word) {
   return out + "'";
 }
 
-std::string noun(std::string plural, bool one) {
+std::string noun_form(std::string plural, bool one) {
   if (one) plural.resize(plural.size() - (plural.ends_with("sses") ? 2 : 1));
   return plural;
 }

@@ -12,11 +12,11 @@ namespace dtn {
 std::string shell_quoted(const std::string& word);
 
 // Returns a regular plural noun, or its singular if `one`.
-std::string noun(std::string plural, bool one);
+std::string noun_form(std::string plural, bool one);
 
 // A number with its noun: "1 image", "2 images" of "images".
 std::string counted(std::integral auto n, const std::string& plural) {
-  return std::to_string(n) + " " + noun(plural, n == 1);
+  return std::to_string(n) + " " + noun_form(plural, n == 1);
 }
 
 // A number of bytes with 3 or 4 digits: "12.3 MiB", "40.25 GiB", and "12 bytes" for a few.

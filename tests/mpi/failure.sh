@@ -88,7 +88,7 @@ for kind in images-idx3 labels-idx1; do
   done
 done
 pair 3 "${fashion[@]}" -- "${fashion[@]}" --set data.root="$work/other"
-expect_text 'error: 60000 .*; rank 1 on .* finds other images there'
+expect_text 'error: the images of rank 1 on .* differ from those of rank 0 on .* \(60000 '
 
 # Neither may an evaluation mix two sets of images.
 got=0

@@ -75,9 +75,8 @@ void print_report(const CorruptReport& report, const std::string& output, double
               report.stopped ? "; run the same command again to continue" : "");
   if (report.there > 0) std::printf("%s existed already\n", counted(report.there, "files").c_str());
   if (!report.unreadable.empty()) {
-    const auto unreadable = static_cast<std::int64_t>(report.unreadable.size());
     std::printf("%s cannot be read; the corrupted files of unreadable images are missing\n",
-                counted(unreadable, "images").c_str());
+                counted(report.unreadable.size(), "images").c_str());
   }
 }
 

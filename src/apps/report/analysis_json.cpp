@@ -118,7 +118,8 @@ bool any_number(const std::vector<double>& values) {
 std::string inputs_text(const AnalysisJson& analysis) {
   const double count = number_of(member(analysis, "inputs.count"));
   const std::string source = text_of(member(analysis, "inputs.source"));
-  std::string text = std::isfinite(count) ? counted(count, "images") : "images";
+  std::string text =
+      std::isfinite(count) ? counted(static_cast<std::int64_t>(count), "images") : "images";
   if (!source.empty()) text += " of " + source;
   return text;
 }

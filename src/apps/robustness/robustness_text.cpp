@@ -62,9 +62,9 @@ std::string summary_line(const CorruptionSummary& summary) {
 std::string small_summary(const RobustnessReport& report) {
   const CorruptionSummary summary = summary_of(report);
   if (!summary.mean_error) return "no mean error: no corruption has all 5 severities\n";
-  const auto n = static_cast<std::int64_t>(summary.corruptions);
   std::string line =
-      format("mean error of %s %.2f %%", counted(n, "corruptions").c_str(), *summary.mean_error);
+      format("mean error of %s %.2f %%", counted(summary.corruptions, "corruptions").c_str(),
+             *summary.mean_error);
   const auto over = relative_error(summary.mean_error, find_score(report, "clean"));
   if (over) line += format(", %.2f above the error on clean images", *over);
   return line + " (" + kNoMce + ")\n";

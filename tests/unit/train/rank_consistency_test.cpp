@@ -209,12 +209,12 @@ TEST(EqualData, AcceptsEqualData) {
 }
 
 TEST(EqualData, DetectsOtherCountNameOrLabelAndNamesRank) {
-  const std::string others = "finds other images there";
+  const std::string others = "differ from those of rank 0 on ";
   const auto more =
       refused_data([](int rank) { return rank == 1 ? kImages + 1 : kImages; }, no_change);
   expect_blamed(more, {1}, others);
   // The message gives the images of the first rank.
-  EXPECT_EQ(more[0].find("1500 images in /data, on rank 0 on "), 0u) << more[0];
+  EXPECT_NE(more[0].find("(1500 images in /data)"), std::string::npos) << more[0];
   for (std::size_t i : {0, 700, kImages - 1}) {
     SCOPED_TRACE(i);
     const auto renamed = refused_data(same_size, [i](int rank, NamedItems& items) {
