@@ -168,7 +168,7 @@ class GpuCheckTest(MachineTest):
         self.check("--stage", "sanitizer", plant="planted_faults racecheck", mode="exit", expect=3)
         self.assertIn("racecheck does not find a planted fault", self.machine.said)
 
-    def test_a_sanitized_suite_that_fails_is_alone(self):
+    def test_failed_sanitizer_suite_does_not_affect_others(self):
         for mode, problem in (("exit", "printed no summary"), ("crash", "SIGSEGV"),
                               ("garbage", "printed no summary")):
             machine = Machine()
