@@ -4,12 +4,6 @@
 
 namespace dtn {
 
-Variable Normalizer::forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
-                                 const Tensor& scale, const TokenGrid& grid, Variable& sum) {
-  sum = ops::residual_add(ctx, residual, branch, scale);
-  return forward(ctx, sum, grid);
-}
-
 const Variable& ResidualStream::sum(Context& ctx) {
   if (branch_.defined()) set(ops::residual_add(ctx, x_, branch_, scale_));
   return x_;
