@@ -18,6 +18,12 @@ struct Evaluation {
   DType compute = DType::kFloat32;  // of activations
 };
 
+// The evaluations of a training run after a step.
+struct Evaluations {
+  Evaluation weights;
+  std::optional<Evaluation> average;  // of the weights; unset: the run has no average
+};
+
 struct EvalOptions {
   DType compute = DType::kFloat32;  // of activations
   // Sees all that the model computes, so Mode::skip_unread is off; null: none.

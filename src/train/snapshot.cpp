@@ -1,5 +1,7 @@
 #include "train/snapshot.h"
 
+#include <algorithm>
+
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
@@ -100,6 +102,13 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
 
 }  // namespace
 
+void RunProgress::forget_bad_steps() {
+  step -= bad_steps;
+  evaluated_step = std::min(evaluated_step, step);
+  finite_step = std::min(finite_step, step);
+  bad_steps = 0;
+}
+
 CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
                              RunProgress& progress) {
   ParameterStore& store = learner.parameters();
@@ -137,10 +146,9 @@ void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config
   if (data.state_metadata.contains(kConfirmedKey)) progress.finite_step = data.step;
 }
 
-void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
-               Communicator& ranks) {
+void share_run(Learner& learner, RunProgress& progress, Communicator& ranks) {
   if (ranks.is_single()) return;
-  std::int64_t updates = learner.updates(), resumed = resumed_at.value_or(-1);
+  std::int64_t updates = learner.updates(), resumed = progress.resumed_at.value_or(-1);
   StateDict all;
   for (const auto& [name, store] : learner.task().stores()) all.bind(name, store->values());
   if (learner.average()) all.bind("average", learner.average()->values());
@@ -150,7 +158,7 @@ void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64
   bind_numbers(all, progress, updates);
   all.broadcast(ranks);
   learner.set_updates(updates);
-  if (resumed >= 0) resumed_at = resumed;
+  if (resumed >= 0) progress.resumed_at = resumed;
   restart_stores(learner);
   check_equal_weights(learner.parameters().values(), ranks);
 }

@@ -1,6 +1,9 @@
 // Conversion between a run in memory and a checkpoint on disk, and its copy to the other ranks.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "dtn/config/schemas.h"
 #include "train/checkpoint.h"
 #include "train/learner.h"
@@ -17,6 +20,12 @@ struct RunProgress {
   std::int64_t bad_steps = 0;        // non-finite steps in a row
   std::int64_t steps_per_epoch = 0;  // gives the position in the data, together with step
   std::int64_t finite_step = -1;     // last step whose evaluation had a finite loss; -1: none
+  // Step at which this attempt resumed; not in checkpoints.
+  std::optional<std::int64_t> resumed_at = {};
+
+  // Goes back to before the non-finite steps, which have changed only these counts. An evaluation
+  // after them had the same weights.
+  void forget_bad_steps();
 };
 
 // Returns handles to the live tensors, not copies: write them before the next step.
@@ -28,9 +37,8 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
 void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
                       const ConfigSchemas& schemas, Learner& learner, RunProgress& progress);
 
-// Copies the weights, average, moments, progress and `resumed_at` of the first rank to every rank,
-// and checks that the weights have arrived.
-void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
-               Communicator& ranks);
+// Copies the weights, average, moments and progress of the first rank to every rank, and checks
+// that the weights have arrived.
+void share_run(Learner& learner, RunProgress& progress, Communicator& ranks);
 
 }  // namespace dtn

@@ -1,19 +1,17 @@
 #include "train/trainer.h"
 
-#include <deque>
-
 #include "core/format.h"
-#include "core/progress.h"
 #include "core/stop_signal.h"
-#include "dtn/core/log.h"
+#include "dtn/core/version.h"
+#include "dtn/optim/schedule.h"
 #include "io/atomic_file.h"
 #include "train/checkpoint.h"
-#include "train/checkpoints/run_checkpoints.h"
-#include "train/log/norm_log.h"
-#include "train/log/run_diary.h"
-#include "train/log/run_summary.h"
+#include "train/freeze.h"
 #include "train/rank_consistency.h"
-#include "train/run.h"
+#include "train/record/run_recorder.h"
+#include "train/run_checkpoints.h"
+#include "train/run_periods.h"
+#include "train/run_setup.h"
 #include "train/validation.h"
 
 namespace dtn {
@@ -23,97 +21,84 @@ constexpr std::int64_t kBadStepsBeforeStop = 3;
 
 class Trainer {
  public:
-  // Resets `starting` after the first step.
-  Trainer(Run& run, const TrainerOptions& options, std::optional<Communicator::Work>& starting)
-      : run_(run),
-        progress_(run.progress),
-        log_(*run.log),
-        validation_(run),
-        diary_(run, options),
-        starting_(starting) {
-    if (!run.ranks.is_root()) return;
-    checkpoints_.emplace(run, options.resume_from);
-    if (!run.config.train.log_norms) return;
-    norms_.emplace(run.output, run.task->backbone(), run.learner.parameters(), run.resumed_at);
-  }
+  // Opens data and model, loads the weights, and begins the records.
+  Trainer(const ExperimentConfig& config, const TrainerOptions& options, Communicator& ranks)
+      : starting_(std::in_place, ranks, "starting", Communicator::Work::kLong),
+        config_(config),
+        options_(options),
+        ranks_(ranks),
+        task_(open_task(config, options, ranks)),
+        train_split_(open_run_split(*task_, config, Split::kTrain, options.device, ranks)),
+        val_split_(open_run_split(*task_, config, Split::kVal, options.device, ranks)),
+        rate_(config.optim, config.schedule, config.train.batch_size,
+              train_split_->loader().batches_per_epoch()),
+        periods_(config.train, train_split_->loader().batches_per_epoch(), rate_.total_steps()),
+        learner_(config, *task_, options.device, &ranks, options.registries->optimizers),
+        progress_(load_start(config, options, *train_split_, learner_, ranks)),
+        recorder_(config, options, learner_, progress_, periods_, train_split_->source().noun(),
+                  ranks),
+        validation_(learner_, *val_split_, config.train.best, progress_, recorder_, ranks),
+        checkpoints_(config, options, train_split_->source().class_names(), learner_, progress_,
+                     recorder_, ranks) {}
 
   RunStatus train() {
-    const bool over = is_summarized();
-    if (run_.ranks.is_root() && !over) {
-      log_to_file((run_.output / "train.log").string());
-      remove_diverged_summary(run_.output);
-    }
+    log_setup();
+    const bool over = was_finished();
+    if (!over) recorder_.begin();
     // The run diverged in its last steps, under an earlier version. It cannot recover, because no
     // step is left.
-    if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) {
-      diverge(bad_steps());
-    }
+    if (all_started() && progress_.bad_steps >= kBadStepsBeforeStop) diverge(bad_steps());
     if (!finish_interrupted_evaluation()) return stop();
     if (over) {
-      log_.info(over_text());
+      recorder_.info(over_text());
       return RunStatus::kFinished;
     }
-    begin_norms();
-    while (started() < total_steps()) {
-      run_.train->feeder().start(started() / run_.steps_per_epoch,
-                                 started() % run_.steps_per_epoch);
-      while (started() < total_steps() && next_batch()) {
-        diary_.begin(batch_);
+    begin_lambdas();
+    while (!all_started()) {
+      train_split_->feeder().start(started() / periods_.steps_per_epoch(),
+                                   started() % periods_.steps_per_epoch());
+      while (!all_started() && next_batch()) {
+        recorder_.batch(batch_);
         if (!one_step() || all_stop()) return stop();
       }
     }
-    finish();
+    checkpoints_.finish();
+    recorder_.finish(validation_.last(), train_split_->loader().report());
     return RunStatus::kFinished;
   }
 
  private:
-  std::int64_t total_steps() const { return run_.rate.total_steps(); }
+  // Steps, those in flight included.
   std::int64_t started() const {
-    return progress_.step + static_cast<std::int64_t>(in_flight_.size());
+    return progress_.step + static_cast<std::int64_t>(learner_.unfinished());
   }
-
-  std::string over_text() const {
-    const ScheduleConfig& schedule = run_.config.schedule;
-    const char* key = schedule.steps ? "schedule.steps" : "schedule.epochs";
-    return cat("the run is already finished, at step ", total_steps(), " (", key, " is ",
-               schedule.steps ? *schedule.steps : *schedule.epochs,
-               "); to continue the training, resume it with a larger ", key, " (--set ", key,
-               "=N)");
-  }
+  bool all_started() const { return started() >= periods_.total_steps(); }
 
   // Returns true if a signal has reached any rank.
-  bool all_stop() { return stopping_ = run_.ranks.any(stop_requested()); }
+  bool all_stop() { return stopping_ = ranks_.any(stop_requested()); }
 
-  // Logs the lambdas and saves the weights at the start of a run. dtn-analyze compares the end of
-  // the run with them.
-  void begin_norms() {
-    if (!run_.config.train.log_norms || run_.resumed_at) return;
-    log_norms();
-    save();
-    log_.resume();
-  }
-
-  void log_norms() {
-    const double step = static_cast<double>(progress_.step);
-    if (norms_) norms_->write(progress_.step, step / static_cast<double>(run_.steps_per_epoch));
+  // Logs and saves the start of a run whose lambdas are logged. dtn-analyze compares the end of the
+  // run with it.
+  void begin_lambdas() {
+    if (progress_.resumed_at || !periods_.lambdas_due(0)) return;
+    recorder_.lambdas();
+    checkpoints_.save();
+    recorder_.resume();
   }
 
   bool next_batch() {
-    Communicator::Work waiting(run_.ranks, "waiting for samples");
-    return run_.train->feeder().next(batch_);
+    Communicator::Work waiting(ranks_, "waiting for samples");
+    return train_split_->feeder().next(batch_);
   }
 
   // Starts one step on the current batch, and completes earlier steps. A CUDA device computes the
   // newest step while the host completes the previous step, so the loss is read one step late. If
   // something is due after the new step, completes it at once. Returns false if a signal arrived.
   bool one_step() {
-    const double lr = run_.rate.at(started());
-    run_.learner.start_step(batch_.fields, started(), lr);
-    in_flight_.push_back({lr, run_.ranks.is_single() ? batch_.n : run_.config.train.batch_size});
-    bool now = run_.learner.device() == kCpu || diary_.wants(started()) ||
-               run_.norms_due(started()) || stopping_ ||
-               run_.due(run_.config.train.checkpoint_every, started()) || progress_.bad_steps > 0;
-    while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
+    learner_.start_step(batch_.fields, started(), rate_.at(started()));
+    bool now = learner_.device() == kCpu || periods_.needs_state_of(started()) || stopping_ ||
+               progress_.bad_steps > 0;
+    while (learner_.unfinished() > (now ? 0 : Learner::kInFlight - 1)) {
       if (!complete_step()) return false;
       now = now || progress_.bad_steps > 0;
     }
@@ -123,42 +108,37 @@ class Trainer {
   // Takes the report of the oldest step in flight and does what is due after that step. Returns
   // false if a signal arrived during an evaluation.
   bool complete_step() {
-    const StepReport report = run_.learner.finish_step();
-    const auto [lr, samples] = in_flight_.front();
-    in_flight_.pop_front();
+    const StepReport report = learner_.finish_step();
     starting_.reset();
+    const double lr = rate_.at(progress_.step);
     const std::int64_t step = ++progress_.step;
-    const bool last = step == total_steps();
-    log_.train_step(step, report, lr, samples, run_.train->feeder().report().wait_seconds,
-                    run_.due(run_.config.train.log_every, step) || last || step == 1);
-    if (run_.norms_due(step)) log_norms();
-    diary_.after_step(step, report);
+    recorder_.step(report, lr, train_split_->feeder().report().wait_seconds);
     guard(report);
     bool improved = false;
-    if (run_.evaluation_due(step)) {
-      log_.pause();
+    if (periods_.evaluation_due(step)) {
+      recorder_.pause();
       const std::optional<bool> evaluated = validation_.run(may_save());
       if (!evaluated) return false;
       improved = *evaluated;
       // If the update of this step was skipped, the newest checkpoint has the same weights.
-      if (validation_.loss_is_finite() == true && checkpoints_) checkpoints_->confirm();
-      diary_.renew_report();
-      log_.resume();
+      if (validation_.loss_is_finite() == true) checkpoints_.confirm();
+      recorder_.update_report();
+      recorder_.resume();
     }
-    save_due_ = save_due_ || run_.due(run_.config.train.checkpoint_every, step) || last;
+    save_due_ = save_due_ || periods_.checkpoint_due(step);
     if ((improved || save_due_) && may_save()) {
-      log_.pause();
-      save();
+      recorder_.pause();
+      checkpoints_.save();
       save_due_ = false;
-      log_.resume();
+      recorder_.resume();
     }
-    if (last) judge_end();
+    if (periods_.is_last(step)) judge_end();
     return true;
   }
 
   // Returns true if a checkpoint may be written. After a step that was not finite, a checkpoint
   // that is due waits for a finite step. The last step is an exception, because no step follows it.
-  bool may_save() const { return progress_.bad_steps == 0 || progress_.step == total_steps(); }
+  bool may_save() const { return progress_.bad_steps == 0 || periods_.is_last(progress_.step); }
 
   // Judges the last update by the evaluation after it, because no later step shows its effect.
   void judge_end() {
@@ -171,13 +151,13 @@ class Trainer {
   void guard(const StepReport& report) {
     if (report.finite) {
       progress_.bad_steps = 0;
-      if (checkpoints_) checkpoints_->confirm();
+      checkpoints_.confirm();
       return;
     }
     ++progress_.bad_steps;
-    log_.warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
-                  report.grad_norm, "; skipped the update, the weights are unchanged (",
-                  progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
+    recorder_.warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
+                       report.grad_norm, "; skipped the update, the weights are unchanged (",
+                       progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
     if (progress_.bad_steps >= kBadStepsBeforeStop) diverge(bad_steps());
   }
 
@@ -189,17 +169,13 @@ class Trainer {
   // Goes back to the newest confirmed checkpoint, writes the summary, and throws DivergedError.
   [[noreturn]] void diverge(const std::string& why) {
     std::string advice;
-    if (run_.ranks.is_root()) {
-      Communicator::Work writing(run_.ranks, "setting a checkpoint aside",
-                                 Communicator::Work::kLong);
-      const Retreat retreat = checkpoints_->retreat();
-      log_.sync();
-      run_.attempts->save(progress_.step, log_.training());
-      write_diverged_summary(run_, validation_, retreat);
-      diary_.renew_report();
+    if (ranks_.is_root()) {
+      Communicator::Work writing(ranks_, "setting a checkpoint aside", Communicator::Work::kLong);
+      const Retreat retreat = checkpoints_.retreat();
+      recorder_.diverge(validation_.last(), retreat);
       advice = advice_after(retreat);
     }
-    run_.ranks.barrier();  // an error ends the job, and the first rank may still be writing
+    ranks_.barrier();  // an error ends the job, and the first rank may still be writing
     throw DivergedError(cat("training diverged: ", why, ". ", advice));
   }
 
@@ -207,112 +183,100 @@ class Trainer {
     std::string text =
         retreat.confirmed
             ? cat("The newest checkpoint with a finite loss is ", retreat.confirmed->string(), ". ")
-            : cat("No checkpoint in ", run_.output.string(), " has a finite loss. ");
+            : cat("No checkpoint in ", options_.output.string(), " has a finite loss. ");
     if (retreat.set_aside) {
       text += cat("The checkpoint after it is now ", retreat.set_aside->string(), ". ");
     }
-    const bool clips = run_.config.optim.clip_grad_norm.has_value();
+    const bool clips = config_.optim.clip_grad_norm.has_value();
     return cat(text, "Lower optim.lr, lengthen schedule.warmup_epochs, or ",
                clips ? "lower" : "set", " optim.clip_grad_norm; then ",
                retreat.confirmed ? "continue" : "start again", " with --resume auto.");
   }
 
   // Returns true for a run that was finished before it was resumed. Its files stay unchanged.
-  bool is_summarized() {
-    if (!run_.resumed_at || *run_.resumed_at < total_steps()) return false;
-    return run_.ranks.any(run_.ranks.is_root() && has_summary(run_.output, progress_.step));
+  bool was_finished() {
+    if (!progress_.resumed_at || *progress_.resumed_at < periods_.total_steps()) return false;
+    return ranks_.any(recorder_.is_summarized());
+  }
+
+  std::string over_text() const {
+    const ScheduleConfig& schedule = config_.schedule;
+    const char* key = schedule.steps ? "schedule.steps" : "schedule.epochs";
+    return cat("the run is already finished, at step ", periods_.total_steps(), " (", key, " is ",
+               schedule.steps ? *schedule.steps : *schedule.epochs,
+               "); to continue the training, resume it with a larger ", key, " (--set ", key,
+               "=N)");
   }
 
   // Repeats the evaluation in which the run was stopped. A finished run without a summary needs the
   // result of its last evaluation again. Returns false if a signal arrived.
   bool finish_interrupted_evaluation() {
     const std::int64_t step = progress_.step;
-    if (step > 0 && run_.evaluation_due(step) && progress_.evaluated_step != step) {
+    if (step > 0 && periods_.evaluation_due(step) && progress_.evaluated_step != step) {
       if (!validation_.run(may_save())) return false;
-      if (may_save()) save();
-    } else if (step >= total_steps() && step > 0 && !is_summarized()) {
+      if (may_save()) checkpoints_.save();
+    } else if (step > 0 && all_started() && !was_finished()) {
       validation_.repeat();
     }
-    if (step >= total_steps()) judge_end();
-    log_.resume();
+    if (all_started()) judge_end();
+    recorder_.resume();
     return true;
   }
 
-  // Writes a checkpoint on the first rank, after a check that all ranks have equal weights.
-  void save() {
-    check_equal_weights(run_.learner.parameters().values(), run_.ranks);
-    if (!run_.ranks.is_root()) return;
-    Communicator::Work writing(run_.ranks, "writing a checkpoint", Communicator::Work::kLong);
-    log_.sync();
-    if (norms_) norms_->sync();
-    diary_.sync();
-    CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
-    data.class_names = run_.train->source().class_names();
-    // The attempt comes first: a kill between the two must not lose the training time of this
-    // attempt.
-    run_.attempts->save(progress_.step, log_.training());
-    checkpoints_->save(data);
-  }
-
-  // Winds the run back to before the skipped steps, after which no checkpoint is written. The
-  // skipped steps have changed only these counts.
-  void forget_bad_steps() {
-    progress_.step -= progress_.bad_steps;
-    progress_.evaluated_step = std::min(progress_.evaluated_step, progress_.step);
-    // An evaluation after the skipped steps had the same weights.
-    progress_.finite_step = std::min(progress_.finite_step, progress_.step);
-    progress_.bad_steps = 0;
-  }
-
+  // Writes a checkpoint. If the last steps were not finite, it is the one before them.
   RunStatus stop() {
-    while (!in_flight_.empty()) complete_step();
+    while (learner_.unfinished() > 0) complete_step();
     const std::int64_t step = progress_.step;
-    if (!may_save()) forget_bad_steps();
-    save();
-    log_.info(cat("stopped by a signal at step ", step, "; checkpoint in ",
-                  checkpoint_path(run_.output, progress_.step).string(),
-                  "; continue with --resume auto"));
+    if (!may_save()) progress_.forget_bad_steps();
+    checkpoints_.save();
+    recorder_.info(cat("stopped by a signal at step ", step, "; checkpoint in ",
+                       checkpoint_path(options_.output, progress_.step).string(),
+                       "; continue with --resume auto"));
     return RunStatus::kStopped;
   }
 
-  void finish() {
-    if (run_.ranks.is_root()) {
-      checkpoints_->finish();
-      run_.attempts->save(progress_.step, log_.training());
-      write_summary(run_, validation_);
-      tell_times();
-    }
-    diary_.renew_report();
+  // Logs the program, the model, the length of the run and the device.
+  void log_setup() {
+    const auto log = [&](const char* title, const std::string& text) {
+      if (!text.empty()) recorder_.info(cat(title, ": ", text));
+    };
+    log("program", cat("dtn ", version(), ", commit ", options_.commit));
+    log("model", task_->description());
+    log("loss", task_->objective());
+    log("run",
+        cat(counted(periods_.total_steps(), "steps"), " of ",
+            counted(config_.train.batch_size, train_split_->source().noun()), ", ",
+            counted(periods_.steps_per_epoch(), "steps"), " per epoch, ",
+            name_of(learner_.compute_dtype()), " on ", device_text(learner_.device(), ranks_),
+            feeding_text(), ", learning rate ", rate_.peak()));
+    log("rates", learner_.optimizer().rates());
+    log("frozen", describe_frozen(learner_.parameters()));
+    if (progress_.resumed_at) recorder_.info(cat("resumed at step ", *progress_.resumed_at));
   }
 
-  void tell_times() {
-    const std::string noun = run_.train->source().noun();
-    const LoaderReport data = run_.train->loader().report();
-    const std::size_t attempts = run_.attempts->count();
-    log_.info(cat("trained and evaluated for ", format_duration(run_.attempts->seconds()),
-                  attempts > 1 ? cat(" in ", attempts, " attempts; the last one") : ";", " waited ",
-                  format_duration(data.wait_seconds), " for training ", noun));
-    if (data.bad_images)
-      log_.warn(cat("skipped ", counted(data.bad_images, "damaged training " + noun)));
+  // Describes the data workers of the host that feed a CUDA device; empty on the CPU.
+  std::string feeding_text() const {
+    if (learner_.device() == kCpu) return {};
+    return cat(", fed by ", counted(workers_of(config_.data, learner_.device()), "data workers"),
+               ranks_.is_single() ? "" : " each");
   }
 
-  Run& run_;
-  RunProgress& progress_;
-  RunLog& log_;
+  std::optional<Communicator::Work> starting_;  // until the first step is finished
+  const ExperimentConfig& config_;
+  const TrainerOptions& options_;
+  Communicator& ranks_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<OpenSplit> train_split_, val_split_;
+  LearningRate rate_;
+  RunPeriods periods_;
+  Learner learner_;
+  RunProgress progress_;
+  RunRecorder recorder_;
   Validation validation_;
-  RunDiary diary_;
-  std::optional<RunCheckpoints> checkpoints_;  // on the first rank
-  std::optional<NormLog> norms_;               // on the first rank, with train.log_norms
-  std::optional<Communicator::Work>& starting_;
+  RunCheckpoints checkpoints_;
+  DeviceBatch batch_;
   bool stopping_ = false;
   bool save_due_ = false;
-  // Steps after progress_.step that await their reports, the newest last.
-  struct Step {
-    double lr;
-    std::int64_t samples;
-  };
-  std::deque<Step> in_flight_;
-  DeviceBatch batch_;
 };
 
 }  // namespace
@@ -329,11 +293,7 @@ RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
     check_equal_config(config, ranks);
   }
   install_stop_signals(ranks.is_single());
-  std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
-                                             Communicator::Work::kLong);
-  const std::unique_ptr<Run> run = open_run(config, options, ranks);
-  describe(*run);
-  return Trainer(*run, options, starting).train();
+  return Trainer(config, options, ranks).train();
 }
 
 std::optional<std::filesystem::path> resolve_resume(const std::string& resume,

@@ -9,22 +9,25 @@ namespace dtn {
 
 std::optional<Evaluation> Validation::evaluate_weights(bool stoppable) {
   EvalOptions options;
-  options.ranks = &run_.ranks;
+  options.ranks = &ranks_;
   if (stoppable) options.stop = stop_requested;
-  const std::int64_t total = run_.val->loader().samples_per_epoch();
+  const std::int64_t total = split_.loader().samples_per_epoch();
   options.on_batch = [&](const DeviceBatch&, const Fields&, std::int64_t done) {
-    run_.log->evaluation_progress(done, total);
+    recorder_.evaluation_progress(done, total);
   };
-  return evaluate(*run_.task, run_.val->feeder(), options);
+  return evaluate(learner_.task(), split_.feeder(), options);
 }
 
-std::optional<Evaluation> Validation::evaluate_average(bool stoppable) {
-  MovingAverage* average = run_.learner.average();
-  if (!average) return std::nullopt;
+std::optional<Evaluations> Validation::evaluate_all(bool stoppable) {
+  std::optional<Evaluation> weights = evaluate_weights(stoppable);
+  if (!weights) return std::nullopt;
+  MovingAverage* average = learner_.average();
+  if (!average) return Evaluations{*weights, std::nullopt};
   average->swap();
-  std::optional<Evaluation> result = evaluate_weights(stoppable);
+  std::optional<Evaluation> of_average = evaluate_weights(stoppable);
   average->swap();
-  return result;
+  if (!of_average) return std::nullopt;
+  return Evaluations{*weights, of_average};
 }
 
 std::optional<bool> Validation::finite_loss_in(const Metrics& metrics) {
@@ -38,37 +41,27 @@ bool Validation::is_best(const Evaluation& judged) const {
   const double value = judged.metrics.primary_value();
   if (!std::isfinite(value) || finite_loss_in(judged.metrics) == false) return false;
   if (loss_is_finite() == false) return false;
-  const RunProgress& progress = run_.progress;
   // In checkpoints of earlier versions the best may be NaN.
-  return progress.best_step < 0 || !std::isfinite(progress.best) ||
-         judged.metrics.better(value, progress.best);
+  return progress_.best_step < 0 || !std::isfinite(progress_.best) ||
+         judged.metrics.better(value, progress_.best);
 }
 
 std::optional<bool> Validation::run(bool may_be_best) {
-  const std::optional<Evaluation> raw = evaluate_weights(true);
-  if (!raw) return std::nullopt;
-  const std::optional<Evaluation> ema = evaluate_average(true);
-  if (run_.learner.average() && !ema) return std::nullopt;
-  RunProgress& progress = run_.progress;
-  run_.log->evaluation(progress.step, "val", *raw);
-  if (ema) run_.log->evaluation(progress.step, "val_ema", *ema);
-  progress.evaluated_step = progress.step;
-  last_ = *raw;
-  last_of_average_ = ema;
-  if (loss_is_finite() == true) progress.finite_step = progress.step;
+  const std::optional<Evaluations> results = evaluate_all(true);
+  if (!results) return std::nullopt;
+  recorder_.evaluations(*results);
+  last_ = *results;
+  const std::int64_t step = progress_.evaluated_step = progress_.step;
+  if (loss_is_finite() == true) progress_.finite_step = step;
   if (loss_is_finite() == false) {
-    run_.log->warn(cat("step ", progress.step, ": the loss of the evaluation is not finite"));
+    recorder_.warn(cat("step ", step, ": the loss of the evaluation is not finite"));
   }
-  const Evaluation& judged = ema && run_.config.train.best == BestBy::kEma ? *ema : *raw;
+  const Evaluation& judged =
+      last_.average && best_ == BestBy::kEma ? *last_.average : last_.weights;
   if (!may_be_best || !is_best(judged)) return false;
-  progress.best = judged.metrics.primary_value();
-  progress.best_step = progress.step;
+  progress_.best = judged.metrics.primary_value();
+  progress_.best_step = step;
   return true;
-}
-
-void Validation::repeat() {
-  last_ = evaluate_weights(false).value();
-  last_of_average_ = evaluate_average(false);
 }
 
 }  // namespace dtn

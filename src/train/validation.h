@@ -3,39 +3,49 @@
 
 #include <optional>
 
-#include "train/run.h"
+#include "data/feed/open_split.h"
+#include "train/record/run_recorder.h"
 
 namespace dtn {
 
 class Validation {
  public:
-  explicit Validation(Run& run) : run_(run) {}
+  // The arguments must outlive the object.
+  Validation(Learner& learner, OpenSplit& split, BestBy best, RunProgress& progress,
+             RunRecorder& recorder, Communicator& ranks)
+      : learner_(learner),
+        split_(split),
+        best_(best),
+        progress_(progress),
+        recorder_(recorder),
+        ranks_(ranks) {}
 
-  // Evaluates the weights and their average and logs both. Returns true if the evaluation that
+  // Evaluates the weights and their average and records both. Returns true if the evaluation that
   // train.best names is the best so far. `may_be_best` is false if no checkpoint can be written:
   // then the evaluation cannot be the best. Returns nothing if a signal stopped the evaluation.
   std::optional<bool> run(bool may_be_best);
-  // Repeats the evaluations of a run that is finished, without a log.
-  void repeat();
+  // Repeats the evaluations of a run that is finished, without a record.
+  void repeat() { last_ = evaluate_all(false).value(); }
   // Returns true if the last evaluation of the weights had a finite loss. Nothing if there was no
   // evaluation, or if the task has no figure called loss.
-  std::optional<bool> loss_is_finite() const { return finite_loss_in(last_.metrics); }
-  // Returns the last evaluation of the weights.
-  const Evaluation& last() const { return last_; }
-  // Returns the last evaluation of the average, if there is one.
-  const std::optional<Evaluation>& last_of_average() const { return last_of_average_; }
+  std::optional<bool> loss_is_finite() const { return finite_loss_in(last_.weights.metrics); }
+  const Evaluations& last() const { return last_; }
 
  private:
+  // Nothing if a signal stopped the evaluation.
   std::optional<Evaluation> evaluate_weights(bool stoppable);
-  // Nothing if there is no average.
-  std::optional<Evaluation> evaluate_average(bool stoppable);
+  std::optional<Evaluations> evaluate_all(bool stoppable);
   // A figure is never the best if it is not finite, or if the loss of its weights is not finite.
   bool is_best(const Evaluation& judged) const;
   static std::optional<bool> finite_loss_in(const Metrics& metrics);
 
-  Run& run_;
-  Evaluation last_;
-  std::optional<Evaluation> last_of_average_;
+  Learner& learner_;
+  OpenSplit& split_;
+  BestBy best_;
+  RunProgress& progress_;
+  RunRecorder& recorder_;
+  Communicator& ranks_;
+  Evaluations last_;
 };
 
 }  // namespace dtn

@@ -8,7 +8,7 @@
 #include "apps/analyze/layer_json.h"
 #include "apps/analyze/position_json.h"
 #include "dtn/core/parallel.h"
-#include "train/log/norm_log.h"
+#include "train/record/lambdas_writer.h"
 
 namespace dtn {
 namespace {

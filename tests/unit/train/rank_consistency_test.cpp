@@ -43,7 +43,6 @@ void expect_blamed(const std::vector<std::string>& messages, const std::vector<i
 struct SharedRun {
   Outcome given, next;  // the run that was shared, and a step further
   RunProgress progress;
-  std::optional<std::int64_t> resumed_at;
 };
 
 // The first rank has trained for three steps; the others have other steps and other weights.
@@ -56,9 +55,9 @@ SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
   SharedRun run;
   if (ranks.is_root()) {
     run.progress = {123, 100, 90, 71.25, 2, 40};
-    if (resumed) run.resumed_at = 123;
+    if (resumed) run.progress.resumed_at = 123;
   }
-  share_run(learner, run.progress, run.resumed_at, ranks);
+  share_run(learner, run.progress, ranks);
   run.given = outcome_of(learner);
   config.model.drop_path = config.model.dropout = 0;
   const StepReport report = take_step(learner, global_batch(config, 50), 123);
@@ -90,7 +89,7 @@ TEST(ShareRun, BroadcastsStateOfFirstRank) {
           EXPECT_EQ(run.progress.best, 71.25);
           EXPECT_EQ(run.progress.bad_steps, 2);
           EXPECT_EQ(run.progress.steps_per_epoch, 40);
-          EXPECT_EQ(run.resumed_at.value_or(-1), resumed ? 123 : -1);
+          EXPECT_EQ(run.progress.resumed_at.value_or(-1), resumed ? 123 : -1);
         }
       }
     }

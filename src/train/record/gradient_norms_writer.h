@@ -25,11 +25,11 @@ std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& param
                                                            double whole);
 
 // Lines {"step", "epoch", "gradient_norm": {"patch_embed": 0.5, ...}}.
-class GradientLog {
+class GradientNormsWriter {
  public:
-  // `resumed_at` as in RunLog: later lines are dropped.
-  GradientLog(const std::filesystem::path& run, ParameterStore& parameters,
-              std::optional<std::int64_t> resumed_at);
+  // Drops lines after `resumed_at`, the step at which a run resumes.
+  GradientNormsWriter(const std::filesystem::path& run, ParameterStore& parameters,
+                      std::optional<std::int64_t> resumed_at);
 
   // Writes the norms of the current gradients, which are those of `step`. `whole` is their norm
   // before clipping.

@@ -1,8 +1,9 @@
-#include "train/log/gradient_log.h"
+#include "train/record/gradient_norms_writer.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace dtn {
 namespace {
@@ -11,32 +12,21 @@ bool is_number(const std::string& word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::vector<std::string> words_of(const std::string& name) {
-  std::vector<std::string> words(1);
-  for (const char c : name) {
-    if (c == '.') {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  return words;
-}
-
 }  // namespace
 
 std::string part_of(const std::string& parameter) {
-  const std::vector<std::string> words = words_of(parameter);
-  // Ends with the number after the last "blocks", else with the first number.
-  std::size_t end = 1;
-  for (std::size_t i = words.size() - 1; i > 0; --i) {
-    if (!is_number(words[i])) continue;
-    end = i + 1;
-    if (words[i - 1] == "blocks") break;
+  // Ends with the number after the last "blocks", else with the first number, else after a word.
+  std::size_t end = parameter.find('.'), begin = 0;
+  bool numbered = false;
+  std::istringstream words(parameter);
+  for (std::string word, before; std::getline(words, word, '.'); before = word) {
+    if (begin > 0 && is_number(word) && (!numbered || before == "blocks")) {
+      end = begin + word.size();
+      numbered = true;
+    }
+    begin += word.size() + 1;
   }
-  std::string part = words[0];
-  for (std::size_t i = 1; i < end; ++i) part += "." + words[i];
-  return part;
+  return parameter.substr(0, end);
 }
 
 std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& parameters,
@@ -60,12 +50,13 @@ std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& param
   return squares;
 }
 
-GradientLog::GradientLog(const std::filesystem::path& run, ParameterStore& parameters,
-                         std::optional<std::int64_t> resumed_at)
+GradientNormsWriter::GradientNormsWriter(const std::filesystem::path& run,
+                                         ParameterStore& parameters,
+                                         std::optional<std::int64_t> resumed_at)
     : parameters_(parameters),
       lines_(JsonLinesWriter::open_for_resume(run / "gradients.jsonl", resumed_at.value_or(-1))) {}
 
-void GradientLog::write(std::int64_t step, double epoch, double whole) {
+void GradientNormsWriter::write(std::int64_t step, double epoch, double whole) {
   nlohmann::ordered_json line = {{"step", step}, {"epoch", epoch}};
   for (const auto& [part, norm] : gradient_norms(parameters_, whole)) {
     line["gradient_norm"][part] = norm;  // null if it is not finite

@@ -1,4 +1,4 @@
-#include "train/attempts.h"
+#include "train/record/attempts_file.h"
 
 #include <gtest/gtest.h>
 
@@ -20,32 +20,32 @@ Attempt attempt_from(std::int64_t step) {
 // Writes the files of one attempt (one process of a run) to the folder.
 void run_attempt(const std::filesystem::path& folder, std::int64_t from, std::int64_t to,
                  TrainingTime training) {
-  Attempts attempts(folder, from > 0, attempt_from(from));
+  AttemptsFile attempts(folder, from > 0, attempt_from(from));
   attempts.save(to, training);
 }
 
 // A run killed after its last step but before its summary has a last attempt without steps. The
 // rate is that of the attempts with training.
-TEST(Attempts, RateIncludesAllAttempts) {
+TEST(AttemptsFile, RateIncludesAllAttempts) {
   TempDir folder;
   run_attempt(folder.path(), 0, 10, {.seconds = 2, .samples = 100});
   run_attempt(folder.path(), 10, 30, {.seconds = 6, .samples = 220});
-  Attempts last(folder.path(), true, attempt_from(30));
+  AttemptsFile last(folder.path(), true, attempt_from(30));
   last.save(30, {});
   EXPECT_EQ(last.count(), 3u);
   EXPECT_EQ(last.training().samples, 320);
   EXPECT_DOUBLE_EQ(last.training().samples_per_second(), 40);
 }
 
-TEST(Attempts, RateIsZeroWithoutTraining) { EXPECT_EQ(TrainingTime{}.samples_per_second(), 0); }
+TEST(AttemptsFile, RateIsZeroWithoutTraining) { EXPECT_EQ(TrainingTime{}.samples_per_second(), 0); }
 
 // Version 0.1 wrote legs.json, at first without the part that was training.
-TEST(Attempts, ReadsFilesOfVersion01) {
+TEST(AttemptsFile, ReadsFilesOfVersion01) {
   TempDir folder;
   std::ofstream(folder.path() / "legs.json")
       << R"({"legs": [{"started": "2026-11-23T07:11:24Z", "from_step": 0, "to_step": 5,)"
          R"( "seconds": 7, "device": "cpu", "version": "0.1.0", "commit": ""}]})";
-  Attempts attempts(folder.path(), true, attempt_from(5));
+  AttemptsFile attempts(folder.path(), true, attempt_from(5));
   EXPECT_EQ(attempts.count(), 2u);
   EXPECT_GE(attempts.seconds(), 7);
   EXPECT_EQ(attempts.training().samples, 0);

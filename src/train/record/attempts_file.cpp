@@ -1,10 +1,9 @@
-#include "train/attempts.h"
+#include "train/record/attempts_file.h"
 
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/seconds_since.h"
 #include "io/atomic_file.h"
 
 namespace dtn {
@@ -43,8 +42,7 @@ std::vector<Attempt> read_attempts(const std::filesystem::path& run_folder) {
   return attempts;
 }
 
-}  // namespace
-
+// Returns the date and time in UTC, in ISO 8601 format.
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -54,7 +52,9 @@ std::string utc_now() {
   return text;
 }
 
-Attempts::Attempts(const std::filesystem::path& run_folder, bool resumed, Attempt begun)
+}  // namespace
+
+AttemptsFile::AttemptsFile(const std::filesystem::path& run_folder, bool resumed, Attempt begun)
     : file_(run_folder / "attempts.json") {
   if (resumed) attempts_ = read_attempts(run_folder);
   begun.started = utc_now();
@@ -62,9 +62,11 @@ Attempts::Attempts(const std::filesystem::path& run_folder, bool resumed, Attemp
   attempts_.push_back(std::move(begun));
 }
 
-double Attempts::own_seconds() const { return seconds_since(start_); }
+double AttemptsFile::own_seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
 
-void Attempts::save(std::int64_t step, TrainingTime training) {
+void AttemptsFile::save(std::int64_t step, TrainingTime training) {
   attempts_.back().to_step = step;
   attempts_.back().training = training;
   attempts_.back().seconds = own_seconds();
@@ -73,13 +75,13 @@ void Attempts::save(std::int64_t step, TrainingTime training) {
   write_file_atomic(file_, nlohmann::ordered_json{{"attempts", all}}.dump(2) + "\n");
 }
 
-double Attempts::seconds() const {
+double AttemptsFile::seconds() const {
   double sum = own_seconds();
   for (std::size_t i = 0; i + 1 < attempts_.size(); ++i) sum += attempts_[i].seconds;
   return sum;
 }
 
-TrainingTime Attempts::training() const {
+TrainingTime AttemptsFile::training() const {
   TrainingTime sum;
   for (const Attempt& attempt : attempts_) {
     sum.seconds += attempt.training.seconds;

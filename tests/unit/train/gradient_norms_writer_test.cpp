@@ -1,4 +1,4 @@
-#include "train/log/gradient_log.h"
+#include "train/record/gradient_norms_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -65,12 +65,12 @@ TEST_F(GradientNorms, SkipFrozenParts) {
 TEST_F(GradientNorms, ResumedLogDropsLaterSteps) {
   TempDir folder;
   {
-    GradientLog log(folder.path(), store_, std::nullopt);
-    for (int step : {10, 20, 30}) log.write(step, step / 10.0, 5);
+    GradientNormsWriter writer(folder.path(), store_, std::nullopt);
+    for (int step : {10, 20, 30}) writer.write(step, step / 10.0, 5);
   }
   {
-    GradientLog log(folder.path(), store_, 20);
-    log.write(30, 3, 10);
+    GradientNormsWriter writer(folder.path(), store_, 20);
+    writer.write(30, 3, 10);
   }
   std::ifstream file(folder.path() / "gradients.jsonl");
   std::vector<nlohmann::json> lines;

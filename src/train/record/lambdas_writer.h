@@ -26,12 +26,12 @@ nlohmann::ordered_json as_json(const SiteLambdas&);
 
 // norms.jsonl in a run folder: {"step", "epoch", "lambda_mean": [L][2][H], "lambda_var"}, null for
 // missing lambdas.
-class NormLog {
+class LambdasWriter {
  public:
-  // `resumed_at` as in RunLog: later lines are dropped. Throws ConfigError for a model whose
-  // backbone lists no layers.
-  NormLog(const std::filesystem::path& run, const Backbone* backbone, ParameterStore&,
-          std::optional<std::int64_t> resumed_at);
+  // Drops lines after `resumed_at`, the step at which a run resumes. Throws ConfigError for a model
+  // whose backbone lists no layers.
+  LambdasWriter(const std::filesystem::path& run, const Backbone* backbone, ParameterStore&,
+                std::optional<std::int64_t> resumed_at);
 
   void write(std::int64_t step, double epoch);
   // Makes the written lines durable.

@@ -29,11 +29,11 @@ struct Attempt {
   std::string device, version, commit;
 };
 
-class Attempts {
+class AttemptsFile {
  public:
   // Begins an attempt. If the run is resumed, reads the earlier attempts; a file that cannot be
   // read counts as empty.
-  Attempts(const std::filesystem::path& run_folder, bool resumed, Attempt begun);
+  AttemptsFile(const std::filesystem::path& run_folder, bool resumed, Attempt begun);
 
   // Records that this attempt has reached `step` and has trained for `training`, and writes the
   // file.
@@ -42,6 +42,7 @@ class Attempts {
   double seconds() const;
   TrainingTime training() const;
   std::size_t count() const { return attempts_.size(); }
+  const Attempt& current() const { return attempts_.back(); }
 
  private:
   double own_seconds() const;
@@ -50,8 +51,5 @@ class Attempts {
   std::vector<Attempt> attempts_;  // the last one is this attempt
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-// Returns the date and time in UTC, in ISO 8601 format.
-std::string utc_now();
 
 }  // namespace dtn

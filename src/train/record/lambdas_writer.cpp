@@ -1,4 +1,4 @@
-#include "train/log/norm_log.h"
+#include "train/record/lambdas_writer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,13 +63,13 @@ nlohmann::ordered_json as_json(const SiteLambdas& sites) {
   return json;
 }
 
-NormLog::NormLog(const std::filesystem::path& run, const Backbone* backbone,
-                 ParameterStore& parameters, std::optional<std::int64_t> resumed_at)
+LambdasWriter::LambdasWriter(const std::filesystem::path& run, const Backbone* backbone,
+                             ParameterStore& parameters, std::optional<std::int64_t> resumed_at)
     : layers_(layers_to_log(backbone)),
       parameters_(parameters),
       lines_(JsonLinesWriter::open_for_resume(run / "norms.jsonl", resumed_at.value_or(-1))) {}
 
-void NormLog::write(std::int64_t step, double epoch) {
+void LambdasWriter::write(std::int64_t step, double epoch) {
   const nlohmann::ordered_json line = {{"step", step},
                                        {"epoch", epoch},
                                        {"lambda_mean", as_json(mean_lambdas(layers_, parameters_))},

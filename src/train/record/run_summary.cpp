@@ -1,10 +1,9 @@
-#include "train/log/run_summary.h"
+#include "train/record/run_summary.h"
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "dtn/core/version.h"
 #include "io/atomic_file.h"
 
 namespace dtn {
@@ -59,34 +58,33 @@ Figures last_finite(const fs::path& metrics) {
 
 // Returns the best checkpoint and its figure. The name of the figure comes from an evaluation of
 // this process.
-Json best_of(const Run& run, const Validation& validation) {
+Json best_of(const RunResults& run) {
   const RunProgress& progress = run.progress;
   if (progress.best_step < 0) return nullptr;
-  Json best = {{"step", progress.best_step},
-               {"weights", run.config.train.best == BestBy::kEma ? "ema" : "raw"}};
-  const std::string& figure = validation.last().metrics.primary;
+  Json best = {{"step", progress.best_step}, {"weights", run.best == BestBy::kEma ? "ema" : "raw"}};
+  const std::string& figure = run.last.weights.metrics.primary;
   if (!figure.empty()) best[figure] = progress.best;
   return best;
 }
 
 // Returns the keys that both kinds of summaries have.
-Json summary_of(const Run& run, const Validation& validation, const Figures& figures) {
+Json summary_of(const RunResults& run, const Figures& figures) {
   Json summary = figures.raw.is_null() ? Json::object() : figures.raw;
   summary["count"] = figures.count;
   summary["steps"] = run.progress.step;
-  summary["wall_seconds"] = run.attempts->seconds();
-  summary["images_per_second"] = run.attempts->training().samples_per_second();
-  summary["attempts"] = run.attempts->count();
-  summary["best"] = best_of(run, validation);
+  summary["wall_seconds"] = run.attempts.seconds();
+  summary["images_per_second"] = run.attempts.training().samples_per_second();
+  summary["attempts"] = run.attempts.count();
+  summary["best"] = best_of(run);
   summary["ema"] = figures.ema;
-  summary["version"] = version();
-  summary["commit"] = run.commit;
-  summary["device"] = device_text(run);
+  summary["version"] = run.attempts.current().version;
+  summary["commit"] = run.attempts.current().commit;
+  summary["device"] = run.attempts.current().device;
   return summary;
 }
 
-void write(const Run& run, const Json& summary) {
-  write_file_atomic(run.output / kSummaryFile, summary.dump(2) + "\n");
+void write(const RunResults& run, const Json& summary) {
+  write_file_atomic(run.folder / kSummaryFile, summary.dump(2) + "\n");
 }
 
 Json read(const fs::path& folder) {
@@ -100,32 +98,30 @@ bool says_diverged(const Json& summary) {
 }
 
 // "checkpoints/step-00000123"
-Json name_of_checkpoint(const Run& run, const std::optional<fs::path>& checkpoint) {
+Json name_of_checkpoint(const RunResults& run, const std::optional<fs::path>& checkpoint) {
   if (!checkpoint) return nullptr;
-  return checkpoint->lexically_relative(run.output).string();
+  return checkpoint->lexically_relative(run.folder).string();
 }
 
 }  // namespace
 
-void write_summary(const Run& run, const Validation& validation) {
-  const Evaluation& last = validation.last();
-  const std::optional<Evaluation>& average = validation.last_of_average();
-  write(run, summary_of(run, validation,
-                        {.raw = figures_of(last),
-                         .ema = average ? figures_of(*average) : Json(),
-                         .count = last.count,
-                         .step = run.progress.step}));
+void write_summary(const RunResults& run) {
+  const std::optional<Evaluation>& average = run.last.average;
+  write(run, summary_of(run, {.raw = figures_of(run.last.weights),
+                              .ema = average ? figures_of(*average) : Json(),
+                              .count = run.last.weights.count,
+                              .step = run.progress.step}));
 }
 
-void write_diverged_summary(const Run& run, const Validation& validation, const Retreat& retreat) {
-  const Figures figures = last_finite(run.output / "metrics.jsonl");
-  Json summary = summary_of(run, validation, figures);
+void write_diverged_summary(const RunResults& run, const Retreat& retreat) {
+  const Figures figures = last_finite(run.folder / "metrics.jsonl");
+  Json summary = summary_of(run, figures);
   summary["diverged"] = true;
   // The best checkpoint may be the one that was set aside.
   std::error_code none;
-  const fs::path best = fs::read_symlink(run.output / "checkpoints" / "best", none);
+  const fs::path best = fs::read_symlink(run.folder / "checkpoints" / "best", none);
   const std::int64_t best_step = std::max<std::int64_t>(run.progress.best_step, 0);
-  if (best != checkpoint_path(run.output, best_step).filename()) summary["best"] = nullptr;
+  if (best != checkpoint_path(run.folder, best_step).filename()) summary["best"] = nullptr;
   summary["evaluated_step"] = figures.raw.is_null() ? Json() : Json(figures.step);
   summary["last_checkpoint"] = name_of_checkpoint(run, retreat.confirmed);
   summary["set_aside"] = name_of_checkpoint(run, retreat.set_aside);

@@ -1,0 +1,191 @@
+#include "train/record/run_recorder.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "core/format.h"
+#include "data/sample/preview.h"
+#include "data/sample/transforms.h"
+#include "dtn/config/load.h"
+#include "dtn/core/log.h"
+#include "dtn/core/version.h"
+#include "dtn/data/datasets.h"
+#include "io/atomic_file.h"
+#include "io/image/image_encode.h"
+#include "train/run_setup.h"
+
+namespace dtn {
+namespace {
+
+// Writes the config to the run folder. If an earlier config differs, keeps it as config.yaml.<n>.
+void write_config(const std::filesystem::path& folder, const std::string& text) {
+  const std::filesystem::path file = folder / "config.yaml";
+  if (std::ifstream old(file); old) {
+    const std::string before(std::istreambuf_iterator<char>(old), {});
+    if (before == text) return;
+    int number = 1;
+    const auto kept = [&] { return folder / cat("config.yaml.", number); };
+    while (std::filesystem::exists(kept())) ++number;
+    std::filesystem::copy_file(file, kept());
+    log_info(cat("saved the previous config as ", kept().string()));
+  }
+  write_file_atomic(file, text);
+}
+
+// Returns the first images of a batch after augmentation. Nothing if the samples are not images.
+std::optional<Image> samples_of(const Fields& fields, const DataConfig& config,
+                                const DatasetRegistry& datasets) {
+  constexpr std::int64_t kMax = 16;
+  constexpr int kColumns = 8;
+  const Tensor* batch = fields.find("image");
+  if (!batch || batch->rank() != 4 || batch->dtype() != DType::kFloat32) return std::nullopt;
+  const std::int64_t channels = batch->dim(1), count = std::min(kMax, batch->dim(0));
+  const Tensor images = batch->slice(0, count).to(kCpu);
+  Normalization normal;
+  if (channels == 1 || channels == 3) {
+    normal = resolve_normalization(config, static_cast<int>(channels), datasets);
+  }
+  const ImageSize size{static_cast<int>(images.dim(2)), static_cast<int>(images.dim(3))};
+  std::vector<Image> previews;
+  for (std::int64_t i = 0; i < count; ++i) {
+    previews.push_back(
+        preview_of(images.slice(i, i + 1).data<float>(), channels, size, normal.mean, normal.std));
+  }
+  return mosaic_of(previews, kColumns);
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const ExperimentConfig& config, const TrainerOptions& options,
+                         Learner& learner, const RunProgress& progress, const RunPeriods& periods,
+                         const std::string& noun, const Communicator& ranks)
+    : config_(config),
+      options_(options),
+      learner_(learner),
+      progress_(progress),
+      periods_(periods),
+      noun_(noun),
+      clock_(config.train.batch_size) {
+  if (!ranks.is_root()) return;
+  const std::filesystem::path& folder = options.output;
+  write_config(folder, to_yaml(config));
+  const Attempt attempt{.started = {},
+                        .from_step = progress.step,
+                        .training = {},
+                        .device = device_text(learner.device(), ranks),
+                        .version = version(),
+                        .commit = options.commit};
+  ParameterStore& parameters = learner.parameters();
+  parts_.reset(new Parts{AttemptsFile(folder, progress.resumed_at.has_value(), attempt),
+                         MetricsWriter(folder, progress, periods),
+                         ConsoleLog(periods, progress.resumed_at.value_or(0), noun),
+                         GradientNormsWriter(folder, parameters, progress.resumed_at),
+                         {}});
+  if (config.train.log_norms) {
+    parts_->lambdas.emplace(folder, learner.task().backbone(), parameters, progress.resumed_at);
+  }
+}
+
+void RunRecorder::begin() {
+  if (!parts_) return;
+  log_to_file((options_.output / "train.log").string());
+  remove_diverged_summary(options_.output);
+}
+
+void RunRecorder::batch(const DeviceBatch& batch) {
+  if (begun_ || !parts_) return;
+  begun_ = true;
+  const std::filesystem::path file = options_.output / "samples.png";
+  if (std::filesystem::exists(file)) return;
+  parts_->metrics.hyperparameters(config_);
+  const auto samples = samples_of(batch.fields, config_.data, options_.registries->datasets);
+  if (!samples) return;
+  std::vector<std::byte> png;
+  encode_png(*samples, png);
+  parts_->metrics.samples(progress_.step, png, *samples);
+  write_file_atomic(file, {reinterpret_cast<const char*>(png.data()), png.size()});
+}
+
+void RunRecorder::step(const StepReport& report, double lr, double data_wait) {
+  if (!parts_) return;
+  const std::int64_t step = progress_.step;
+  clock_.add_step(data_wait, report.idle_seconds);
+  if (periods_.log_due(step)) {
+    parts_->metrics.step(step, report, lr, clock_.samples_per_second());
+  }
+  parts_->console.step(step, report, lr, clock_);
+  if (periods_.log_due(step)) clock_.start_window();
+  if (periods_.lambdas_due(step)) lambdas();
+  if (periods_.evaluation_due(step)) {
+    parts_->gradients.write(step, periods_.epoch_at(step), report.grad_norm);
+    if (const Backbone* backbone = learner_.task().backbone()) {
+      parts_->metrics.lambdas(step, backbone->layers(), learner_.parameters());
+    }
+  }
+  if (periods_.histograms_due(step)) parts_->metrics.histograms(step, learner_.parameters());
+}
+
+void RunRecorder::lambdas() {
+  if (!parts_ || !parts_->lambdas) return;
+  parts_->lambdas->write(progress_.step, periods_.epoch_at(progress_.step));
+}
+
+void RunRecorder::evaluations(const Evaluations& results) {
+  if (!parts_) return;
+  const auto add = [&](const char* split, const Evaluation& result) {
+    parts_->metrics.evaluation(progress_.step, split, result);
+    parts_->console.evaluation(progress_.step, split, result);
+  };
+  add("val", results.weights);
+  if (results.average) add("val_ema", *results.average);
+}
+
+void RunRecorder::sync() {
+  if (!parts_) return;
+  parts_->metrics.sync();
+  if (parts_->lambdas) parts_->lambdas->sync();
+  parts_->gradients.sync();
+  parts_->attempts.save(progress_.step, clock_.total());
+}
+
+void RunRecorder::update_report() {
+  if (!parts_ || !options_.report) return;
+  try {
+    options_.report(options_.output);
+  } catch (const std::exception& e) {  // must not stop the training
+    if (!report_failed_) warn(cat("cannot write the report of the run: ", e.what()));
+    report_failed_ = true;
+  }
+}
+
+RunResults RunRecorder::results(const Evaluations& last) const {
+  return {options_.output, config_.train.best, progress_, last, parts_->attempts};
+}
+
+void RunRecorder::finish(const Evaluations& last, const LoaderReport& data) {
+  if (!parts_) return;
+  parts_->attempts.save(progress_.step, clock_.total());
+  write_summary(results(last));
+  log_times(data);
+  update_report();
+}
+
+void RunRecorder::diverge(const Evaluations& last, const Retreat& retreat) {
+  if (!parts_) return;
+  sync();
+  write_diverged_summary(results(last), retreat);
+  update_report();
+}
+
+void RunRecorder::log_times(const LoaderReport& data) {
+  const std::size_t attempts = parts_->attempts.count();
+  info(cat("trained and evaluated for ", format_duration(parts_->attempts.seconds()),
+           attempts > 1 ? cat(" in ", attempts, " attempts; the last one") : ";", " waited ",
+           format_duration(data.wait_seconds), " for training ", noun_));
+  if (data.bad_images) {
+    warn(cat("skipped ", counted(data.bad_images, "damaged training " + noun_)));
+  }
+}
+
+}  // namespace dtn

@@ -1,0 +1,56 @@
+// When something is due in a run: log lines, evaluations, checkpoints and the rest that a config
+// gives a period.
+#pragma once
+
+#include <cstdint>
+
+#include "dtn/config/train_config.h"
+
+namespace dtn {
+
+// `step` counts finished steps; 0 is the start of the run.
+class RunPeriods {
+ public:
+  RunPeriods(const TrainConfig& train, std::int64_t steps_per_epoch, std::int64_t total_steps)
+      : train_(train), steps_per_epoch_(steps_per_epoch), total_steps_(total_steps) {}
+
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  std::int64_t total_steps() const { return total_steps_; }
+  bool is_last(std::int64_t step) const { return step == total_steps_; }
+  double epoch_at(std::int64_t step) const {
+    return static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
+  }
+
+  bool log_due(std::int64_t step) const {
+    return step == 1 || is_last(step) || due(train_.log_every, step);
+  }
+  bool evaluation_due(std::int64_t step) const {
+    return is_last(step) || due(train_.eval_every, step);
+  }
+  bool checkpoint_due(std::int64_t step) const {
+    return is_last(step) || due(train_.checkpoint_every, step);
+  }
+  bool lambdas_due(std::int64_t step) const {
+    return train_.log_norms && (step == 0 || is_last(step) || due(*train_.log_norms, step));
+  }
+  bool histograms_due(std::int64_t step) const {
+    return train_.log_histograms && due(*train_.log_histograms, step);
+  }
+  // Returns true if something that is due needs the weights or gradients of exactly this step. The
+  // next step must then wait.
+  bool needs_state_of(std::int64_t step) const {
+    return evaluation_due(step) || checkpoint_due(step) || lambdas_due(step) ||
+           histograms_due(step);
+  }
+
+ private:
+  bool due(const Period& period, std::int64_t step) const {
+    if (period.count == 0) return false;
+    return step % (period.epochs ? period.count * steps_per_epoch_ : period.count) == 0;
+  }
+
+  TrainConfig train_;
+  std::int64_t steps_per_epoch_, total_steps_;
+};
+
+}  // namespace dtn
