@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 
 #include "config/codec.h"
 #include "config/dataset_keys.h"
@@ -45,6 +46,15 @@ class Checker {
     return best ? best->where : root_.where;
   }
 
+  // Throws the problem, if there is one, at the keys at fault or else at the key of the choice.
+  void report(const std::optional<ConfigProblem>& problem, const char* choice) const {
+    if (!problem) return;
+    std::vector<const char*> paths;
+    for (const std::string& key : problem->keys) paths.push_back(key.c_str());
+    paths.push_back(choice);
+    fail(blame(paths), problem->message);
+  }
+
   void check_name() const {
     if (c_.name.empty() || c_.name == "." || c_.name == ".." || c_.name.size() > 200 ||
         c_.name.find('/') != std::string::npos) {
@@ -52,28 +62,16 @@ class Checker {
     }
   }
 
-  // Runs the family's checks. A family without checks is checked as a vision transformer.
   void check_model() const {
     const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
-    if (family == schemas_.models.end() || !family->sequences) check_images();
-    if (family == schemas_.models.end() || family->check == nullptr) {
-      check_stages();
-      check_shape();
-      check_tokens();
-      check_blocks();
-      check_norm();
-      return;
-    }
-    check_unused(*family);
-    check_lists();
     const auto norm = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
-    if (norm == schemas_.norms.end()) return;
-    if (const auto problem = family->check(m_, *norm)) {
-      std::vector<const char*> keys;
-      for (const std::string& key : problem->keys) keys.push_back(key.c_str());
-      keys.push_back("model.preset");
-      fail(blame(keys), problem->message);
+    if (family != schemas_.models.end()) {
+      if (!family->sequences) check_images();
+      check_unused(*family);
     }
+    check_lists();
+    if (family == schemas_.models.end() || norm == schemas_.norms.end()) return;
+    if (family->check != nullptr) report(family->check(m_, *norm), "model.preset");
     if (!norm->check || !family->norm_sites) return;
     for (const NormSite& site : family->norm_sites(m_)) {
       check_site(*norm, m_.norm.at_stage(site.stage), site);
@@ -136,118 +134,6 @@ class Checker {
     const std::string option = cat("model.norm.", problem->option);
     fail(blame({option.c_str(), "model.norm.type"}), problem->option.empty() ? "" : option,
          problem->option.empty() ? "" : ": ", problem->message);
-  }
-
-  void check_stages() const {
-    check_lists();
-    if (m_.stages() != 1) {
-      fail(blame({"model.depth", "model.embed_dim", "model.num_heads", "model.mlp_ratio"}),
-           "a vision transformer has one stage, not ", m_.stages(), "; give single values");
-    }
-    for (const auto& [path, set] : {std::pair{"model.reduction", m_.reduction.has_value()},
-                                    std::pair{"model.window", m_.window.has_value()}}) {
-      if (set) fail(blame({path}), path, " means nothing for vision transformers; remove it");
-    }
-  }
-
-  void check_shape() const {
-    if (m_.embed_dim % m_.num_heads != 0) {
-      fail(blame({"model.num_heads", "model.embed_dim", "model.preset"}), "model.embed_dim ",
-           m_.embed_dim, " is not divisible by model.num_heads ", m_.num_heads,
-           "; the nearest embed_dim that is: ", nearest_multiple(m_.embed_dim, m_.num_heads));
-    }
-    for (int side : {m_.image_size.height, m_.image_size.width}) {
-      if (side % m_.patch_size == 0) continue;
-      fail(blame({"model.image_size", "model.patch_size", "model.preset"}), "model.image_size ",
-           side, " is not divisible by model.patch_size ", m_.patch_size,
-           "; the nearest image_size that is: ", nearest_multiple(side, m_.patch_size));
-    }
-    constexpr int kMaxGrid = 512;
-    if (std::max(m_.grid_h(), m_.grid_w()) > kMaxGrid) {
-      fail(blame({"model.patch_size", "model.image_size"}), "a grid of ", m_.grid_h(), " x ",
-           m_.grid_w(), " patches; at most ", kMaxGrid, " x ", kMaxGrid, " are allowed");
-    }
-    if (m_.embed_dim * m_.mlp_ratio < 1) {
-      fail(blame({"model.mlp_ratio"}), "model.mlp_ratio ", number_text(m_.mlp_ratio),
-           " leaves no hidden channel in the MLP");
-    }
-    if (m_.mlp == MlpKind::kSwigluPacked && m_.mlp_dim() % 2 != 0) {
-      fail(blame({"model.mlp", "model.mlp_ratio", "model.embed_dim"}),
-           "model.mlp: swiglu_packed halves the hidden channels, int(embed_dim x mlp_ratio), but "
-           "there "
-           "are ",
-           m_.mlp_dim(), "; change model.mlp_ratio");
-    }
-  }
-
-  static int nearest_multiple(int value, int of) {
-    return std::max(1, static_cast<int>((static_cast<std::int64_t>(value) + of / 2) / of)) * of;
-  }
-
-  void check_tokens() const {
-    if (m_.pool == Pooling::kCls && !m_.has_class_token()) {
-      fail(blame({"model.class_token", "model.pool"}),
-           "model.pool: cls needs the class token; set model.pool: mean, or leave "
-           "model.class_token out");
-    }
-    if (m_.distilled && m_.pool != Pooling::kCls) {
-      fail(blame({"model.distilled", "model.pool"}),
-           "model.distilled: its two heads see tokens of their own, not a mean; set model.pool: "
-           "cls");
-    }
-    const bool late = m_.prefix_tokens() > 0 && m_.grid_blocks() > 0;
-    if (m_.norm_pre && late) {
-      fail(blame({"model.norm_pre", "model.class_token_at", "model.preset"}),
-           "model.norm_pre normalizes all tokens ahead of the first block, but class token and "
-           "registers join before block ",
-           m_.class_token_at, "; set model.class_token_at: 0");
-    }
-  }
-
-  void check_blocks() const {
-    if (m_.prefix_tokens() > 0 && m_.class_token_at > m_.depth) {
-      fail(blame({"model.class_token_at", "model.depth", "model.preset"}), "model.class_token_at ",
-           m_.class_token_at, " is after the last of ", m_.depth,
-           " blocks; it is at most model.depth");
-    }
-    if (m_.norm.layers && *m_.norm.layers > m_.depth) {
-      fail(blame({"model.norm.layers", "model.depth", "model.preset"}), "model.norm.layers ",
-           *m_.norm.layers, " is more than model.depth ", m_.depth);
-    }
-    if (m_.norm.type != "ln" && !m_.norm.layers && m_.norm_layers() == 0) {
-      fail(blame({"model.norm.type"}), "the normalizer '", m_.norm.type,
-           "' would be used in no block, as the class token joins before the first; set ",
-           takes_prefix_option() ? "model.norm.prefix: ln, " : "",
-           "model.class_token_at, model.pool: mean or model.norm.layers");
-    }
-    if (m_.mhsa_position && m_.grid_blocks() == 0) {
-      fail(blame({"model.mhsa_position"}),
-           "model.mhsa_position would be used in no block, as the class token joins before the "
-           "first and is in no place of the grid; set model.class_token_at with model.pos_embed: "
-           "patch, or model.pool: mean");
-    }
-  }
-
-  // True if the normalizer has the option model.norm.prefix.
-  bool takes_prefix_option() const { return m_.norm.find<std::string>("prefix") != nullptr; }
-
-  void check_norm() const {
-    const auto schema = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
-    if (schema == schemas_.norms.end()) return;
-    if (schema->check) {
-      check_site(*schema, m_.norm.at_stage(0),
-                 {m_.embed_dim, m_.num_heads, m_.grid_h(), m_.grid_w()});
-    }
-    if (schema->needs_grid && !m_.norm.takes_prefix() && m_.norm_layers() > m_.grid_blocks()) {
-      fail(blame({"model.norm.layers", "model.class_token_at", "model.pos_embed", "model.norm.type",
-                  "model.pool"}),
-           "the normalizer '", m_.norm.type, "' works on the token grid, but model.norm.layers ",
-           m_.norm_layers(), " reaches past block ", m_.grid_blocks(),
-           ", where the class token joins",
-           m_.pos_embed == PosEmbed::kAll ? " (before the first, with model.pos_embed: all)" : "",
-           "; set ", takes_prefix_option() ? "model.norm.prefix: ln, " : "",
-           "model.norm.layers to at most ", m_.grid_blocks(), " or model.pool: mean");
-    }
   }
 
   void check_data() const {

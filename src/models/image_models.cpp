@@ -21,15 +21,15 @@ double norm_eps_of(const ModelConfig& c) {
   return c.norm.eps.value_or(c.norm.type == "dtn" ? kDefaultNormEps : c.eps);
 }
 
-std::optional<ModelProblem> image_size_problem(const ModelConfig& c, int of,
-                                               const std::string& reason) {
+std::optional<ConfigProblem> image_size_problem(const ModelConfig& c, int of,
+                                                const std::string& reason) {
   const auto nearest = [of](int side) { return std::max(1, (side + of / 2) / of) * of; };
   const ImageSize& have = c.image_size;
   const ImageSize want(nearest(have.height), nearest(have.width));
   if (have == want) return {};
-  return ModelProblem{{"model.image_size"},
-                      cat("model.image_size ", have, ": both sides must be multiples of ", of,
-                          ", as ", reason, "; the nearest such size is ", want)};
+  return ConfigProblem{{"model.image_size"},
+                       cat("model.image_size ", have, ": both sides must be multiples of ", of,
+                           ", as ", reason, "; the nearest such size is ", want)};
 }
 
 std::vector<FieldSpec> image_inputs(const ModelConfig& c) {

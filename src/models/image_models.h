@@ -18,8 +18,8 @@ double norm_eps_of(const ModelConfig&);
 
 // Returns a problem if a side of the images is not a multiple of `of`. `reason` is a part of the
 // message, such as "the stem halves the grid four times".
-std::optional<ModelProblem> image_size_problem(const ModelConfig&, int of,
-                                               const std::string& reason);
+std::optional<ConfigProblem> image_size_problem(const ModelConfig&, int of,
+                                                const std::string& reason);
 
 // Returns the spec of the field "image", which the model reads.
 std::vector<FieldSpec> image_inputs(const ModelConfig&);

@@ -18,7 +18,7 @@ TokenGrid levit_grid(const ModelConfig& c, int stage) {
   return grid;
 }
 
-std::optional<ModelProblem> check_levit(const ModelConfig& c, const NormSchema&) {
+std::optional<ConfigProblem> check_levit(const ModelConfig& c, const NormSchema&) {
   if (auto problem = image_size_problem(c, kLevitStride, "the stem halves the grid four times")) {
     return problem;
   }
@@ -26,9 +26,9 @@ std::optional<ModelProblem> check_levit(const ModelConfig& c, const NormSchema&)
   for (int stage = 0; stage < c.stages(); ++stage) {
     const int channels = c.embed_dim.at(stage);
     if (channels % kChannelsOfSiteHead == 0) continue;
-    return ModelProblem{{"model.embed_dim"},
-                        cat("model.embed_dim ", channels, " of LeViT is not a multiple of ",
-                            kChannelsOfSiteHead, ", the channels of one head of its normalizers")};
+    return ConfigProblem{{"model.embed_dim"},
+                         cat("model.embed_dim ", channels, " of LeViT is not a multiple of ",
+                             kChannelsOfSiteHead, ", the channels of one head of its normalizers")};
   }
   return {};
 }

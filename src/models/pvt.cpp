@@ -41,23 +41,23 @@ std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
 // The last stage keeps LayerNorm: in PVT because of its class token, in PVTv2 to match PVT.
 int usual_norm_stages(const ModelConfig& c) { return c.stages() - 1; }
 
-std::optional<ModelProblem> reduction_problem(Version version, const ModelConfig& c,
-                                              const std::vector<StageConfig>& stages) {
+std::optional<ConfigProblem> reduction_problem(Version version, const ModelConfig& c,
+                                               const std::vector<StageConfig>& stages) {
   if (!c.reduction) {
-    return ModelProblem{{"model.reduction"},
-                        "model.reduction is not set; give one number, or one for each stage"};
+    return ConfigProblem{{"model.reduction"},
+                         "model.reduction is not set; give one number, or one for each stage"};
   }
   for (const StageConfig& s : stages) {
     const int r = c.reduction->at(s.index);
     if (s.grid.height < r || s.grid.width < r) {
-      return ModelProblem{{"model.reduction", "model.image_size"},
-                          cat("model.reduction ", r, " of stage ", s.number(),
-                              " leaves no key in its grid of ", s.grid.height, " x ", s.grid.width,
-                              " tokens; lower it, or make model.image_size larger")};
+      return ConfigProblem{{"model.reduction", "model.image_size"},
+                           cat("model.reduction ", r, " of stage ", s.number(),
+                               " leaves no key in its grid of ", s.grid.height, " x ", s.grid.width,
+                               " tokens; lower it, or make model.image_size larger")};
     }
   }
   if (version == Version::kV1 && c.reduction->at(c.stages() - 1) != 1) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.reduction"},
         cat("model.reduction ", c.reduction->at(c.stages() - 1),
             " of the last stage must be 1: the class token joins there, and is outside the grid")};
@@ -65,25 +65,25 @@ std::optional<ModelProblem> reduction_problem(Version version, const ModelConfig
   return std::nullopt;
 }
 
-std::optional<ModelProblem> norm_problem(const ModelConfig& c, const NormSchema& norm) {
+std::optional<ConfigProblem> norm_problem(const ModelConfig& c, const NormSchema& norm) {
   const int layers = normalized_stages(c, usual_norm_stages(c));
   if (!norm.needs_grid || c.norm.takes_prefix() || layers < c.stages()) return std::nullopt;
-  return ModelProblem{
+  return ConfigProblem{
       {"model.norm.layers", "model.norm.type"},
       cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
           layers, " includes stage ", c.stages(),
           ", where the class token joins; set it to at most ", c.stages() - 1)};
 }
 
-std::optional<ModelProblem> position_problem(const ModelConfig& c) {
+std::optional<ConfigProblem> position_problem(const ModelConfig& c) {
   if (!c.mhsa_position || c.stages() > 1) return std::nullopt;
-  return ModelProblem{
+  return ConfigProblem{
       {"model.mhsa_position", "model.depth"},
       "model.mhsa_position applies to all stages except the last, but the model has only one"};
 }
 
 template <Version version>
-std::optional<ModelProblem> check_pyramid(const ModelConfig& c, const NormSchema& norm) {
+std::optional<ConfigProblem> check_pyramid(const ModelConfig& c, const NormSchema& norm) {
   const std::vector<StageConfig> stages = stages_of(version, c);
   if (auto problem = stage_problem(c, stages)) return problem;
   if (auto problem = reduction_problem(version, c, stages)) return problem;
@@ -92,9 +92,9 @@ std::optional<ModelProblem> check_pyramid(const ModelConfig& c, const NormSchema
     if (auto problem = norm_problem(c, norm)) return problem;
   }
   if (c.norm.type != "ln" && normalized_stages(c, usual_norm_stages(c)) == 0 && !c.norm.layers) {
-    return ModelProblem{{"model.norm.type"},
-                        cat("no block of a model of one stage would use the normalizer '",
-                            c.norm.type, "'; set model.norm.layers: 1")};
+    return ConfigProblem{{"model.norm.type"},
+                         cat("no block of a model of one stage would use the normalizer '",
+                             c.norm.type, "'; set model.norm.layers: 1")};
   }
   return std::nullopt;
 }

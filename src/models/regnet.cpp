@@ -15,18 +15,18 @@ std::int64_t regnet_squeeze(std::int64_t channels) {
       1, static_cast<std::int64_t>(std::nearbyint(0.25 * static_cast<double>(channels))));
 }
 
-std::optional<ModelProblem> check_regnet(const ModelConfig& c, const NormSchema& norm) {
+std::optional<ConfigProblem> check_regnet(const ModelConfig& c, const NormSchema& norm) {
   if (norm.type != "bn") {
-    return ModelProblem{{"model.norm.type"},
-                        cat("the normalizer '", norm.type,
-                            "' is not available in RegNetY, which has BatchNorm only; set bn")};
+    return ConfigProblem{{"model.norm.type"},
+                         cat("the normalizer '", norm.type,
+                             "' is not available in RegNetY, which has BatchNorm only; set bn")};
   }
   for (int stage = 0; stage < c.stages(); ++stage) {
     const int channels = c.embed_dim.at(stage), groups = c.num_heads.at(stage);
     if (channels % groups == 0) continue;
-    return ModelProblem{{"model.num_heads", "model.embed_dim"},
-                        cat("model.embed_dim ", channels, " does not divide into model.num_heads ",
-                            groups, " groups")};
+    return ConfigProblem{{"model.num_heads", "model.embed_dim"},
+                         cat("model.embed_dim ", channels, " does not divide into model.num_heads ",
+                             groups, " groups")};
   }
   return {};
 }

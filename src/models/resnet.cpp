@@ -12,24 +12,24 @@ constexpr std::int64_t kResNetExpansion = 4;
 // Number of groups for norm.groups: heads, since ResNet has no heads.
 constexpr std::int64_t kResNetGroups = 32;
 
-std::optional<ModelProblem> check_resnet(const ModelConfig& c, const NormSchema& norm) {
+std::optional<ConfigProblem> check_resnet(const ModelConfig& c, const NormSchema& norm) {
   if (norm.needs_grid) {
-    return ModelProblem{{"model.norm.type"},
-                        cat("the normalizer '", norm.type,
-                            "' is for transformers, but ResNet normalizes after convolutions; "
-                            "choose bn, in, gn or sn, or a preset with attention")};
+    return ConfigProblem{{"model.norm.type"},
+                         cat("the normalizer '", norm.type,
+                             "' is for transformers, but ResNet normalizes after convolutions; "
+                             "choose bn, in, gn or sn, or a preset with attention")};
   }
   constexpr std::array kTypes = {"bn", "in", "gn", "sn"};
   if (std::ranges::find(kTypes, norm.type) == kTypes.end()) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.norm.type"},
         cat("the normalizer '", norm.type, "' is not one of ResNet's: bn, in, gn or sn")};
   }
   for (int stage = 0; stage < c.stages(); ++stage) {
     if (c.embed_dim.at(stage) % kResNetExpansion == 0) continue;
-    return ModelProblem{{"model.embed_dim"},
-                        cat("model.embed_dim ", c.embed_dim.at(stage),
-                            " is not a multiple of 4; a block has a quarter of it inside")};
+    return ConfigProblem{{"model.embed_dim"},
+                         cat("model.embed_dim ", c.embed_dim.at(stage),
+                             " is not a multiple of 4; a block has a quarter of it inside")};
   }
   return {};
 }

@@ -20,33 +20,34 @@ constexpr double kBiasStd = 1e-6;  // of the initial biases of MLPs
 
 TokenGrid line_of(const ModelConfig& c) { return {1, c.max_length + 1}; }
 
-std::optional<ModelProblem> shape_problem(const ModelConfig& c) {
+std::optional<ConfigProblem> shape_problem(const ModelConfig& c) {
   if (c.stages() != 1) {
-    return ModelProblem{{"model.depth"},
-                        cat("a model of sequences has one stage, not ", c.stages())};
+    return ConfigProblem{{"model.depth"},
+                         cat("a model of sequences has one stage, not ", c.stages())};
   }
   if (c.embed_dim % c.num_heads != 0) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.num_heads", "model.embed_dim"},
         cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads)};
   }
   if (c.mlp_dim() < 1) {
-    return ModelProblem{{"model.mlp_ratio"}, "model.mlp_ratio leaves no hidden channel in the MLP"};
+    return ConfigProblem{{"model.mlp_ratio"},
+                         "model.mlp_ratio leaves no hidden channel in the MLP"};
   }
   if (c.max_length < 1) {
-    return ModelProblem{{"model.max_length"}, "model.max_length must be at least 1"};
+    return ConfigProblem{{"model.max_length"}, "model.max_length must be at least 1"};
   }
   return std::nullopt;
 }
 
-std::optional<ModelProblem> blocks_problem(const ModelConfig& c) {
+std::optional<ConfigProblem> blocks_problem(const ModelConfig& c) {
   if (c.class_token_at > c.depth) {
-    return ModelProblem{{"model.class_token_at", "model.depth"},
-                        cat("model.class_token_at ", c.class_token_at, " is after the last of ",
-                            c.depth, " blocks; it is at most model.depth")};
+    return ConfigProblem{{"model.class_token_at", "model.depth"},
+                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
+                             c.depth, " blocks; it is at most model.depth")};
   }
   if (c.norm.layers && *c.norm.layers > c.depth) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.norm.layers", "model.depth"},
         cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
   }
@@ -54,12 +55,12 @@ std::optional<ModelProblem> blocks_problem(const ModelConfig& c) {
 }
 
 // Returns a problem for keys of another kind of attention than the preset's.
-std::optional<ModelProblem> attention_problem(const ModelConfig& c) {
+std::optional<ConfigProblem> attention_problem(const ModelConfig& c) {
   using Kind = SequenceAttentionKind;
   const SequenceAttentionConfig &a = c.attention, usual;
-  const auto foreign = [&](const char* key, bool set, bool reads) -> std::optional<ModelProblem> {
+  const auto foreign = [&](const char* key, bool set, bool reads) -> std::optional<ConfigProblem> {
     if (!set || reads) return std::nullopt;
-    return ModelProblem{
+    return ConfigProblem{
         {key},
         cat(key, " has no effect on the attention of the preset '", c.preset, "'; remove it")};
   };
@@ -74,13 +75,13 @@ std::optional<ModelProblem> attention_problem(const ModelConfig& c) {
     if (problem) return problem;
   }
   if (hashes && a.buckets % 2 != 0) {
-    return ModelProblem{{"model.attention.buckets"},
-                        cat("model.attention.buckets ", a.buckets, " must be even")};
+    return ConfigProblem{{"model.attention.buckets"},
+                         cat("model.attention.buckets ", a.buckets, " must be even")};
   }
   return std::nullopt;
 }
 
-std::optional<ModelProblem> check_sequence(const ModelConfig& c, const NormSchema&) {
+std::optional<ConfigProblem> check_sequence(const ModelConfig& c, const NormSchema&) {
   if (auto problem = shape_problem(c)) return problem;
   if (auto problem = blocks_problem(c)) return problem;
   return attention_problem(c);

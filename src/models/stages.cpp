@@ -73,35 +73,35 @@ std::vector<std::string> unused_in_stages(std::vector<std::string> more) {
   return more;
 }
 
-std::optional<ModelProblem> stage_problem(const ModelConfig& c,
-                                          const std::vector<StageConfig>& stages) {
+std::optional<ConfigProblem> stage_problem(const ModelConfig& c,
+                                           const std::vector<StageConfig>& stages) {
   constexpr std::int64_t kMaxGrid = 512;
   for (const StageConfig& s : stages) {
     const std::string where = cat(" of stage ", s.number());
     const std::int64_t height = s.grid.height, width = s.grid.width;
     if (height < 1 || width < 1) {
-      return ModelProblem{{"model.image_size", "model.patch_size", "model.depth"},
-                          cat("images of ", c.image_size, " give the grid", where, " only ", height,
-                              " x ", width, " tokens; make model.image_size larger")};
+      return ConfigProblem{{"model.image_size", "model.patch_size", "model.depth"},
+                           cat("images of ", c.image_size, " give the grid", where, " only ",
+                               height, " x ", width, " tokens; make model.image_size larger")};
     }
     if (height > kMaxGrid || width > kMaxGrid) {
-      return ModelProblem{{"model.image_size", "model.patch_size"},
-                          cat("a grid of ", height, " x ", width, " tokens; at most ", kMaxGrid,
-                              " x ", kMaxGrid, " are allowed")};
+      return ConfigProblem{{"model.image_size", "model.patch_size"},
+                           cat("a grid of ", height, " x ", width, " tokens; at most ", kMaxGrid,
+                               " x ", kMaxGrid, " are allowed")};
     }
     if (s.channels % s.heads != 0) {
-      return ModelProblem{{"model.num_heads", "model.embed_dim"},
-                          cat("model.embed_dim ", s.channels, where,
-                              " is not divisible by its model.num_heads ", s.heads)};
+      return ConfigProblem{{"model.num_heads", "model.embed_dim"},
+                           cat("model.embed_dim ", s.channels, where,
+                               " is not divisible by its model.num_heads ", s.heads)};
     }
     if (s.hidden < 1) {
-      return ModelProblem{{"model.mlp_ratio"},
-                          cat("model.mlp_ratio", where, " leaves no hidden channel in the MLP")};
+      return ConfigProblem{{"model.mlp_ratio"},
+                           cat("model.mlp_ratio", where, " leaves no hidden channel in the MLP")};
     }
   }
   const auto count = static_cast<int>(stages.size());
   if (c.norm.layers && *c.norm.layers > count) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.norm.layers", "model.depth"},
         cat("model.norm.layers ", *c.norm.layers, " counts stages, but the model has ", count)};
   }

@@ -39,6 +39,6 @@ std::vector<std::string> unused_in_stages(std::vector<std::string> more);
 
 // Returns a problem for heads, widths and norms that no model can have, and for grids with no token
 // or too many.
-std::optional<ModelProblem> stage_problem(const ModelConfig&, const std::vector<StageConfig>&);
+std::optional<ConfigProblem> stage_problem(const ModelConfig&, const std::vector<StageConfig>&);
 
 }  // namespace dtn

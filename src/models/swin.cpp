@@ -49,13 +49,13 @@ std::int64_t fitting_window(const std::vector<StageConfig>& stages, std::int64_t
   return 0;
 }
 
-std::optional<ModelProblem> window_problem(const ModelConfig& c,
-                                           const std::vector<StageConfig>& stages) {
+std::optional<ConfigProblem> window_problem(const ModelConfig& c,
+                                            const std::vector<StageConfig>& stages) {
   for (const StageConfig& s : stages) {
     if (fits(s.grid, *c.window)) continue;
     const std::int64_t other = fitting_window(stages, *c.window);
     const std::int64_t fitting = std::int64_t{c.patch_size} * *c.window << (c.stages() - 1);
-    return ModelProblem{
+    return ConfigProblem{
         {"model.image_size", "model.window"},
         cat("windows of ", *c.window, " x ", *c.window, " tokens do not fill the grid of stage ",
             s.number(), ", ", s.grid.height, " x ", s.grid.width,
@@ -65,15 +65,15 @@ std::optional<ModelProblem> window_problem(const ModelConfig& c,
   return std::nullopt;
 }
 
-std::optional<ModelProblem> check_swin(const ModelConfig& c, const NormSchema&) {
-  if (!c.window) return ModelProblem{{"model.window"}, "model.window is not set; 7 is usual"};
+std::optional<ConfigProblem> check_swin(const ModelConfig& c, const NormSchema&) {
+  if (!c.window) return ConfigProblem{{"model.window"}, "model.window is not set; 7 is usual"};
   const int step = c.patch_size << (c.stages() - 1);
   for (const int side : {c.image_size.height, c.image_size.width}) {
     if (side % step == 0) continue;
-    return ModelProblem{{"model.image_size", "model.patch_size"},
-                        cat("model.image_size ", side, " is not divisible by ", step,
-                            ", the patch size of the last stage; the nearest multiple is ",
-                            std::max(1, (side + step / 2) / step) * step)};
+    return ConfigProblem{{"model.image_size", "model.patch_size"},
+                         cat("model.image_size ", side, " is not divisible by ", step,
+                             ", the patch size of the last stage; the nearest multiple is ",
+                             std::max(1, (side + step / 2) / step) * step)};
   }
   const std::vector<StageConfig> stages = stages_of(c);
   if (auto problem = stage_problem(c, stages)) return problem;

@@ -16,17 +16,17 @@ TokenGrid t2t_grid(const ModelConfig& c) {
 }
 
 // Returns a problem if no block uses norm.type, or if norm.type cannot work in a block.
-std::optional<ModelProblem> t2t_norm_problem(const ModelConfig& c, const NormSchema& norm) {
+std::optional<ConfigProblem> t2t_norm_problem(const ModelConfig& c, const NormSchema& norm) {
   if (norm.type == "ln") return {};
   const int layers = c.norm_layers();
   if (layers == 0 && !c.norm.layers) {
-    return ModelProblem{{"model.norm.type"},
-                        cat("no block would use the normalizer '", norm.type,
-                            "', because the class token joins before the first; set "
-                            "model.class_token_at, or model.norm.layers")};
+    return ConfigProblem{{"model.norm.type"},
+                         cat("no block would use the normalizer '", norm.type,
+                             "', because the class token joins before the first; set "
+                             "model.class_token_at, or model.norm.layers")};
   }
   if (norm.needs_grid && !c.norm.takes_prefix() && layers > c.class_token_at) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.norm.layers", "model.class_token_at", "model.norm.type"},
         cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
             layers, " goes past block ", c.class_token_at,
@@ -37,30 +37,30 @@ std::optional<ModelProblem> t2t_norm_problem(const ModelConfig& c, const NormSch
   return {};
 }
 
-std::optional<ModelProblem> check_t2t(const ModelConfig& c, const NormSchema& norm) {
+std::optional<ConfigProblem> check_t2t(const ModelConfig& c, const NormSchema& norm) {
   if (c.stages() != 1) {
-    return ModelProblem{{"model.depth", "model.embed_dim", "model.num_heads", "model.mlp_ratio"},
-                        cat("T2T-ViT has one stage, not ", c.stages(), "; give single values")};
+    return ConfigProblem{{"model.depth", "model.embed_dim", "model.num_heads", "model.mlp_ratio"},
+                         cat("T2T-ViT has one stage, not ", c.stages(), "; give single values")};
   }
   if (auto problem = image_size_problem(c, kT2tStride, "three splits take strides of 4, 2 and 2")) {
     return problem;
   }
   if (c.embed_dim % c.num_heads != 0) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.num_heads", "model.embed_dim"},
         cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads)};
   }
   if (c.mlp_dim() < 1) {
-    return ModelProblem{{"model.mlp_ratio"},
-                        cat("model.mlp_ratio ", c.mlp_ratio, " leaves no hidden channel")};
+    return ConfigProblem{{"model.mlp_ratio"},
+                         cat("model.mlp_ratio ", c.mlp_ratio, " leaves no hidden channel")};
   }
   if (c.class_token_at > c.depth) {
-    return ModelProblem{{"model.class_token_at", "model.depth"},
-                        cat("model.class_token_at ", c.class_token_at, " is after the last of ",
-                            c.depth, " blocks; it is at most model.depth")};
+    return ConfigProblem{{"model.class_token_at", "model.depth"},
+                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
+                             c.depth, " blocks; it is at most model.depth")};
   }
   if (c.norm.layers && *c.norm.layers > c.depth) {
-    return ModelProblem{
+    return ConfigProblem{
         {"model.norm.layers", "model.depth"},
         cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
   }

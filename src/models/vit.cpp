@@ -3,37 +3,11 @@
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
 #include "models/image_models.h"
+#include "models/name_maps.h"
+#include "models/vit_check.h"
 
 namespace dtn {
 namespace {
-
-const ModelConfig& checked(const ModelConfig& c) {
-  auto require = [](bool ok, const auto&... message) {
-    if (!ok) throw ConfigError(cat(message...));
-  };
-  require(c.stages() == 1, "a vision transformer has one stage, not ", c.stages());
-  require(c.patch_size > 0 && c.image_size.height % c.patch_size == 0 &&
-              c.image_size.width % c.patch_size == 0,
-          "model.image_size ", c.image_size, " is not a multiple of model.patch_size ",
-          c.patch_size);
-  require(c.num_heads > 0 && c.embed_dim % c.num_heads == 0, "model.embed_dim ", c.embed_dim,
-          " is not a multiple of model.num_heads ", c.num_heads);
-  require(c.mlp == MlpKind::kPlain || c.mlp_dim() % 2 == 0,
-          "model.mlp: swiglu_packed needs an even number of hidden channels, not ", c.mlp_dim(),
-          "; change model.mlp_ratio");
-  require(c.norm_layers() <= c.depth, "model.norm.layers ", c.norm_layers(),
-          " exceeds model.depth ", c.depth);
-  require(
-      !c.mhsa_position || c.grid_blocks() > 0,
-      "model.mhsa_position needs a block before the class token joins; raise model.class_token_at");
-  require(c.pool == Pooling::kMean || c.has_class_token(),
-          "model.pool: cls needs a class token; set model.class_token: true, or model.pool: mean");
-  require(!c.distilled || c.pool == Pooling::kCls, "model.distilled needs model.pool: cls");
-  require(!c.norm_pre || c.prefix_tokens() == 0 || c.grid_blocks() == 0,
-          "model.norm_pre needs the class token and registers before the first block; set "
-          "model.class_token_at: 0");
-  return c;
-}
 
 Parameter* make_positions(const Scope& scope, const ModelConfig& c) {
   const int of_prefix = c.pos_embed == PosEmbed::kAll ? c.prefix_tokens() : 0;
@@ -96,7 +70,7 @@ std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
 }  // namespace
 
 VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config)),
+    : config_(checked(config, check_vit, scope)),
       class_token_(make_class_token(scope, config)),
       distillation_token_(make_distillation_token(scope, config)),
       registers_(make_registers(scope, config)),
@@ -193,6 +167,14 @@ Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields, bool po
   if (tokens.extra < config_.prefix_tokens()) chain.join_after = config_.grid_blocks();
   chain.join = [&](Tokens& all) { join_prefix(ctx, all); };
   return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
+}
+
+ModelRow vit_row() {
+  return {vit_schema(),
+          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
+            return std::make_unique<VisionTransformer>(scope, c);
+          },
+          {.renamed = in_timm_names}};
 }
 
 }  // namespace dtn

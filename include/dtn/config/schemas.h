@@ -12,15 +12,15 @@ namespace dtn {
 
 struct OptimConfig;
 
-// An invalid combination in a model, and the keys at fault: "model.depth".
-struct ModelProblem {
+// An invalid combination of values, and the keys at fault: "model.depth".
+struct ConfigProblem {
   std::vector<std::string> keys;
   std::string message;
 };
 
 // Checks a configuration beyond the ranges of its keys, including image sizes. The schema is that
 // of the normalizer norm.type.
-using ModelCheck = std::optional<ModelProblem> (*)(const ModelConfig&, const NormSchema&);
+using ModelCheck = std::optional<ConfigProblem> (*)(const ModelConfig&, const NormSchema&);
 
 // A family of models.
 struct ModelSchema {
@@ -29,9 +29,9 @@ struct ModelSchema {
   // Keys of the section `model` that the family does not use, such as "model.registers". A value
   // other than the preset's is an error.
   std::vector<std::string> unused{};
-  ModelCheck check = nullptr;  // null: the checks of vision transformers
+  ModelCheck check = nullptr;  // null: nothing to check
   bool sequences = false;      // the input is sequences of tokens, not images
-  // Sites of norm.type in a configuration that passes the check. Null: as in vision transformers.
+  // Sites of norm.type in a configuration that passes the check. Null: unknown.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
 };
 

@@ -6,6 +6,7 @@
 
 #include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
+#include "dtn/core/check.h"
 
 namespace dtn::testing {
 
@@ -74,6 +75,18 @@ inline std::vector<OptimizerSchema> fake_optimizers() {
   return {{"adamw", "usual", {"nesterov"}}, {"sgd", "plain"}, lion, lamb};
 }
 
+// One family, which reads all keys and checks one combination.
+inline std::vector<ModelSchema> fake_models() {
+  ModelSchema vit{"vit", "one stage"};
+  vit.check = [](const ModelConfig& c, const NormSchema&) -> std::optional<ConfigProblem> {
+    if (c.embed_dim % c.num_heads == 0) return {};
+    return ConfigProblem{
+        {"model.num_heads", "model.embed_dim"},
+        cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads)};
+  };
+  return {vit};
+}
+
 inline ConfigSchemas fake_schemas() {
   return {fake_norms(),
           fake_datasets(),
@@ -85,7 +98,8 @@ inline ConfigSchemas fake_schemas() {
              {"top5", "top-5", true, true},
              {"loss", "loss", false, false}}},
            {"regress", "numbers", {{"error", "error", false, false}}},
-           {"dream", "nobody knows what", {}}}};
+           {"dream", "nobody knows what", {}}},
+          fake_models()};
 }
 
 }  // namespace dtn::testing

@@ -188,7 +188,8 @@ TEST(CommunicatorDeathTest, EndsProcessWhenTransportHangs) {
               "rank 0 has waited in MPI.*connecting to.*--resume");
   EXPECT_EXIT(run_with_hanging_transport("move"), one, "rank 0 .* in MPI.*exchanging.*--resume");
   EXPECT_EXIT(run_with_hanging_transport("abort"), one, "the link is down");
-  EXPECT_EXIT(run_with_hanging_transport("end"), one, "rank 0 on .* in MPI.*disconnecting.*--resume");
+  EXPECT_EXIT(run_with_hanging_transport("end"), one,
+              "rank 0 on .* in MPI.*disconnecting.*--resume");
 }
 
 TEST(Communicator, MeasuresTime) {

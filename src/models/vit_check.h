@@ -1,0 +1,11 @@
+// The schema of vision transformers, and the check of their values.
+#pragma once
+
+#include "dtn/config/schemas.h"
+
+namespace dtn {
+
+std::optional<ConfigProblem> check_vit(const ModelConfig&, const NormSchema&);
+ModelSchema vit_schema();
+
+}  // namespace dtn

@@ -1,0 +1,58 @@
+// Configs of vision transformers: invalid combinations.
+#include "dtn/models/backbone.h"
+#include "unit/config/helpers.h"
+
+namespace dtn::testing {
+namespace {
+
+ExperimentConfig parse_vit(const std::string& text, const std::vector<std::string>& set = {}) {
+  ConfigSchemas schemas = fake_schemas();
+  schemas.models = model_registry().schemas();
+  return parse_experiment(text, "t.yaml", set, schemas);
+}
+
+TEST(VitKeys, ImpossibleCombinations) {
+  struct Case {
+    const char *text, *at, *what;
+  };
+  const Case cases[] = {
+      {"model:\n  preset: vit_t\n  num_heads: 5", "3:14",
+       "192 is not divisible by model.num_heads 5"},
+      {"model:\n  preset: vit_t\n  embed_dim: 100", "3:14", "nearest embed_dim that is: 99"},
+      {"model:\n  preset: vit_t\n  image_size: 225", "3:15", "nearest image_size that is: 224"},
+      {"model:\n  preset: vit_t\n  image_size: [224, 230]", "3:15", "size that is: 224"},
+      {"model: {preset: vit_t, depth: [2, 2]}", "1:31", "has one stage, not 2"},
+      {"model: {preset: vit_t, embed_dim: [24, 48]}", "1:35", "has one stage, not 2"},
+      {"model: {preset: vit_t, window: 7}", "1:32",
+       "model.window means nothing for models of the family 'vit'; remove it"},
+      {"model:\n  preset: vit_t\n  patch_size: 448", "3:15", "not divisible by model.patch_size"},
+      {"model: {preset: vit_t, image_size: 8192, patch_size: 8}", "1:54", "1024 x 1024 patches"},
+      {"model: {preset: vit_t, mlp_ratio: 0.001}", "1:35", "no hidden channel"},
+      {"model: {preset: vit_t, mlp: swiglu_packed, mlp_ratio: 0.33}", "1:29", "there are 63"},
+      {"model: {preset: vit_t, class_token_at: 13}", "1:40", "after the last of 12 blocks"},
+      {"model: {preset: vit_t, norm: {layers: 13}}", "1:39", "more than model.depth 12"},
+      {"model: {preset: vit_t, norm: {type: dtn, layers: 11}}", "1:50", "works on the token grid"},
+      {"model: {preset: vit_t, pos_embed: all, norm: dtn}", "1:35", "joins (before the first"},
+      {"model: {preset: deit_small, norm: {type: dtn, layers: 1}}", "1:55", "model.pool: mean"},
+      {"model: {preset: deit_small, norm: dtn}", "1:35", "would be used in no block"},
+      {"model: {preset: deit_small, norm: dtn}", "1:35", "set model.norm.prefix: ln, "},
+      {"model: {preset: deit_tiny, mhsa_position: true}", "1:43", "would be used in no block"},
+      {"model: {preset: vit_t, mhsa_position: true, class_token_at: 0}", "1:39", "in no block"},
+      {"model: {preset: vit_t, class_token: false}", "1:37", "set model.pool: mean"},
+      {"model: {preset: vit_t, pool: mean, distilled: true}", "1:47", "set model.pool: cls"},
+      {"model: {preset: vit_t, norm_pre: true}", "1:34", "set model.class_token_at: 0"},
+      {"model: {preset: vit_t, pool: mean, registers: 1, class_token_at: 13}", "1:66", "after the"},
+      {"model: {preset: vit_t, max_length: 5}", "1:36", "means nothing for a model of images"},
+      {"model: {preset: vit_t, attention: {hashes: 2}}", "1:44",
+       "mean nothing for a model of images"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const std::string error = error_of([&] { parse_vit(c.text); });
+    EXPECT_TRUE(error.starts_with(cat("t.yaml:", c.at, ": "))) << c.at << "\n" << error;
+    expect_contains(error, c.what);
+  }
+}
+
+}  // namespace
+}  // namespace dtn::testing
