@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "config/codec.h"
-#include "config/dataset_keys.h"
 #include "config/keys.h"
 #include "config/resolve.h"
 #include "config/schedule_keys.h"
@@ -63,46 +62,14 @@ class Checker {
   }
 
   void check_model() const {
+    check_lists();
     const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
     const auto norm = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
-    if (family != schemas_.models.end()) {
-      if (!family->sequences) check_images();
-      check_unused(*family);
-    }
-    check_lists();
     if (family == schemas_.models.end() || norm == schemas_.norms.end()) return;
     if (family->check != nullptr) report(family->check(m_, *norm), "model.preset");
     if (!norm->check || !family->norm_sites) return;
     for (const NormSite& site : family->norm_sites(m_)) {
       check_site(*norm, m_.norm.at_stage(site.stage), site);
-    }
-  }
-
-  // Rejects keys of sequence models.
-  void check_images() const {
-    const ModelConfig usual;
-    if (m_.max_length != usual.max_length) {
-      fail(blame({"model.max_length"}),
-           "model.max_length means nothing for a model of images; remove it");
-    }
-    if (m_.attention == usual.attention) return;
-    fail(blame({"model.attention_dropout", "model.attention.variant", "model.attention.block_size",
-                "model.attention.random_blocks", "model.attention.hashes",
-                "model.attention.buckets"}),
-         "model.attention and model.attention_dropout mean nothing for a model of images; remove "
-         "them");
-  }
-
-  // Rejects unused keys of the family. A value that differs from the preset was set by the user.
-  void check_unused(const ModelSchema& family) const {
-    ExperimentConfig usual;
-    usual.model = model_preset(m_.preset);
-    for (const std::string& path : family.unused) {
-      const auto key = std::ranges::find(keys(), path, &Key::path);
-      DTN_CHECK(key != keys().end(), "no key ", path);
-      if (key->write(c_) == key->write(usual)) continue;
-      fail(blame({path.c_str()}), path, " means nothing for models of the family '", m_.family,
-           "'; remove it");
     }
   }
 
@@ -137,14 +104,9 @@ class Checker {
   }
 
   void check_data() const {
-    if (const Node* data = root_.at("data")) {
-      for (const Member& member : data->members) {
-        if (member.value.is_null() ||
-            is_key_of_dataset(member.key, c_.data.dataset, schemas_.datasets))
-          continue;
-        fail(member.where, "data.", member.key, " means nothing for the data set '",
-             c_.data.dataset, "'; remove it");
-      }
+    const auto schema = std::ranges::find(schemas_.datasets, c_.data.dataset, &DatasetSchema::name);
+    if (schema != schemas_.datasets.end() && schema->check) {
+      report(schema->check(c_.data), "data.dataset");
     }
     const auto classes = static_cast<std::int64_t>(c_.data.classes.size());
     if (m_.num_classes > 0 && classes > m_.num_classes) {
@@ -202,10 +164,6 @@ class Checker {
 
   void check_optim() const {
     const OptimConfig& o = c_.optim;
-    if (o.nesterov.value_or(false) && o.momentum == 0) {
-      fail(blame({"optim.nesterov", "optim.momentum"}),
-           "optim.nesterov needs a momentum, but optim.momentum is 0");
-    }
     if (o.clip_adaptive_head && !o.clip_adaptive) {
       fail(
           blame({"optim.clip_adaptive_head"}),
@@ -214,12 +172,7 @@ class Checker {
     }
     const auto schema = std::ranges::find(schemas_.optimizers, o.name, &OptimizerSchema::name);
     if (schema == schemas_.optimizers.end()) return;
-    for (const std::string& key : schema->unused) {
-      const Node* node = root_.at(cat("optim.", key));
-      if (node == nullptr || node->is_null()) continue;
-      fail(node->where, "optim.", key, " means nothing for the optimizer '", o.name,
-           "'; remove it");
-    }
+    if (schema->check) report(schema->check(o), "optim.name");
   }
 
   void check_schedule() const {
@@ -330,10 +283,6 @@ class Checker {
 
   void check_teacher() const {
     const DistillConfig& d = c_.distill;
-    if (d.teacher && c_.task != "classify") {
-      fail(blame({"distill.teacher", "task"}), "distill.teacher means nothing for the task '",
-           c_.task, "'; remove it");
-    }
     if (d.teacher && m_.num_classes == 0) {
       fail(blame({"distill.teacher", "model.num_classes"}),
            "distill.teacher: features have no classes to agree on; set model.num_classes");

@@ -35,6 +35,11 @@ void Node::erase(const std::string& key) {
   std::erase_if(members, [&](const Member& m) { return m.key == key; });
 }
 
+std::string text_of(const Node& root, const std::string& path) {
+  const Node* node = root.at(path);
+  return node != nullptr && node->is_scalar() ? node->text : std::string();
+}
+
 Node make_map(const Where& where) {
   Node node;
   node.kind = Node::Kind::kMap;

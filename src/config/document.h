@@ -1,6 +1,7 @@
 // A parsed config text: a small tree that stores the position of every value.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@ struct Where {
   // Rank of the text: a base file is below the file that names it, and --set is on top.
   int layer = 0;
 };
+
+inline constexpr int kOverrideLayer = std::numeric_limits<int>::max();  // of --set
 
 std::string to_string(const Where& where);
 
@@ -56,6 +59,8 @@ struct Member {
 };
 
 Node make_map(const Where& where);
+// Returns the scalar at `path`, or an empty text if there is none.
+std::string text_of(const Node& root, const std::string& path);
 
 // Merges `above` into `below`: maps key by key; any other value is replaced.
 void merge(Node& below, Node above);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "config/dataset_keys.h"
+#include "config/choices.h"
 #include "config/keys.h"
 #include "config/schedule_keys.h"
 #include "dtn/config/load.h"
@@ -42,7 +42,8 @@ std::string default_over(const Key& key, const std::vector<Variant>& variants) {
 
 class Documenter {
  public:
-  explicit Documenter(const ConfigSchemas& schemas) : schemas_(schemas) {
+  explicit Documenter(const ConfigSchemas& schemas)
+      : schemas_(schemas), choices_(config::choices_of(schemas)) {
     for (const ModelConfig& m : model_presets()) {
       presets_.push_back({m.preset, parse_experiment(cat("model: {preset: ", m.preset, "}"),
                                                      "default", {}, schemas)});
@@ -72,7 +73,7 @@ class Documenter {
     doc.allowed = allowed(key, doc.choices);
     doc.default_value = default_of(key);
     doc.example = example_of(key, doc.choices);
-    doc.only_for = only_for(key.path);
+    doc.read_by = readers_of(key.path);
     return doc;
   }
 
@@ -117,7 +118,7 @@ class Documenter {
     if (key.path == "model.preset") return "none, it must be set";
     if (key.path == "data.resample") return resample_default(key);
     if (key.path.starts_with("augment.")) return default_over(key, augmentations());
-    if (key.path.starts_with("optim.")) return default_over(key, optimizers(leaf_of(key.path)));
+    if (key.path.starts_with("optim.")) return default_over(key, optimizers(key.path));
     const std::string value = key.write(presets_.front().config);
     for (const Variant& v : presets_) {
       if (key.write(v.config) != value) return "the preset's";
@@ -138,11 +139,12 @@ class Documenter {
     return out;
   }
 
-  // Returns the optimizers that have the key.
-  std::vector<Variant> optimizers(const std::string& leaf) const {
+  // Returns the optimizers that read the key.
+  std::vector<Variant> optimizers(const std::string& path) const {
     std::vector<Variant> out;
+    const std::vector<std::string> readers = readers_of(path);
     for (const OptimizerSchema& schema : schemas_.optimizers) {
-      if (std::ranges::count(schema.unused, leaf) > 0) continue;
+      if (!readers.empty() && std::ranges::count(readers, schema.name) == 0) continue;
       Variant v{schema.name, presets_.front().config};
       v.config.optim = OptimConfig();
       if (schema.defaults) schema.defaults(v.config.optim);
@@ -164,31 +166,19 @@ class Documenter {
     return value;
   }
 
-  std::string only_for(const std::string& path) const {
-    const std::string section = section_of(path), leaf = leaf_of(path);
-    std::vector<std::string> all, having;
-    const auto count = [&](const std::string& name, bool has) {
-      all.push_back(name);
-      if (has) having.push_back(name);
-    };
-    std::string chooser;
-    if (section == "data") {
-      chooser = "data.dataset";
-      for (const DatasetSchema& d : schemas_.datasets) {
-        count(d.name, is_key_of_dataset(leaf, d.name, schemas_.datasets));
-      }
-    } else if (section == "optim") {
-      chooser = "optim.name";
-      for (const OptimizerSchema& o : schemas_.optimizers) {
-        count(o.name, std::ranges::count(o.unused, leaf) == 0);
-      }
-    } else if (section == "schedule") {
-      chooser = "schedule.name";
-      for (const std::string& name : std::ranges::find(keys(), chooser, &Key::path)->choices) {
-        count(name, is_key_of_schedule(leaf, name));
-      }
+  // Returns the rows that read the key; empty: all.
+  std::vector<std::string> readers_of(const std::string& path) const {
+    for (const Choice& choice : choices_) {
+      std::vector<std::string> readers = choice.readers_of(path);
+      if (!readers.empty() && readers.size() < choice.rows.size()) return readers;
     }
-    return having.size() == all.size() ? "" : cat(chooser, " ", join(having));
+    if (section_of(path) != "schedule") return {};
+    std::vector<std::string> schedules;
+    const auto& all = std::ranges::find(keys(), "schedule.name", &Key::path)->choices;
+    for (const std::string& name : all) {
+      if (is_key_of_schedule(leaf_of(path), name)) schedules.push_back(name);
+    }
+    return schedules.size() < all.size() ? schedules : std::vector<std::string>();
   }
 
   void add_norm_options(std::vector<KeyDoc>& docs) const {
@@ -203,15 +193,12 @@ class Documenter {
                                                 d.default_value == doc.default_value;
                                        });
         if (same != docs.end()) {
-          same->norms.push_back(norm.type);
+          same->read_by.push_back(norm.type);
         } else {
-          doc.norms = {norm.type};
+          doc.read_by = {norm.type};
           docs.push_back(std::move(doc));
         }
       }
-    }
-    for (std::size_t i = first; i < docs.size(); ++i) {
-      docs[i].only_for = cat(kNormSection, ".type ", join(docs[i].norms));
     }
   }
 
@@ -223,6 +210,7 @@ class Documenter {
     KeyDoc doc;
     doc.path = cat(kNormSection, ".", option.key);
     doc.meaning = option.doc;
+    doc.is_norm_option = true;
     doc.choices = option.choices;
     const std::string usual =
         std::visit([](const auto& v) { return write_value(v); }, option.default_value);
@@ -255,6 +243,7 @@ class Documenter {
   }
 
   const ConfigSchemas& schemas_;
+  std::vector<Choice> choices_;
   std::vector<Variant> presets_;  // a default config for each preset
 };
 

@@ -17,12 +17,12 @@ struct KeyDoc {
   // As a config writes it, with exceptions in parentheses: "1.0e-08 (lamb 1.0e-06)"; "unset".
   std::string default_value;
   std::string example;                 // a value, as a config writes it
-  std::string only_for;                // the choices that use the key: "optim.name sgd"; empty: all
+  std::vector<std::string> read_by;    // the rows that read the key: "sgd"; empty: all
   std::vector<std::string> choices{};  // the words it accepts, if they cover most values
-  std::vector<std::string> norms{};    // for an option of normalizers: which ones have it
+  bool is_norm_option = false;         // read_by holds normalizers
 
   bool is_for(const std::string& norm) const {
-    return norms.empty() || std::ranges::count(norms, norm) > 0;
+    return !is_norm_option || std::ranges::count(read_by, norm) > 0;
   }
 };
 

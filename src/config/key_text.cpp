@@ -20,6 +20,9 @@ A config is YAML: sections with keys, as in `optim: {lr: 1.0e-03}`. On a command
 *unset*, which means no value. `base:` names one config or a list of configs to start from, by file or by shipped name.
 The keys of the file itself replace those of `base`. `model.norm: dtn` is short for `model.norm.type: dtn`, and
 `augment: deit` for `augment.preset: deit`.
+
+*Read by* lists the model families, normalizers, data sets, optimizers or schedules that read a key; the others refuse
+it. Without such a list, all of them read the key.
 )";
 
 constexpr std::size_t kMarkdownColumns = 120;
@@ -36,7 +39,7 @@ std::string escaped(const std::string& text) {
 
 std::string facts_of(const KeyDoc& doc, std::string (*write)(const std::string&)) {
   std::string out = cat(write(doc.allowed), "; default ", write(doc.default_value));
-  if (!doc.only_for.empty()) out += cat("; only with ", write(doc.only_for));
+  if (!doc.read_by.empty()) out += cat("; read by: ", write(join(doc.read_by)));
   return out;
 }
 

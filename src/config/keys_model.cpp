@@ -193,8 +193,7 @@ std::vector<Key> model_keys() {
             "[288, 512]"),
       value("model.norm.type", FIELD(model.norm.type), kAny,
             "normalizer of the first norm.layers blocks; the other blocks and the last norm use "
-            "LayerNorm",
-            "dtn"),
+            "LayerNorm"),
       value("model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
             "number of blocks, from the first, that use norm.type (in PVT and Swin: of stages); "
             "unset: class_token_at, or all blocks if there is no class token or norm.prefix is ln; "

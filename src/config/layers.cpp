@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <set>
 
-#include "config/dataset_keys.h"
+#include "config/choices.h"
 #include "config/hub.h"
 #include "config/key_synonyms.h"
 #include "config/keys.h"
@@ -117,34 +116,10 @@ void prepare(Node& root, const ConfigSchemas& schemas) {
   }
 }
 
-std::string text_of(const Node& root, const std::string& path) {
-  const Node* node = set_value(root, path);
-  return node != nullptr && node->is_scalar() ? node->text : std::string();
-}
-
 template <class Drop>
 void drop_members(Node& root, const std::string& section, Drop drop) {
   Node* node = const_cast<Node*>(root.at(section));
   if (node != nullptr) std::erase_if(node->members, [&](const Member& m) { return drop(m.key); });
-}
-
-// Drops optimizer values of the lower layer if the optimizer changes and one of the two optimizers
-// has default values different from the usual ones.
-void drop_superseded_optimizer(Node& below, const Node& above,
-                               const std::vector<OptimizerSchema>& schemas) {
-  const auto has_defaults = [&](const std::string& name) {
-    const auto schema = std::ranges::find(schemas, name, &OptimizerSchema::name);
-    return schema != schemas.end() && schema->defaults;
-  };
-  const std::string set_name = text_of(below, "optim.name");
-  const std::string old_name = set_name.empty() ? OptimConfig().name : set_name;
-  const std::string new_name = text_of(above, "optim.name");
-  if (new_name.empty() || old_name == new_name) return;
-  if (!has_defaults(old_name) && !has_defaults(new_name)) return;
-  drop_members(below, "optim", [](const std::string& key) {
-    return key == "betas" || key == "eps" || key == "momentum" || key == "nesterov" ||
-           key == "ns_coefficients" || key == "muon_scale";
-  });
 }
 
 void drop_superseded_schedule(Node& below, const Node& above) {
@@ -169,24 +144,7 @@ void drop_superseded_schedule(Node& below, const Node& above) {
 
 // Drops keys of `below` that depend on values which `above` replaces.
 void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
-  const std::string old_norm = text_of(below, "model.norm.type");
-  const std::string new_norm = text_of(above, "model.norm.type");
-  if (!old_norm.empty() && !new_norm.empty() && old_norm != new_norm) {
-    drop_members(below, kNormSection, [](const std::string& key) {
-      return key != "type" && key != "layers" && key != "eps";
-    });
-  }
-  const std::string set_dataset = text_of(below, "data.dataset");
-  const std::string old_dataset = set_dataset.empty() ? DataConfig().dataset : set_dataset;
-  const std::string new_dataset = text_of(above, "data.dataset");
-  if (!new_dataset.empty() && old_dataset != new_dataset) {
-    // Split names are folders, files or prefixes, depending on the data set: never keep them.
-    drop_members(below, "data", [&](const std::string& key) {
-      return key == "train" || key == "val" ||
-             !is_key_of_dataset(key, new_dataset, schemas.datasets);
-    });
-  }
-  drop_superseded_optimizer(below, above, schemas.optimizers);
+  drop_superseded_choices(below, above, schemas);
   drop_superseded_schedule(below, above);
   // If `above` makes the batch no larger than the micro-batch of `below`, drop the micro-batch.
   std::int64_t batch = 0, micro = 0;
@@ -228,6 +186,7 @@ class FileLoader {
     // Ranks grow from the deepest base up, so they are assigned after the bases are read.
     set_rank(root, next_rank_++);
     prepare(root, schemas_);
+    if (is_of_run(path)) drop_unread(root, schemas_);
     open_.pop_back();
     if (!bases.is_map()) return root;
     put_over(bases, std::move(root), schemas_);
@@ -319,7 +278,7 @@ Node parse_override_value(std::string value, const Where& where) {
 Node parse_override(const std::string& text) {
   Where where;
   where.source = std::make_shared<const std::string>("--set " + shown(text));
-  where.layer = std::numeric_limits<int>::max();
+  where.layer = kOverrideLayer;
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     fail(where, "an override is written key.path=value, like optim.lr=1e-3");
@@ -362,13 +321,20 @@ Node load_file_layers(const std::string& path, const ConfigSchemas& schemas) {
   return FileLoader(schemas).load(path, nullptr);
 }
 
+bool is_of_run(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  return file.filename() == "config.yaml" && (std::filesystem::exists(folder / "metrics.jsonl") ||
+                                              std::filesystem::exists(folder / "checkpoints"));
+}
+
 Node load_text_layer(const std::string& text, const std::string& source,
-                     const ConfigSchemas& schemas) {
+                     const ConfigSchemas& schemas, ConfigOrigin origin) {
   Node root = parse_yaml(text, {std::make_shared<const std::string>(source), 1, 1, 0});
   for (const Member& m : root.members) {
     if (m.key == "base") fail(m.where, "base: is for files only; this text has no folder");
   }
   prepare(root, schemas);
+  if (origin == ConfigOrigin::kStored) drop_unread(root, schemas);
   return root;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "config/document.h"
-#include "dtn/config/schemas.h"
+#include "dtn/config/load.h"
 
 namespace dtn::config {
 
@@ -18,7 +18,7 @@ inline constexpr std::size_t kMaxBaseDepth = 16;  // maximum length of a chain o
 Node load_file_layers(const std::string& path, const ConfigSchemas& schemas);
 // Loads a single text. `base:` is an error, because a text has no folder for relative paths.
 Node load_text_layer(const std::string& text, const std::string& source,
-                     const ConfigSchemas& schemas);
+                     const ConfigSchemas& schemas, ConfigOrigin origin);
 // Merges "key.path=value" overrides over `root`.
 void apply_overrides(Node& root, std::span<const std::string> overrides,
                      const ConfigSchemas& schemas);
@@ -28,6 +28,8 @@ void apply_layer(Node& root, Node layer, int rank, const ConfigSchemas& schemas)
 // Throws an error for an unknown key and for any other mistake visible in this layer alone.
 void check_layer(Node layer, const ConfigSchemas& schemas);
 
+// True if a run wrote this file: the run's other outputs are in the same folder.
+bool is_of_run(const std::filesystem::path& file);
 // Returns the text of a file, or just enough of it to show that it is too long. If the file cannot
 // be read, the error points to the value of `key` at `asked_by`, if that is not null.
 std::string read_text(const std::filesystem::path& path, const Where* asked_by, const char* key);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "config/choices.h"
 #include "config/key_docs.h"
 #include "config/keys.h"
 #include "config/layers.h"
@@ -54,6 +55,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   ExperimentConfig config;
   config.data.resample = resample;
   set_optimizer_defaults(root, schemas.optimizers, config.optim);
+  ExperimentConfig usual = config;
   for (const Key& key : keys()) {
     const Node* node = root.at(key.path);
     if (node != nullptr && !node->is_null()) key.read({*node, key.path, key.doc}, config);
@@ -67,6 +69,8 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
     config.model.class_token_at = class_token_at_for(config.model);
   }
   read_norm_options(root, schemas.norms, config.model);
+  usual.model = model_preset(config.model.preset);
+  check_read(root, config, usual, schemas);
   check_combinations(config, root, schemas);
   return config;
 }
@@ -138,13 +142,6 @@ class Writer {
   int depth_ = 0;
 };
 
-// True if a run wrote this file: the run's other outputs are in the same folder.
-bool is_of_run(const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.parent_path();
-  return file.filename() == "config.yaml" && (std::filesystem::exists(folder / "metrics.jsonl") ||
-                                              std::filesystem::exists(folder / "checkpoints"));
-}
-
 }  // namespace
 }  // namespace config
 
@@ -165,8 +162,8 @@ bool sets_key(const std::string& path, std::span<const std::string> overrides,
 
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
-                                  const ConfigSchemas& schemas) {
-  config::Node root = config::load_text_layer(text, source, schemas);
+                                  const ConfigSchemas& schemas, ConfigOrigin origin) {
+  config::Node root = config::load_text_layer(text, source, schemas, origin);
   config::apply_overrides(root, overrides, schemas);
   return config::resolve(root, schemas, Resample::kPillow12);
 }

@@ -82,27 +82,6 @@ OptionValue per_stage_default(const ModelConfig& model) {
   return model.norm_pool.at(0);
 }
 
-bool is_generic(const std::string& key) {
-  for (const Key& k : keys()) {
-    if (section_of(k.path) == kNormSection && leaf_of(k.path) == key) return true;
-  }
-  return false;
-}
-
-[[noreturn]] void fail_foreign_option(const Member& member, const NormSchema& schema,
-                                      std::span<const NormSchema> norms) {
-  std::vector<std::string> known, owners;
-  for (const OptionSchema& option : schema.options) known.push_back(option.key);
-  for (const NormSchema& other : norms) {
-    for (const OptionSchema& option : other.options) {
-      if (option.key == member.key) owners.push_back(other.type);
-    }
-  }
-  fail(member.where, kNormSection, ".", member.key, " is not an option of the normalizer '",
-       schema.type, "' but of ", join(owners), ". Options of ", schema.type, ": ",
-       known.empty() ? "none" : join(known), did_you_mean(member.key, known));
-}
-
 }  // namespace
 
 void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model) {
@@ -123,17 +102,6 @@ void read_norm_options(const Node& root, std::span<const NormSchema> norms, Mode
       value = read_option({*node, path, option.doc}, option);
     }
     norm.options.push_back({option.key, std::move(value)});
-  }
-  if (section == nullptr) return;
-  const auto is_own = [&](const std::string& key) {
-    for (const OptionSchema& option : schema.options) {
-      if (option.key == key) return true;
-    }
-    return false;
-  };
-  for (const Member& member : section->members) {
-    if (member.value.is_null() || is_generic(member.key) || is_own(member.key)) continue;
-    fail_foreign_option(member, schema, norms);
   }
 }
 

@@ -45,13 +45,4 @@ const Tensor& image_of(const ModelConfig& c, const Fields& fields) {
   return images;
 }
 
-std::vector<std::string> keys_of_transformers() {
-  return {"model.patch_size",    "model.reduction",  "model.window",         "model.mlp",
-          "model.act",           "model.qkv_bias",   "model.qk_norm",        "model.class_token",
-          "model.registers",     "model.pos_embed",  "model.class_token_at", "model.pos_resize",
-          "model.pool",          "model.patch_bias", "model.norm_pre",       "model.fc_norm",
-          "model.layer_scale",   "model.drop_path",  "model.dropout",        "model.drop_path_mode",
-          "model.mhsa_position", "model.norm.layers"};
-}
-
 }  // namespace dtn

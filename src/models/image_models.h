@@ -26,7 +26,4 @@ std::vector<FieldSpec> image_inputs(const ModelConfig&);
 // Returns the images, [B, channels, height, width]. Throws Error if their size differs.
 const Tensor& image_of(const ModelConfig&, const Fields&);
 
-// Returns the keys of the section `model` for attention and tokens of vision transformers.
-std::vector<std::string> keys_of_transformers();
-
 }  // namespace dtn

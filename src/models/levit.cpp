@@ -49,7 +49,7 @@ ModelSchema levit_schema() {
   s.doc =
       "LeViT: a stem of convolutions, attention that shrinks the grid between stages, BatchNorm; "
       "norm.type follows the projection of each attention";
-  s.unused = keys_of_transformers();
+  s.reads = {"image_size", "channels", "num_heads", "mlp_ratio", "distilled", "init_image_size"};
   s.check = check_levit;
   s.norm_sites = levit_norm_sites;
   return s;

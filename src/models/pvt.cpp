@@ -194,7 +194,7 @@ ModelRow pvt_row() {
   return {{.family = "pvt",
            .doc = "pyramid vision transformers: each stage has fewer and wider tokens; attention "
                   "has keys from a coarser grid",
-           .unused = unused_in_stages({"window"}),
+           .reads = keys_of_stages({"reduction", "pos_resize", "mhsa_position"}),
            .check = check_pyramid<Version::kV1>,
            .norm_sites = pyramid_norm_sites<Version::kV1>},
           make_pyramid<PyramidVisionTransformer>};
@@ -204,7 +204,7 @@ ModelRow pvt_v2_row() {
   return {{.family = "pvt_v2",
            .doc = "pyramid vision transformers, version 2: overlapping patches, a convolution in "
                   "the MLP, no positions and no class token",
-           .unused = unused_in_stages({"window", "pos_resize"}),
+           .reads = keys_of_stages({"reduction", "mhsa_position"}),
            .check = check_pyramid<Version::kV2>,
            .norm_sites = pyramid_norm_sites<Version::kV2>},
           make_pyramid<PyramidVisionTransformerV2>,

@@ -35,10 +35,7 @@ ModelSchema regnet_schema() {
   ModelSchema s;
   s.family = "regnet";
   s.doc = "RegNetY: convolutions in model.num_heads groups, with squeeze-and-excitation";
-  s.unused = keys_of_transformers();
-  for (const char* key : {"model.mlp_ratio", "model.distilled", "model.init_image_size"}) {
-    s.unused.push_back(key);
-  }
+  s.reads = {"image_size", "channels", "num_heads"};
   s.check = check_regnet;
   return s;
 }

@@ -51,11 +51,7 @@ ModelSchema resnet_schema() {
   ModelSchema s;
   s.family = "resnet";
   s.doc = "ResNet of bottleneck blocks: convolutions, each followed by norm.type";
-  s.unused = keys_of_transformers();
-  for (const char* key :
-       {"model.num_heads", "model.mlp_ratio", "model.distilled", "model.init_image_size"}) {
-    s.unused.push_back(key);
-  }
+  s.reads = {"image_size", "channels"};
   s.check = check_resnet;
   s.norm_sites = resnet_norm_sites;
   return s;

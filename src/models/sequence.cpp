@@ -100,12 +100,21 @@ ModelSchema sequence_schema() {
   s.family = "sequence";
   s.doc = "transformers of token sequences: dense, BigBird's or Reformer's attention";
   s.sequences = true;
-  s.unused = {
-      "model.image_size",  "model.patch_size",  "model.channels",      "model.reduction",
-      "model.window",      "model.mlp",         "model.qkv_bias",      "model.qk_norm",
-      "model.class_token", "model.distilled",   "model.registers",     "model.pos_embed",
-      "model.pos_resize",  "model.pool",        "model.patch_bias",    "model.norm_pre",
-      "model.fc_norm",     "model.layer_scale", "model.mhsa_position", "model.init_image_size"};
+  s.reads = {"num_heads",
+             "mlp_ratio",
+             "act",
+             "class_token_at",
+             "drop_path",
+             "drop_path_mode",
+             "dropout",
+             "attention_dropout",
+             "max_length",
+             "attention.variant",
+             "attention.block_size",
+             "attention.random_blocks",
+             "attention.hashes",
+             "attention.buckets",
+             "norm.layers"};
   s.check = check_sequence;
   s.norm_sites = sequence_norm_sites;
   return s;

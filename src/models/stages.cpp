@@ -63,13 +63,12 @@ BlockOptions block_options(const Scope& scope, const ModelConfig& c, const Stage
   return o;
 }
 
-std::vector<std::string> unused_in_stages(std::vector<std::string> more) {
+std::vector<std::string> keys_of_stages(std::vector<std::string> more) {
   for (const char* key :
-       {"mlp", "act", "qk_norm", "class_token", "distilled", "registers", "class_token_at",
-        "pos_embed", "pool", "patch_bias", "norm_pre", "fc_norm", "layer_scale", "dropout"}) {
+       {"image_size", "patch_size", "channels", "num_heads", "mlp_ratio", "qkv_bias", "drop_path",
+        "drop_path_mode", "init_image_size", "norm.layers"}) {
     more.push_back(key);
   }
-  for (std::string& key : more) key.insert(0, "model.");
   return more;
 }
 

@@ -34,8 +34,8 @@ std::vector<NormSite> norm_sites_of(const ModelConfig&, const std::vector<StageC
 BlockOptions block_options(const Scope&, const ModelConfig&, const StageConfig&, int block,
                            int usual);
 
-// Returns `more` and the keys of the section `model` that no multi-stage family uses.
-std::vector<std::string> unused_in_stages(std::vector<std::string> more);
+// Returns `more` and the keys of the section `model` that all multi-stage transformers read.
+std::vector<std::string> keys_of_stages(std::vector<std::string> more);
 
 // Returns a problem for heads, widths and norms that no model can have, and for grids with no token
 // or too many.

@@ -138,7 +138,7 @@ ModelRow swin_row() {
   return {{.family = "swin",
            .doc = "Swin transformers: each stage has fewer and wider tokens; attention inside "
                   "shifted windows",
-           .unused = unused_in_stages({"reduction", "pos_resize", "mhsa_position"}),
+           .reads = keys_of_stages({"window"}),
            .check = check_swin,
            .norm_sites = swin_norm_sites},
           make_swin,

@@ -77,11 +77,8 @@ ModelSchema t2t_schema() {
   ModelSchema s;
   s.family = "t2t_vit";
   s.doc = "T2T-ViT: tokens of overlapping windows, then a vision transformer";
-  s.unused = {"model.patch_size",    "model.reduction",  "model.window",      "model.mlp",
-              "model.act",           "model.qk_norm",    "model.class_token", "model.registers",
-              "model.pos_embed",     "model.pos_resize", "model.pool",        "model.patch_bias",
-              "model.norm_pre",      "model.fc_norm",    "model.layer_scale", "model.dropout",
-              "model.mhsa_position", "model.distilled"};
+  s.reads = {"image_size",     "channels",  "num_heads",      "mlp_ratio",       "qkv_bias",
+             "class_token_at", "drop_path", "drop_path_mode", "init_image_size", "norm.layers"};
   s.check = check_t2t;
   s.norm_sites = t2t_norm_sites;
   return s;

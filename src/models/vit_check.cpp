@@ -141,7 +141,32 @@ ModelSchema vit_schema() {
   ModelSchema s;
   s.family = "vit";
   s.doc = "vision transformers: one grid of tokens from the first block to the last";
-  s.unused = {"model.reduction", "model.window"};
+  s.reads = {"image_size",
+             "patch_size",
+             "channels",
+             "num_heads",
+             "mlp_ratio",
+             "mlp",
+             "act",
+             "qkv_bias",
+             "qk_norm",
+             "class_token",
+             "distilled",
+             "registers",
+             "pos_embed",
+             "pos_resize",
+             "class_token_at",
+             "pool",
+             "patch_bias",
+             "norm_pre",
+             "fc_norm",
+             "layer_scale",
+             "drop_path",
+             "drop_path_mode",
+             "dropout",
+             "mhsa_position",
+             "init_image_size",
+             "norm.layers"};
   s.check = check_vit;
   s.norm_sites = vit_norm_sites;
   return s;

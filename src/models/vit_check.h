@@ -1,4 +1,4 @@
-// The schema of vision transformers, and the check of their values.
+// The config keys that vision transformers read, and the check of their values.
 #pragma once
 
 #include "dtn/config/schemas.h"

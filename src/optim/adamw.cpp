@@ -20,7 +20,7 @@ class AdamW : public Optimizer {
 
 OptimizerRow adamw_row() {
   OptimizerRow row = optimizer_row<AdamW>("adamw", "Adam with decoupled weight decay");
-  row.schema.unused = {"nesterov", "ns_coefficients", "muon_scale"};
+  row.schema.reads = {"betas", "eps"};
   return row;
 }
 

@@ -62,7 +62,7 @@ class Lamb : public Optimizer {
 OptimizerRow lamb_row() {
   OptimizerRow row =
       optimizer_row<Lamb>("lamb", "Adam with each tensor's step scaled by the norm of the tensor");
-  row.schema.unused = {"momentum", "nesterov", "ns_coefficients", "muon_scale"};
+  row.schema.reads = {"betas", "eps"};
   row.schema.defaults = [](OptimConfig& config) {
     config.eps = 1e-6;
     config.clip_grad_norm = 1;

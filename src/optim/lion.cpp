@@ -23,7 +23,7 @@ class Lion : public Optimizer {
 OptimizerRow lion_row() {
   OptimizerRow row =
       optimizer_row<Lion>("lion", "sign of the momentum, with decoupled weight decay");
-  row.schema.unused = {"eps", "momentum", "nesterov", "ns_coefficients", "muon_scale"};
+  row.schema.reads = {"betas"};
   row.schema.defaults = [](OptimConfig& config) {
     config.beta2 = 0.99;
     config.eps.reset();

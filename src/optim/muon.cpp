@@ -194,6 +194,8 @@ class Muon : public Optimizer {
 OptimizerRow muon_row() {
   OptimizerRow row = optimizer_row<Muon>(
       "muon", "orthogonalised momentum for the matrices of blocks, AdamW for the rest");
+  row.schema.reads = {"betas", "eps", "momentum", "nesterov", "ns_coefficients", "muon_scale"};
+  row.schema.check = check_nesterov;
   row.schema.defaults = [](OptimConfig& config) {
     config.beta2 = 0.95;
     config.momentum = 0.95;

@@ -1,6 +1,8 @@
 // Registry rows of the optimizers, one file each.
 #pragma once
 
+#include <optional>
+
 #include "dtn/optim/optimizer.h"
 #include "kernels/optimizer/optimizer.h"
 
@@ -19,6 +21,13 @@ OptimizerRow optimizer_row(std::string name, std::string doc) {
           [](const OptimConfig& config, ParameterStore& store) -> std::unique_ptr<Optimizer> {
             return std::make_unique<T>(config, store);
           }};
+}
+
+// Returns a problem if Nesterov's momentum is on without a momentum.
+inline std::optional<ConfigProblem> check_nesterov(const OptimConfig& optim) {
+  if (!optim.nesterov.value_or(false) || optim.momentum != 0) return {};
+  return ConfigProblem{{"optim.nesterov", "optim.momentum"},
+                       "optim.nesterov needs a momentum, but optim.momentum is 0"};
 }
 
 // Sets the kernel arguments that all optimizers share.

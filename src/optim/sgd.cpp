@@ -23,7 +23,8 @@ class Sgd : public Optimizer {
 
 OptimizerRow sgd_row() {
   OptimizerRow row = optimizer_row<Sgd>("sgd", "stochastic gradient descent with momentum");
-  row.schema.unused = {"ns_coefficients", "muon_scale"};
+  row.schema.reads = {"momentum", "nesterov"};
+  row.schema.check = check_nesterov;
   return row;
 }
 

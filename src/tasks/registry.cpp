@@ -6,14 +6,16 @@ namespace dtn {
 
 const TaskRegistry& task_registry() {
   static const TaskRegistry rows(
-      "task", {{{.name = "classify",
-                 .doc = "classes of images, by softmax or binary cross-entropy",
-                 .figures = {{.name = "top1", .title = "top-1", .percent = true},
-                             {.name = "top5", .title = "top-5", .percent = true},
-                             {.name = "loss", .title = "loss", .higher_is_better = false}}},
-                [](const TaskSetup& setup) -> std::unique_ptr<Task> {
-                  return std::make_unique<Classify>(setup);
-                }}});
+      "task",
+      {{{.name = "classify",
+         .doc = "classes of images, by softmax or binary cross-entropy",
+         .figures = {{.name = "top1", .title = "top-1", .percent = true},
+                     {.name = "top5", .title = "top-5", .percent = true},
+                     {.name = "loss", .title = "loss", .higher_is_better = false}},
+         .reads = {"teacher", "teacher_config", "type", "alpha", "temperature", "reduction"}},
+        [](const TaskSetup& setup) -> std::unique_ptr<Task> {
+          return std::make_unique<Classify>(setup);
+        }}});
   return rows;
 }
 

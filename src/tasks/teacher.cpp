@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "config/dataset_keys.h"
+#include "config/choices.h"
 #include "data/classes/match_classes.h"
 #include "data/sample/transforms.h"
 #include "dtn/config/load.h"
@@ -61,7 +61,7 @@ ModelConfig for_student(const ModelConfig& student, const ModelConfig& teacher, 
 std::optional<Normalization> normalization_of(const ExperimentConfig& config,
                                               const Registries& registries) {
   const ConfigSchemas schemas = registries.schemas();
-  if (!config::is_key_of_dataset("mean", config.data.dataset, schemas.datasets)) return {};
+  if (!config::is_read("data.mean", config, schemas)) return {};
   return resolve_normalization(config.data, config.model.channels, registries.datasets);
 }
 
@@ -107,8 +107,8 @@ Teacher::Source Teacher::open(const TaskSetup& setup) {
   const auto embedded = source.weights.metadata.find("config");
   const std::filesystem::path hub = file->parent_path() / "config.json";
   if (embedded != source.weights.metadata.end()) {
-    source.config =
-        parse_experiment(embedded->second, cat(file->string(), " (config)"), {}, schemas);
+    source.config = parse_experiment(embedded->second, cat(file->string(), " (config)"), {},
+                                     schemas, ConfigOrigin::kStored);
   } else if (std::filesystem::exists(hub)) {
     source.config = load_experiment(hub, {}, schemas);
   } else {

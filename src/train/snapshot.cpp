@@ -130,8 +130,9 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
 
 void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
                       const ConfigSchemas& schemas, Learner& learner, RunProgress& progress) {
-  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, schemas),
-                  as_kept(learner.task(), config));
+  compare_configs(
+      parse_experiment(data.config_yaml, "checkpoint config", {}, schemas, ConfigOrigin::kStored),
+      as_kept(learner.task(), config));
   load_exact(learner.parameters(), data.model, "checkpoint");
   std::int64_t updates = 0;
   state_of(learner, progress, updates).load(data.state, data.state_metadata, "state.safetensors");

@@ -41,12 +41,15 @@ std::vector<std::string> shipped_configs();
 //
 // Later layers win: preset, base files, the file, overrides. null restores the default. Some values
 // discard dependent keys of lower layers:
-// - another model.norm.type discards the norm's options; another data.dataset discards the split
-//   names and the keys that the new data set does not use;
+// - another model.preset, model.norm.type, data.dataset or optim.name discards the keys that the new
+//   choice does not read, or reads with another meaning or default;
 // - schedule.steps discards schedule.epochs, and the other way round (neither: 300 epochs);
 //   schedule.milestones and schedule.decay_epochs discard each other too; another schedule.name
 //   discards the keys that it does not use, or uses with another meaning;
 // - a train.batch_size not above train.micro_batch discards train.micro_batch.
+//
+// A key that the choices do not read is an error, unless its value is the default: a printed config
+// has all keys. In the config.yaml of a run, such keys are ignored; see ConfigOrigin.
 //
 // `resample` is the value of data.resample if no layer sets it. For the config.yaml of a run that
 // value is always pillow12: the run may be older than the key, and its bits must not change.
@@ -56,11 +59,17 @@ ExperimentConfig load_experiment(const std::string& path, std::span<const std::s
 // True if the file, a base file, or an override sets the key.
 bool sets_key(const std::string& path, std::span<const std::string> overrides,
               const ConfigSchemas& schemas, const std::string& key);
+
+// kStored: the config of a run or a checkpoint. Keys that its choices do not read are ignored,
+// because older versions accepted some of them.
+enum class ConfigOrigin { kWritten, kStored };
+
 // load_experiment() from text, for configs embedded in checkpoints. data.resample is pillow12
 // unless it is set. `source` names the text in errors. `base:` is an error here.
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
-                                  const ConfigSchemas& schemas);
+                                  const ConfigSchemas& schemas,
+                                  ConfigOrigin origin = ConfigOrigin::kWritten);
 
 // The fully resolved config as YAML. parse_experiment() of it returns the same config.
 std::string to_yaml(const ExperimentConfig& config);

@@ -10,7 +10,13 @@
 
 namespace dtn {
 
+struct DataConfig;
 struct OptimConfig;
+
+// In every schema, `reads` lists the keys of the section that the row reads, without the name of
+// the section: "registers", "norm.layers". All rows read a key that no row of the registry lists.
+// If the chosen row does not read a key, setting the key is an error, and an inherited value is
+// dropped when the choice changes; see config/choices.h.
 
 // An invalid combination of values, and the keys at fault: "model.depth".
 struct ConfigProblem {
@@ -26,11 +32,9 @@ using ModelCheck = std::optional<ConfigProblem> (*)(const ModelConfig&, const No
 struct ModelSchema {
   std::string family;
   std::string doc;
-  // Keys of the section `model` that the family does not use, such as "model.registers". A value
-  // other than the preset's is an error.
-  std::vector<std::string> unused{};
-  ModelCheck check = nullptr;  // null: nothing to check
-  bool sequences = false;      // the input is sequences of tokens, not images
+  std::vector<std::string> reads{};  // of `model`
+  ModelCheck check = nullptr;        // null: nothing to check
+  bool sequences = false;            // the input is sequences of tokens, not images
   // Sites of norm.type in a configuration that passes the check. Null: unknown.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
 };
@@ -39,12 +43,12 @@ struct ModelSchema {
 struct DatasetSchema {
   std::string name;  // data.dataset
   std::string doc;
-  // The keys of the section `data` that it uses, apart from keys for all data sets. A key that no
-  // data set lists is for all of them.
-  std::vector<std::string> keys;
+  std::vector<std::string> reads;  // of `data`
   // True if the model's config gives the classes, as for synthetic data. False if the data set
   // gives them: it is then opened for a model of 0 classes, which accepts any number.
   bool classes_of_model = false;
+  // Checks the values beyond the ranges of the keys. Null: nothing to check.
+  std::function<std::optional<ConfigProblem>(const DataConfig&)> check{};
 };
 
 // Any other object that a config names.
@@ -57,10 +61,11 @@ struct NameSchema {
 struct OptimizerSchema {
   std::string name;  // optim.name
   std::string doc;
-  // Keys of the section `optim` that it does not use; setting one is an error.
-  std::vector<std::string> unused{};
+  std::vector<std::string> reads{};  // of `optim`
   // Sets its defaults in OptimConfig, before the values of the config; null: none.
   std::function<void(OptimConfig&)> defaults{};
+  // Checks the values beyond the ranges of the keys. Null: nothing to check.
+  std::function<std::optional<ConfigProblem>(const OptimConfig&)> check{};
 };
 
 // A result of an evaluation.
@@ -76,6 +81,7 @@ struct TaskSchema {
   std::string name;
   std::string doc;
   std::vector<FigureSchema> figures;  // the first decides which checkpoint is the best
+  std::vector<std::string> reads{};   // of `distill`
 };
 
 // A possible start of augment.policy: a name, and the rest after a dash.

@@ -85,7 +85,8 @@ ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
                           " contains no config, and there is no config.json beside it; give one "
                           "with --config: a file, or a name that dtn-info --models lists"));
   }
-  return parse_experiment(embedded->second, checkpoint + " (config)", overrides, schemas);
+  return parse_experiment(embedded->second, checkpoint + " (config)", overrides, schemas,
+                          ConfigOrigin::kStored);
 }
 
 }  // namespace dtn::app

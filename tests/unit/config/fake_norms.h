@@ -64,15 +64,18 @@ inline std::vector<PolicySchema> fake_policies() {
   return {{"none", "nothing", {}}, {"three", "one of three", {}}, {"rand", "some of many", check}};
 }
 
-// One optimizer has its own defaults, and some have no `momentum` or `nesterov` key.
+// One optimizer has its own defaults, and some do not read `momentum` or `nesterov`.
 inline std::vector<OptimizerSchema> fake_optimizers() {
-  OptimizerSchema lion{"lion", "signs", {"momentum"}};
+  OptimizerSchema lion{"lion", "signs", {"betas", "nesterov"}};
   lion.defaults = [](OptimConfig& config) {
     config.beta2 = 0.99;
     config.momentum.reset();
   };
-  OptimizerSchema lamb{"lamb", "ratios", {"momentum", "nesterov"}};
-  return {{"adamw", "usual", {"nesterov"}}, {"sgd", "plain"}, lion, lamb};
+  OptimizerSchema lamb{"lamb", "ratios", {"betas"}};
+  return {{"adamw", "usual", {"betas", "momentum"}},
+          {"sgd", "plain", {"betas", "momentum", "nesterov"}},
+          lion,
+          lamb};
 }
 
 // One family, which reads all keys and checks one combination.
@@ -96,7 +99,8 @@ inline ConfigSchemas fake_schemas() {
             "classes",
             {{"top1", "top-1", true, true},
              {"top5", "top-5", true, true},
-             {"loss", "loss", false, false}}},
+             {"loss", "loss", false, false}},
+            {"teacher", "type", "alpha"}},
            {"regress", "numbers", {{"error", "error", false, false}}},
            {"dream", "nobody knows what", {}}},
           fake_models()};

@@ -202,7 +202,7 @@ TEST(ConfigOverrides, NewNormalizerDropsOldOptions) {
   // Setting the same type again drops nothing.
   EXPECT_TRUE(parse(kFile, {"model.norm.type=dtn"}) == parse(kFile));
   expect_contains(parse_error(kFile, {"model.norm.type=ln", "model.norm.variant=paper"}),
-                  "--set model.norm.variant=paper: model.norm.variant is not an option of");
+                  "--set model.norm.variant=paper: model.norm.variant is not read by");
   expect_contains(parse_error(kFile, {"model.norm.groups=2"}), "--set model.norm.groups=2: ");
 }
 
@@ -217,7 +217,7 @@ TEST(ConfigOverrides, NewDatasetDropsOldKeys) {
   EXPECT_EQ(t.data.root, "r");
   EXPECT_EQ(parse(kFile, {"data.dataset=idx"}).data.train, "trn");
   expect_contains(parse_error(kFile, {"data.dataset=tensors", "data.mean=1"}),
-                  "--set data.mean=1: data.mean means nothing");
+                  "--set data.mean=1: data.mean is not read by the data set 'tensors'");
   // A file without data.dataset means the default data set.
   EXPECT_EQ(parse("model: {preset: vit_t}\ndata: {train: a}", {"data.dataset=cifar10"}).data.train,
             std::nullopt);

@@ -35,7 +35,7 @@ TEST(DatasetRegistry, EachRowIsDocumentedAndListsExistingKeys) {
   for (const DatasetRow& row : dataset_registry()) {
     EXPECT_TRUE(names.insert(row.schema.name).second) << row.schema.name;
     EXPECT_FALSE(row.schema.doc.empty()) << row.schema.name;
-    for (const std::string& key : row.schema.keys) {
+    for (const std::string& key : row.schema.reads) {
       EXPECT_TRUE(paths.contains("data." + key)) << row.schema.name << ": " << key;
       EXPECT_TRUE(kValues.contains(key)) << key << " is not in this test";
     }
@@ -47,11 +47,12 @@ TEST(DatasetRegistry, ConfigRejectsKeysOfOtherDatasets) {
   for (const DatasetSchema& dataset : dataset_registry().schemas()) {
     for (const auto& [key, value] : kValues) {
       const std::string text = cat("dataset: ", dataset.name, ", ", key, ": ", value);
-      if (std::ranges::count(dataset.keys, key) > 0) {
+      if (std::ranges::count(dataset.reads, key) > 0) {
         EXPECT_EQ(parse(text).data.dataset, dataset.name);
       } else {
-        expect_error<ConfigError>([&] { parse(text); },
-                                  {"t.yaml:2:", "data." + key, "means nothing", dataset.name});
+        expect_error<ConfigError>(
+            [&] { parse(text); },
+            {"t.yaml:2:", "data." + key, "is not read by the data set", dataset.name});
       }
     }
   }

@@ -235,10 +235,10 @@ TEST(StageModels, RejectInvalidConfigs) {
   expect_error("preset: pvt_tiny, num_heads: [1, 2, 5]", {"model.num_heads", "3 values"});
   expect_error("preset: pvt_tiny, reduction: [8, 4, 2, 2]", {"model.reduction", "must be 1"});
   expect_error("preset: pvt_v2_b3, image_size: 28", {"model.reduction 8", "7 x 7"});
-  expect_error("preset: pvt_tiny, registers: 2", {"model.registers", "means nothing"});
-  expect_error("preset: pvt_tiny, window: 7", {"model.window", "means nothing"});
-  expect_error("preset: pvt_tiny, pool: mean", {"model.pool", "means nothing"});
-  expect_error("preset: swin_t, reduction: 2", {"model.reduction", "means nothing"});
+  expect_error("preset: pvt_tiny, registers: 2", {"model.registers", "is not read by"});
+  expect_error("preset: pvt_tiny, window: 7", {"model.window", "is not read by"});
+  expect_error("preset: pvt_tiny, pool: mean", {"model.pool", "is not read by"});
+  expect_error("preset: swin_t, reduction: 2", {"model.reduction", "is not read by"});
   expect_error("preset: swin_t, image_size: 230", {"230", "divisible by 32", "224"});
   expect_error("preset: swin_t, image_size: 256", {"7 x 7", "64 x 64", "224", "model.window: 8"});
   expect_error("preset: swin_t, image_size: 32, norm: dtn", {"model.window"});

@@ -1,4 +1,4 @@
-// Configs of vision transformers: invalid combinations.
+// Configs of vision transformers: invalid combinations, and the keys that the family reads.
 #include "dtn/models/backbone.h"
 #include "unit/config/helpers.h"
 
@@ -24,7 +24,7 @@ TEST(VitKeys, ImpossibleCombinations) {
       {"model: {preset: vit_t, depth: [2, 2]}", "1:31", "has one stage, not 2"},
       {"model: {preset: vit_t, embed_dim: [24, 48]}", "1:35", "has one stage, not 2"},
       {"model: {preset: vit_t, window: 7}", "1:32",
-       "model.window means nothing for models of the family 'vit'; remove it"},
+       "model.window is not read by the model family 'vit'; it is read by: swin; remove it"},
       {"model:\n  preset: vit_t\n  patch_size: 448", "3:15", "not divisible by model.patch_size"},
       {"model: {preset: vit_t, image_size: 8192, patch_size: 8}", "1:54", "1024 x 1024 patches"},
       {"model: {preset: vit_t, mlp_ratio: 0.001}", "1:35", "no hidden channel"},
@@ -42,9 +42,8 @@ TEST(VitKeys, ImpossibleCombinations) {
       {"model: {preset: vit_t, pool: mean, distilled: true}", "1:47", "set model.pool: cls"},
       {"model: {preset: vit_t, norm_pre: true}", "1:34", "set model.class_token_at: 0"},
       {"model: {preset: vit_t, pool: mean, registers: 1, class_token_at: 13}", "1:66", "after the"},
-      {"model: {preset: vit_t, max_length: 5}", "1:36", "means nothing for a model of images"},
-      {"model: {preset: vit_t, attention: {hashes: 2}}", "1:44",
-       "mean nothing for a model of images"},
+      {"model: {preset: vit_t, max_length: 5}", "1:36", "it is read by: sequence; remove it"},
+      {"model: {preset: vit_t, attention: {hashes: 2}}", "1:44", "model.attention.hashes is not"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -52,6 +51,24 @@ TEST(VitKeys, ImpossibleCombinations) {
     EXPECT_TRUE(error.starts_with(cat("t.yaml:", c.at, ": "))) << c.at << "\n" << error;
     expect_contains(error, c.what);
   }
+}
+
+TEST(VitKeys, AnotherFamilyDropsTheKeysThatItDoesNotRead) {
+  const char* const text =
+      "model: {preset: vit_t, registers: 4, drop_path: 0.2, norm: {layers: 2}}";
+  const ModelConfig swin = parse_vit(text, {"model.preset=swin_t"}).model;
+  EXPECT_EQ(swin.registers, 0);
+  EXPECT_EQ(swin.drop_path, 0.2);
+  EXPECT_EQ(swin.norm.layers, 2);
+  const ModelConfig resnet = parse_vit(text, {"model.preset=resnet50", "model.norm=gn"}).model;
+  EXPECT_EQ(resnet.drop_path, 0);
+  EXPECT_EQ(resnet.norm.layers, std::nullopt);
+  EXPECT_EQ(parse_vit(text, {"model.preset=deit_small"}).model.registers, 4) << "the same family";
+  expect_contains(error_of([&] {
+                    parse_vit(text, {"model.preset=swin_t", "model.registers=0"});
+                  }),
+                  "--set model.registers=0: model.registers is not read by the model family "
+                  "'swin'; it is read by: vit; remove it");
 }
 
 }  // namespace

@@ -1,0 +1,192 @@
+#include "config/choices.h"
+
+#include <algorithm>
+
+#include "config/keys.h"
+#include "config/layers.h"
+#include "dtn/config/load.h"
+
+namespace dtn::config {
+namespace {
+
+bool contains(const std::vector<std::string>& list, const std::string& word) {
+  return std::ranges::find(list, word) != list.end();
+}
+
+std::vector<std::string> paths_in(const std::string& section,
+                                  const std::vector<std::string>& leaves) {
+  std::vector<std::string> paths;
+  for (const std::string& leaf : leaves) paths.push_back(cat(section, ".", leaf));
+  return paths;
+}
+
+// Returns a choice whose key holds the name of the row. `own` lists keys that mean something else
+// in each row.
+template <class Schema>
+Choice choice_by_name(std::string key, std::string what, const std::string& section,
+                      const std::vector<Schema>& schemas, std::string Schema::*name,
+                      const std::vector<std::string>& own) {
+  Choice choice;
+  choice.key = std::move(key);
+  choice.what = std::move(what);
+  choice.of_layer = [path = choice.key](const Node& layer) { return text_of(layer, path); };
+  for (const Schema& schema : schemas) {
+    choice.rows.push_back({schema.*name, paths_in(section, schema.reads), paths_in(section, own)});
+  }
+  return choice;
+}
+
+Choice dataset_choice(const ConfigSchemas& schemas) {
+  // Split names are folders, files or prefixes, depending on the data set.
+  Choice choice = choice_by_name("data.dataset", "data set", "data", schemas.datasets,
+                                 &DatasetSchema::name, {"train", "val"});
+  choice.of_config = [](const ExperimentConfig& c) { return c.data.dataset; };
+  choice.usual = DataConfig().dataset;
+  return choice;
+}
+
+Choice optimizer_choice(const ConfigSchemas& schemas) {
+  Choice choice = choice_by_name("optim.name", "optimizer", "optim", schemas.optimizers,
+                                 &OptimizerSchema::name, {});
+  choice.of_config = [](const ExperimentConfig& c) { return c.optim.name; };
+  choice.usual = OptimConfig().name;
+  // Values that suit an optimizer do not suit one with other defaults.
+  const std::vector<std::string> listed = choice.listed();
+  for (std::size_t i = 0; i < choice.rows.size(); ++i) {
+    if (schemas.optimizers[i].defaults) choice.rows[i].own = listed;
+  }
+  return choice;
+}
+
+Choice task_choice(const ConfigSchemas& schemas) {
+  Choice choice = choice_by_name("task", "task", "distill", schemas.tasks, &TaskSchema::name, {});
+  choice.of_config = [](const ExperimentConfig& c) { return c.task; };
+  choice.usual = ExperimentConfig().task;
+  return choice;
+}
+
+// Returns nothing for a preset that does not exist; reading the key reports it.
+std::string family_of(const std::string& preset) {
+  if (preset.empty()) return {};
+  try {
+    return model_preset(preset).family;
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
+Choice family_choice(const ConfigSchemas& schemas) {
+  Choice choice = choice_by_name("model.preset", "model family", "model", schemas.models,
+                                 &ModelSchema::family, {});
+  choice.of_config = [](const ExperimentConfig& c) { return c.model.family; };
+  choice.of_layer = [](const Node& layer) { return family_of(text_of(layer, "model.preset")); };
+  return choice;
+}
+
+Choice norm_choice(const ConfigSchemas& schemas) {
+  Choice choice;
+  choice.key = cat(kNormSection, ".type");
+  choice.what = "normalizer";
+  choice.of_config = [](const ExperimentConfig& c) { return c.model.norm.type; };
+  choice.of_layer = [path = choice.key](const Node& layer) { return text_of(layer, path); };
+  for (const NormSchema& norm : schemas.norms) {
+    if (!norm.needs.empty()) continue;  // no config can choose it
+    std::vector<std::string> options;
+    for (const OptionSchema& option : norm.options) {
+      options.push_back(cat(kNormSection, ".", option.key));
+    }
+    choice.rows.push_back({norm.type, options, options});
+  }
+  return choice;
+}
+
+void erase(Node& root, const std::string& path) {
+  Node* section = const_cast<Node*>(root.at(section_of(path)));
+  if (section != nullptr) section->erase(leaf_of(path));
+}
+
+}  // namespace
+
+const Choice::Row* Choice::find(const std::string& row) const {
+  const auto found = std::ranges::find(rows, row, &Row::name);
+  return found == rows.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> Choice::listed() const {
+  std::vector<std::string> all;
+  for (const Row& row : rows) {
+    for (const std::string& path : row.reads) {
+      if (!contains(all, path)) all.push_back(path);
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> Choice::readers_of(const std::string& path) const {
+  std::vector<std::string> readers;
+  for (const Row& row : rows) {
+    if (contains(row.reads, path)) readers.push_back(row.name);
+  }
+  return readers;
+}
+
+bool Choice::reads(const std::string& row, const std::string& path) const {
+  const std::vector<std::string> readers = readers_of(path);
+  return readers.empty() || find(row) == nullptr || contains(readers, row);
+}
+
+std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
+  return {task_choice(schemas), family_choice(schemas), norm_choice(schemas),
+          dataset_choice(schemas), optimizer_choice(schemas)};
+}
+
+bool is_read(const std::string& path, const ExperimentConfig& config,
+             const ConfigSchemas& schemas) {
+  return std::ranges::all_of(choices_of(schemas), [&](const Choice& choice) {
+    return choice.reads(choice.of_config(config), path);
+  });
+}
+
+void drop_superseded_choices(Node& below, const Node& above, const ConfigSchemas& schemas) {
+  for (const Choice& choice : choices_of(schemas)) {
+    const std::string chosen = choice.of_layer(below);
+    const std::string before = chosen.empty() ? choice.usual : chosen;
+    const std::string after = choice.of_layer(above);
+    if (after.empty() || after == before) continue;
+    const Choice::Row *old_row = choice.find(before), *new_row = choice.find(after);
+    for (const std::string& path : choice.listed()) {
+      const bool kept = choice.reads(after, path) &&
+                        !(old_row != nullptr && contains(old_row->own, path)) &&
+                        !(new_row != nullptr && contains(new_row->own, path) && !before.empty());
+      if (!kept) erase(below, path);
+    }
+  }
+}
+
+void drop_unread(Node& root, const ConfigSchemas& schemas) {
+  for (const Choice& choice : choices_of(schemas)) {
+    const std::string chosen = choice.of_layer(root);
+    const std::string row = chosen.empty() ? choice.usual : chosen;
+    for (const std::string& path : choice.listed()) {
+      if (!choice.reads(row, path)) erase(root, path);
+    }
+  }
+}
+
+void check_read(const Node& root, const ExperimentConfig& config, const ExperimentConfig& usual,
+                const ConfigSchemas& schemas) {
+  for (const Choice& choice : choices_of(schemas)) {
+    const std::string row = choice.of_config(config);
+    for (const std::string& path : choice.listed()) {
+      const Node* node = root.at(path);
+      if (node == nullptr || node->is_null() || choice.reads(row, path)) continue;
+      const auto key = std::ranges::find(keys(), path, &Key::path);
+      const bool is_usual = key != keys().end() && key->write(config) == key->write(usual);
+      if (is_usual && node->where.layer != kOverrideLayer) continue;
+      fail(node->where, path, " is not read by the ", choice.what, " '", row,
+           "'; it is read by: ", join(choice.readers_of(path)), "; remove it");
+    }
+  }
+}
+
+}  // namespace dtn::config

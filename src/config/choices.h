@@ -1,0 +1,61 @@
+// Choices of registry rows, and the keys that each row reads.
+//
+// A choice is a key whose value names a row of a registry: model.preset (its family),
+// model.norm.type, data.dataset, optim.name, task. Everything that depends on the
+// rows follows from their lists of keys: errors for keys that nothing reads, the values that a
+// layer does not inherit, and the documentation.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+#include "dtn/config/schemas.h"
+#include "dtn/config/train_config.h"
+
+namespace dtn::config {
+
+struct Choice {
+  struct Row {
+    std::string name;
+    std::vector<std::string> reads;  // paths, "optim.momentum"
+    // Keys whose values are not inherited from another row, because they have another meaning or
+    // another default there.
+    std::vector<std::string> own;
+  };
+
+  std::string key;   // "optim.name"
+  std::string what;  // of a row, for messages: "optimizer"
+  std::vector<Row> rows;
+  // The name of the row that a config or a tree chooses. The tree may be a single layer. It then
+  // chooses no row (empty) if it does not set the key.
+  std::function<std::string(const ExperimentConfig&)> of_config;
+  std::function<std::string(const Node&)> of_layer;
+  std::string usual;  // the row that applies if no layer sets the key; empty: depends on others
+
+  // Null: no such row.
+  const Row* find(const std::string& row) const;
+  // The keys that some row lists, each once.
+  std::vector<std::string> listed() const;
+  // The rows that list the key, in order. Empty: all rows read it.
+  std::vector<std::string> readers_of(const std::string& path) const;
+  // True if the row reads the key: it lists the key, no row does, or there is no such row.
+  bool reads(const std::string& row, const std::string& path) const;
+};
+
+std::vector<Choice> choices_of(const ConfigSchemas& schemas);
+
+// True if all rows that the config chooses read the key.
+bool is_read(const std::string& path, const ExperimentConfig& config, const ConfigSchemas& schemas);
+
+// Drops the values of `below` that do not apply to the rows which `above` chooses instead.
+void drop_superseded_choices(Node& below, const Node& above, const ConfigSchemas& schemas);
+// Drops the values of keys that the rows chosen by `root` do not read.
+void drop_unread(Node& root, const ConfigSchemas& schemas);
+// Throws an error if `root`, the tree of `config`, sets a key that the chosen row does not read.
+// A value that equals the one of `usual`, the config of defaults, is an error only in --set.
+void check_read(const Node& root, const ExperimentConfig& config, const ExperimentConfig& usual,
+                const ConfigSchemas& schemas);
+
+}  // namespace dtn::config
