@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <functional>
 #include <initializer_list>
 #include <optional>
 
 #include "config/codec.h"
 #include "config/keys.h"
 #include "config/resolve.h"
-#include "config/schedule_keys.h"
 #include "dtn/config/load.h"
 
 namespace dtn::config {
@@ -177,69 +175,20 @@ class Checker {
 
   void check_schedule() const {
     const ScheduleConfig& s = c_.schedule;
-    const Node* node = root_.at("schedule.name");
-    const std::string name = node == nullptr || node->is_null() ? "cosine" : node->text;
-    for (const auto& [key, is_set] : {std::pair{"milestones", !s.milestones.empty()},
-                                      {"decay_epochs", s.decay_epochs.has_value()},
-                                      {"gamma", s.gamma.has_value()},
-                                      {"power", s.power.has_value()},
-                                      {"warmup_steps", s.warmup_steps.has_value()},
-                                      {"warmup_epochs", s.warmup_epochs > 0},
-                                      {"cooldown_epochs", s.cooldown_epochs > 0},
-                                      {"warmup_prefix", s.warmup_prefix}}) {
-      if (!is_set || is_key_of_schedule(key, name)) continue;
-      const std::string path = cat("schedule.", key);
-      fail(blame({path.c_str()}), path, " means nothing for the schedule '", name, "'; remove it");
+    const auto schema = std::ranges::find(schemas_.schedules, s.name, &ScheduleSchema::name);
+    if (schema == schemas_.schedules.end()) return;
+    if (schema->check) {
+      report(schema->check(s, c_.optim.peak_lr(c_.train.batch_size)), "schedule.name");
     }
-    check_drops(s);
-    check_way_down(s, name);
-  }
-
-  void check_drops(const ScheduleConfig& s) const {
-    if (s.name == ScheduleKind::kRsqrt && !s.warmup_steps) {
-      fail(blame({"schedule.name"}),
-           "the schedule 'rsqrt' needs schedule.warmup_steps, the steps in which the rate rises");
-    }
-    if (s.name == ScheduleKind::kWsd && !s.decay_epochs) {
-      fail(blame({"schedule.name"}),
-           "the schedule 'wsd' needs schedule.decay_epochs, the epochs of its way down");
-    }
-    if (s.name != ScheduleKind::kStep) return;
-    if (s.milestones.empty() && !s.decay_epochs) {
-      fail(blame({"schedule.name"}),
-           "the schedule 'step' needs schedule.milestones, the epochs at which the rate drops, or "
-           "schedule.decay_epochs, those from drop to drop");
-    }
-    if (!s.milestones.empty() && s.decay_epochs) {
-      fail(blame({"schedule.decay_epochs", "schedule.milestones"}),
-           "schedule.milestones and schedule.decay_epochs are both set; keep one of them");
-    }
-    const auto wrong = std::ranges::adjacent_find(s.milestones, std::greater_equal());
-    if (wrong == s.milestones.end()) return;
-    fail(blame({"schedule.milestones"}), "schedule.milestones must ascend, but ",
-         number_text(wrong[1]), " comes after ", number_text(wrong[0]));
-  }
-
-  // A cosine may rise to min_lr, and a long warmup may cut it off: older configs rely on it.
-  void check_way_down(const ScheduleConfig& s, const std::string& name) const {
-    const OptimConfig& o = c_.optim;
-    const double peak = o.lr * (o.lr_scale_batch ? c_.train.batch_size / *o.lr_scale_batch : 1.0);
-    const bool ends_at_least = s.name != ScheduleKind::kCosine &&
-                               s.name != ScheduleKind::kConstant && s.name != ScheduleKind::kRsqrt;
-    if (ends_at_least && s.min_lr > peak) {
-      fail(blame({"schedule.min_lr", "optim.lr"}), "schedule.min_lr ", number_text(s.min_lr),
-           " is above the rate ", number_text(peak), " that the schedule '", name,
-           "' comes down from; lower it");
-    }
-    if (s.epochs && !s.fits(static_cast<double>(*s.epochs))) {
-      fail(blame({"schedule.cooldown_epochs", "schedule.decay_epochs", "schedule.warmup_epochs",
-                  "schedule.epochs", "schedule.name"}),
-           "schedule.epochs ", *s.epochs, " has no room for ", number_text(s.warmup_epochs),
-           " epochs of warmup",
-           name == "wsd" ? cat(", ", number_text(*s.decay_epochs), " of the way down") : "",
-           " and ", number_text(s.cooldown_epochs), " of cooldown",
-           name == "wsd" ? "" : ", and some between them", "; schedule.epochs is the whole run");
-    }
+    const std::optional<double> least =
+        schema->min_epochs ? std::optional(schema->min_epochs(s)) : std::nullopt;
+    if (!s.epochs || s.fits(static_cast<double>(*s.epochs), least)) return;
+    fail(blame({"schedule.cooldown_epochs", "schedule.decay_epochs", "schedule.warmup_epochs",
+                "schedule.epochs", "schedule.name"}),
+         "schedule.epochs ", *s.epochs, " has no room for ", number_text(s.warmup_epochs),
+         " epochs of warmup", least ? cat(", ", number_text(*least), " of the way down") : "",
+         " and ", number_text(s.cooldown_epochs), " of cooldown",
+         least ? "" : ", and some between them", "; schedule.epochs is the whole run");
   }
 
   void check_train() const {

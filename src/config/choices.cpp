@@ -45,6 +45,14 @@ Choice dataset_choice(const ConfigSchemas& schemas) {
   return choice;
 }
 
+Choice schedule_choice(const ConfigSchemas& schemas) {
+  Choice choice = choice_by_name("schedule.name", "schedule", "schedule", schemas.schedules,
+                                 &ScheduleSchema::name, {"decay_epochs"});
+  choice.of_config = [](const ExperimentConfig& c) { return c.schedule.name; };
+  choice.usual = ScheduleConfig().name;
+  return choice;
+}
+
 Choice optimizer_choice(const ConfigSchemas& schemas) {
   Choice choice = choice_by_name("optim.name", "optimizer", "optim", schemas.optimizers,
                                  &OptimizerSchema::name, {});
@@ -136,8 +144,8 @@ bool Choice::reads(const std::string& row, const std::string& path) const {
 }
 
 std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
-  return {task_choice(schemas), family_choice(schemas), norm_choice(schemas),
-          dataset_choice(schemas), optimizer_choice(schemas)};
+  return {task_choice(schemas),    family_choice(schemas),    norm_choice(schemas),
+          dataset_choice(schemas), optimizer_choice(schemas), schedule_choice(schemas)};
 }
 
 bool is_read(const std::string& path, const ExperimentConfig& config,

@@ -5,7 +5,6 @@
 
 #include "config/choices.h"
 #include "config/keys.h"
-#include "config/schedule_keys.h"
 #include "dtn/config/load.h"
 
 namespace dtn::config {
@@ -85,6 +84,7 @@ class Documenter {
     if (key.path == "task") add(schemas_.tasks);
     if (key.path == "data.dataset") add(schemas_.datasets);
     if (key.path == "optim.name") add(schemas_.optimizers);
+    if (key.path == "schedule.name") add(schemas_.schedules);
     if (key.path == "augment.policy") add(schemas_.policies);
     if (key.path == "model.norm.type") {
       for (const NormSchema& norm : schemas_.norms) {
@@ -172,13 +172,7 @@ class Documenter {
       std::vector<std::string> readers = choice.readers_of(path);
       if (!readers.empty() && readers.size() < choice.rows.size()) return readers;
     }
-    if (section_of(path) != "schedule") return {};
-    std::vector<std::string> schedules;
-    const auto& all = std::ranges::find(keys(), "schedule.name", &Key::path)->choices;
-    for (const std::string& name : all) {
-      if (is_key_of_schedule(leaf_of(path), name)) schedules.push_back(name);
-    }
-    return schedules.size() < all.size() ? schedules : std::vector<std::string>();
+    return {};
   }
 
   void add_norm_options(std::vector<KeyDoc>& docs) const {

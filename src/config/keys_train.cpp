@@ -4,12 +4,6 @@
 namespace dtn::config {
 
 template <>
-std::span<const std::string> names_of<ScheduleKind>() {
-  static const std::array<std::string, 7> names = {"cosine", "constant", "linear", "step",
-                                                   "poly",   "wsd",      "rsqrt"};
-  return names;
-}
-template <>
 std::span<const std::string> names_of<DecayScope>() {
   static const std::array<std::string, 2> names = {"matrices", "all"};
   return names;
@@ -199,8 +193,8 @@ std::vector<Key> train_keys() {
             "factor on the rate of DTN's lambdas, the weights named *_norm_weight", "10"),
       rate_multiples(),
 
-      choice("schedule.name", FIELD(schedule.name),
-             "shape of the learning rate after the warmup; see docs/schedules.md"),
+      value("schedule.name", FIELD(schedule.name), kAny,
+            "shape of the learning rate after the warmup; see docs/schedules.md"),
       value("schedule.epochs", FIELD(schedule.epochs), kPositiveCount,
             "length of the run in epochs, including warmup and cooldown; 300 if steps is not set "
             "either"),

@@ -10,7 +10,6 @@
 #include "config/key_synonyms.h"
 #include "config/keys.h"
 #include "config/public_models.h"
-#include "config/schedule_keys.h"
 
 namespace dtn::config {
 namespace {
@@ -122,15 +121,9 @@ void drop_members(Node& root, const std::string& section, Drop drop) {
   if (node != nullptr) std::erase_if(node->members, [&](const Member& m) { return drop(m.key); });
 }
 
-void drop_superseded_schedule(Node& below, const Node& above) {
-  const std::string set_name = text_of(below, "schedule.name"),
-                    name = text_of(above, "schedule.name");
-  if (!name.empty() && name != set_name) {
-    // decay_epochs has a different meaning in each schedule that has it.
-    drop_members(below, "schedule", [&](const std::string& key) {
-      return key == "decay_epochs" || !is_key_of_schedule(key, name);
-    });
-  }
+// Drops keys of `below` that depend on values which `above` replaces.
+void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
+  drop_superseded_choices(below, above, schemas);
   // A run has only one key of each pair.
   const auto replace = [&](const char* set, const std::string& old) {
     if (set_value(above, cat("schedule.", set)) == nullptr) return;
@@ -140,12 +133,6 @@ void drop_superseded_schedule(Node& below, const Node& above) {
   replace("epochs", "steps");
   replace("milestones", "decay_epochs");
   replace("decay_epochs", "milestones");
-}
-
-// Drops keys of `below` that depend on values which `above` replaces.
-void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
-  drop_superseded_choices(below, above, schemas);
-  drop_superseded_schedule(below, above);
   // If `above` makes the batch no larger than the micro-batch of `below`, drop the micro-batch.
   std::int64_t batch = 0, micro = 0;
   if (parse_integer(text_of(above, "train.batch_size"), batch) &&

@@ -63,6 +63,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   check_name(root, "task", schemas.tasks);
   check_name(root, "data.dataset", schemas.datasets);
   check_name(root, "optim.name", schemas.optimizers);
+  check_name(root, "schedule.name", schemas.schedules);
   if (!config.schedule.steps && !config.schedule.epochs) config.schedule.epochs = 300;
   // The preset's class_token_at may exceed the depth of a shallower model.
   if (root.at("model.class_token_at") == nullptr) {

@@ -24,8 +24,8 @@ std::unique_ptr<Task> make_task(const TaskSetup& setup) {
 }
 
 ConfigSchemas Registries::schemas() const {
-  return {norms.schemas(),      datasets.schemas(), augmentations.schemas(),
-          optimizers.schemas(), tasks.schemas(),    models.schemas()};
+  return {norms.schemas(),     datasets.schemas(), augmentations.schemas(), optimizers.schemas(),
+          schedules.schemas(), tasks.schemas(),    models.schemas()};
 }
 
 const Registries& standard_registries() {

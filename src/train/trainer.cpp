@@ -31,7 +31,7 @@ class Trainer {
         train_split_(open_run_split(*task_, config, Split::kTrain, options.device, ranks)),
         val_split_(open_run_split(*task_, config, Split::kVal, options.device, ranks)),
         rate_(config.optim, config.schedule, config.train.batch_size,
-              train_split_->loader().batches_per_epoch()),
+              train_split_->loader().batches_per_epoch(), options.registries->schedules),
         periods_(config.train, train_split_->loader().batches_per_epoch(), rate_.total_steps()),
         learner_(config, *task_, options.device, &ranks, options.registries->optimizers),
         progress_(load_start(config, options, *train_split_, learner_, ranks)),

@@ -41,11 +41,10 @@ std::vector<std::string> shipped_configs();
 //
 // Later layers win: preset, base files, the file, overrides. null restores the default. Some values
 // discard dependent keys of lower layers:
-// - another model.preset, model.norm.type, data.dataset or optim.name discards the keys that the new
-//   choice does not read, or reads with another meaning or default;
+// - another model.preset, model.norm.type, data.dataset, optim.name or schedule.name discards the
+//   keys that the new choice does not read, or reads with another meaning or default;
 // - schedule.steps discards schedule.epochs, and the other way round (neither: 300 epochs);
-//   schedule.milestones and schedule.decay_epochs discard each other too; another schedule.name
-//   discards the keys that it does not use, or uses with another meaning;
+//   schedule.milestones and schedule.decay_epochs discard each other too;
 // - a train.batch_size not above train.micro_batch discards train.micro_batch.
 //
 // A key that the choices do not read is an error, unless its value is the default: a printed config

@@ -12,6 +12,7 @@ namespace dtn {
 
 struct DataConfig;
 struct OptimConfig;
+struct ScheduleConfig;
 
 // In every schema, `reads` lists the keys of the section that the row reads, without the name of
 // the section: "registers", "norm.layers". All rows read a key that no row of the registry lists.
@@ -68,6 +69,19 @@ struct OptimizerSchema {
   std::function<std::optional<ConfigProblem>(const OptimConfig&)> check{};
 };
 
+// A learning-rate schedule.
+struct ScheduleSchema {
+  std::string name;  // schedule.name
+  std::string doc;
+  std::vector<std::string> reads{};  // of `schedule`
+  // Checks the values beyond the ranges of the keys; `peak` is the largest rate. Null: nothing to
+  // check.
+  std::function<std::optional<ConfigProblem>(const ScheduleConfig&, double peak)> check{};
+  // Returns the number of epochs that it needs between warmup and cooldown. Null: any number will
+  // do.
+  std::function<double(const ScheduleConfig&)> min_epochs{};
+};
+
 // A result of an evaluation.
 struct FigureSchema {
   std::string name;   // in metrics.jsonl and as metric: of a sweep
@@ -97,6 +111,7 @@ struct ConfigSchemas {
   std::vector<DatasetSchema> datasets;
   std::vector<PolicySchema> policies;
   std::vector<OptimizerSchema> optimizers;
+  std::vector<ScheduleSchema> schedules;
   std::vector<TaskSchema> tasks;
   std::vector<ModelSchema> models{};
 };

@@ -47,16 +47,19 @@ struct OptimConfig {
   double lambda_lr_scale = 1;              // factor on the rate of DTN's lambdas
   std::vector<RateMultiple> lr_multiples;  // the last match applies
   bool operator==(const OptimConfig&) const = default;
+
+  // The largest rate of the schedule, for a global batch size.
+  double peak_lr(std::int64_t batch) const {
+    return lr * (lr_scale_batch ? static_cast<double>(batch) / *lr_scale_batch : 1.0);
+  }
 };
 
-// Shape of the learning rate over a run; LearningRate has the formulas.
-enum class ScheduleKind { kCosine, kConstant, kLinear, kStep, kPoly, kWsd, kRsqrt };
 // Unit of time at which the learning rate changes.
 enum class SchedulePer { kEpoch, kStep };
 
 // The section `schedule` of a config.
 struct ScheduleConfig {
-  ScheduleKind name = ScheduleKind::kCosine;
+  std::string name = "cosine";  // see schedule_registry()
   // Exactly one of the two is set; 300 epochs if a config sets neither.
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
@@ -74,12 +77,13 @@ struct ScheduleConfig {
   bool warmup_prefix = false;          // epochs of the schedule count from the end of the warmup
   bool operator==(const ScheduleConfig&) const = default;
 
-  // True if warmup, final decay and cooldown fit into a run of this many epochs. Without final
-  // decay, cooldown and warmup_prefix it is always true: the warmup may last longer than the run.
-  bool fits(double run_epochs) const {
-    if (name != ScheduleKind::kWsd && cooldown_epochs == 0 && !warmup_prefix) return true;
+  // True if a run of this many epochs has room for warmup, cooldown and the min_epochs of the
+  // schedule between them. Without min_epochs, cooldown and warmup_prefix it is always true: the
+  // warmup may last longer than the run.
+  bool fits(double run_epochs, std::optional<double> min_epochs) const {
+    if (!min_epochs && cooldown_epochs == 0 && !warmup_prefix) return true;
     const double rest = run_epochs - warmup_epochs - cooldown_epochs;
-    return rest > 0 && (name != ScheduleKind::kWsd || decay_epochs.value_or(0) <= rest);
+    return rest > 0 && min_epochs.value_or(0) <= rest;
   }
 };
 

@@ -1,33 +1,58 @@
-// The learning rate over a run.
+// The learning rate over a run, and the registry of schedules.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <string>
 
+#include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
+#include "dtn/core/registry.h"
 
 namespace dtn {
+
+// The time of an update between warmup and cooldown.
+struct ScheduleTime {
+  std::int64_t step;  // finished updates of the run
+  // Epochs t (rounded down if the schedule is per epoch), and the epochs S in which the schedule
+  // changes the rate. Both count from the start of the run or, with warmup_prefix, from the end of
+  // the warmup.
+  double epoch, length;
+
+  // t / S, at most 1.
+  double progress() const { return length > 0 ? std::min(1.0, epoch / length) : 1.0; }
+};
+
+// The learning rate at a time.
+using RateCurve = std::function<double(const ScheduleTime&)>;
+
+struct ScheduleRow {
+  ScheduleSchema schema;
+  // Makes the curve of a run whose largest rate is `peak`.
+  std::function<RateCurve(const ScheduleConfig&, double peak)> make;
+
+  const std::string& name() const { return schema.name; }
+};
+
+using ScheduleRegistry = Registry<ScheduleRow>;
+
+// The schedules of the library.
+const ScheduleRegistry& schedule_registry();
 
 class LearningRate {
  public:
   // batch: the global batch size, for lr_scale_batch. Throws ConfigError if warmup, final decay and
   // cooldown are longer than the run.
   LearningRate(const OptimConfig& optim, const ScheduleConfig& schedule, std::int64_t batch,
-               std::int64_t steps_per_epoch);
+               std::int64_t steps_per_epoch,
+               const ScheduleRegistry& schedules = schedule_registry());
 
   // The rate of the update after `step` finished updates. t = step / steps_per_epoch in epochs
   // (rounded down if the schedule is per epoch), W are the epochs of warmup, T those of the run:
   //     t < W:                    warmup_lr + t (peak - warmup_lr) / W
   //     t >= T - cooldown_epochs: min_lr, if cooldown_epochs > 0
-  // Between them, S = T - cooldown_epochs; with warmup_prefix, t and S are reduced by W:
-  //     constant:  peak
-  //     cosine:    min_lr + (peak - min_lr) (1 + cos(pi t / S)) / 2
-  //     linear:    min_lr + (peak - min_lr) (1 - t / S)
-  //     poly:      min_lr + (peak - min_lr) (1 - t / S)^power
-  //     step:      peak gamma^k, at least min_lr; k: milestones up to t, or floor(t / decay_epochs)
-  //     wsd:       min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
-  // rsqrt depends on steps only, with w = warmup_steps (as in the Long-Range Arena, Tay et al.,
-  // 2021):
-  //     rsqrt:     peak min(1, step / w) / sqrt(max(step, w))
+  //     otherwise:                the curve of the schedule
   double at(std::int64_t step) const;
 
   double peak() const { return peak_; }
@@ -35,10 +60,10 @@ class LearningRate {
 
  private:
   double epochs_of(std::int64_t steps) const;
-  double scheduled(double t, double length) const;
 
   ScheduleConfig schedule_;
   double peak_;
+  RateCurve curve_;
   std::int64_t steps_per_epoch_, total_steps_;
   bool per_epoch_;
 };

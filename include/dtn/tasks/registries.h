@@ -11,6 +11,7 @@
 #include "dtn/models/backbone.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/optim/optimizer.h"
+#include "dtn/optim/schedule.h"
 #include "dtn/tasks/task.h"
 
 namespace dtn {
@@ -19,6 +20,7 @@ struct Registries : DataRegistries {  // of data sets and augmentations
   NormRegistry norms = norm_registry();
   ModelRegistry models = model_registry();
   OptimizerRegistry optimizers = optimizer_registry();
+  ScheduleRegistry schedules = schedule_registry();
   TaskRegistry tasks = task_registry();
 
   // The rows as plain structs for the config loader.

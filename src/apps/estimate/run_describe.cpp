@@ -6,6 +6,7 @@
 
 #include "apps/estimate/loading_rate.h"
 #include "apps/estimate/run_size.h"
+#include "config/choices.h"
 #include "core/cuda_device.h"
 #include "core/format.h"
 #include "core/progress.h"
@@ -15,7 +16,8 @@
 namespace dtn {
 namespace {
 
-std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
+std::string rate_text(const ExperimentConfig& config, const RunSize& size,
+                      const Registries& registries) {
   const OptimConfig& optim = config.optim;
   std::string text = format("effective learning rate: %g", size.peak_rate);
   if (optim.lr_scale_batch) {
@@ -26,7 +28,7 @@ std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
     text += format(", after %g %s of warmup from %g", epochs, epochs == 1 ? "epoch" : "epochs",
                    config.schedule.warmup_lr);
   }
-  if (config.schedule.name != ScheduleKind::kConstant) {
+  if (config::is_read("schedule.min_lr", config, registries.schemas())) {
     text += format(", down to %g", config.schedule.min_lr);
   }
   return text + "\n";
@@ -145,7 +147,7 @@ std::string describe_run(const ExperimentConfig& asked, const std::filesystem::p
   std::string text;
   const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
   const RunData data = open_or_synthesize(*task, config, device, registries, text);
-  const RunSize size = size_of_run(config, data);
+  const RunSize size = size_of_run(config, data, registries.schedules);
   const Complexity cost = task->cost();
   const StepProfile step = profile_step(config, data.train, cost.multiply_adds, device, registries);
   const RunMemory memory =
@@ -156,7 +158,7 @@ std::string describe_run(const ExperimentConfig& asked, const std::filesystem::p
     text += format("multiply-adds per sample: %.3f G\n", cost.multiply_adds / 1e9);
   }
   return text + cat("steps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",
-                    rate_text(config, size), memory_text(memory, device),
+                    rate_text(config, size, registries), memory_text(memory, device),
                     time_text(config, size, step.seconds_per_sample,
                               load_seconds(config, data, device), data.train->noun(), device),
                     "output: ", output.string(), "\n");

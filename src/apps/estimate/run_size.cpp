@@ -49,7 +49,8 @@ RunData open_run_data(Task& task, Device device) {
   return data;
 }
 
-RunSize size_of_run(const ExperimentConfig& config, const RunData& data) {
+RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
+                    const ScheduleRegistry& schedules) {
   RunSize size;
   size.val_samples = data.val->size();
   size.steps_per_epoch =
@@ -59,7 +60,8 @@ RunSize size_of_run(const ExperimentConfig& config, const RunData& data) {
     throw DataError(cat(data.train->description(), ": fewer than one batch of ",
                         config.train.batch_size, "; lower train.batch_size"));
   }
-  LearningRate rate(config.optim, config.schedule, config.train.batch_size, size.steps_per_epoch);
+  LearningRate rate(config.optim, config.schedule, config.train.batch_size, size.steps_per_epoch,
+                    schedules);
   size.steps = rate.total_steps();
   size.peak_rate = rate.peak();
   return size;

@@ -31,7 +31,8 @@ struct RunSize {
 };
 
 // Throws DataError if there are fewer training samples than one batch.
-RunSize size_of_run(const ExperimentConfig& config, const RunData& data);
+RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
+                    const ScheduleRegistry& schedules);
 
 // Number of passes through the validation samples: one at each train.eval_every and one after the
 // last step; twice as many with a moving average of the weights.

@@ -82,7 +82,7 @@ void print_norms(const NormRegistry& norms) {
 void print_datasets(const DatasetRegistry& datasets) {
   for (const DatasetSchema& schema : datasets.schemas()) {
     std::string keys;
-    for (const std::string& key : schema.keys) keys += " data." + key;
+    for (const std::string& key : schema.reads) keys += " data." + key;
     std::printf("%-12s %-42s with%s\n", schema.name.c_str(), schema.doc.c_str(), keys.c_str());
   }
 }
@@ -207,7 +207,8 @@ int info_main(int argc, char** argv, const Registries& registries) {
   std::string config;
   std::vector<std::string> overrides;
   bool norms = false, ops = false, presets = false, datasets = false, configs = false;
-  bool tasks = false, optimizers = false, policies = false, models = false, markdown = false;
+  bool tasks = false, optimizers = false, schedules = false, policies = false, models = false;
+  bool markdown = false;
   std::string prefix;
   app.add_option("--config,config", config,
                  "print parameters, multiply-adds and activation memory of this config, public "
@@ -234,10 +235,11 @@ int info_main(int argc, char** argv, const Registries& registries) {
   app.add_flag("--models", models, "list the public models that --config takes by name");
   app.add_flag("--tasks", tasks, "list the tasks and the metrics of their evaluations");
   app.add_flag("--optimizers", optimizers, "list the optimizers");
+  app.add_flag("--schedules", schedules, "list the learning-rate schedules");
   app.add_flag("--policies", policies, "list the augmentation policies");
   return run_program(app, argc, argv, Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
-        !policies && !models && !configs && keys->empty() && shell.empty()) {
+        !schedules && !policies && !models && !configs && keys->empty() && shell.empty()) {
       throw ConfigError("name a config or give an option; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides, registries);
@@ -251,6 +253,7 @@ int info_main(int argc, char** argv, const Registries& registries) {
     if (datasets) print_datasets(registries.datasets);
     if (tasks) print_tasks(registries.tasks);
     if (optimizers) print_rows(registries.optimizers);
+    if (schedules) print_rows(registries.schedules);
     if (policies) print_rows(registries.augmentations);
     return static_cast<int>(kExitDone);
   });

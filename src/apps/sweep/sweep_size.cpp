@@ -36,7 +36,7 @@ const SizeCache::Entry& SizeCache::of(const ExperimentConfig& config) {
   RunData data = when_ == kFail
                      ? open_run_data(*task, device_)
                      : open_or_synthesize(*task, config_or_synthetic, device_, registries_, note_);
-  const RunSize size = size_of_run(config, data);
+  const RunSize size = size_of_run(config, data, registries_.schedules);
   known_.push_back({std::move(key), std::move(data), size});
   return known_.back();
 }

@@ -40,6 +40,9 @@ const Case kCases[] = {
     {"optim: {name: sgd, momentum: 0.5}", "model: {preset: vit_t}\noptim: {name: lamb}",
      "model: {preset: vit_t}\noptim: {name: lamb, momentum: 0.5}", "0.5", "optim.momentum",
      "the optimizer 'lamb'; it is read by: adamw, sgd; remove it"},
+    {"schedule: {name: drops, gamma: 0.5}", "model: {preset: vit_t}\nschedule: {name: late}",
+     "model: {preset: vit_t}\nschedule: {name: late, gamma: 0.5}", "0.5", "schedule.gamma",
+     "the schedule 'late'; it is read by: drops; remove it"},
     {"distill: {teacher: t}", "model: {preset: vit_t}\ntask: regress",
      "model: {preset: vit_t}\ntask: regress\ndistill: {teacher: t}", "t", "distill.teacher",
      "the task 'regress'; it is read by: classify; remove it"},
@@ -124,6 +127,7 @@ TEST(ChoiceKeys, RowsMayCheckValues) {
   };
   expect_contains(error("data: {dataset: idx}"), "t.yaml:2:17: data.root is not set");
   expect_contains(error("optim: {name: sgd, momentum: 0}"), "t.yaml:2:30: optim.momentum is 0");
+  expect_contains(error("schedule: {name: drops, min_lr: 1}"), "t.yaml:2:33: schedule.min_lr is");
 }
 
 }  // namespace

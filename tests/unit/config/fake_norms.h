@@ -78,6 +78,18 @@ inline std::vector<OptimizerSchema> fake_optimizers() {
           lamb};
 }
 
+inline std::vector<ScheduleSchema> fake_schedules() {
+  const std::vector<std::string> both = {"min_lr", "warmup_epochs"};
+  ScheduleSchema drops{"drops", "in steps", {"min_lr", "warmup_epochs", "decay_epochs", "gamma"}};
+  drops.check = [](const ScheduleConfig& s, double peak) -> std::optional<ConfigProblem> {
+    if (s.min_lr <= peak) return {};
+    return ConfigProblem{{"schedule.min_lr"}, cat("schedule.min_lr is above ", peak)};
+  };
+  ScheduleSchema late{"late", "falls at the end", {"warmup_epochs", "decay_epochs"}};
+  late.min_epochs = [](const ScheduleConfig& s) { return s.decay_epochs.value_or(0); };
+  return {{"cosine", "usual", both}, {"constant", "flat", both}, drops, late};
+}
+
 // One family, which reads all keys and checks one combination.
 inline std::vector<ModelSchema> fake_models() {
   ModelSchema vit{"vit", "one stage"};
@@ -95,6 +107,7 @@ inline ConfigSchemas fake_schemas() {
           fake_datasets(),
           fake_policies(),
           fake_optimizers(),
+          fake_schedules(),
           {{"classify",
             "classes",
             {{"top1", "top-1", true, true},

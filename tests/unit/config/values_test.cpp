@@ -106,7 +106,7 @@ TEST(ConfigDefaults, MatchDocumentation) {
   EXPECT_EQ(c.optim.lambda_lr_scale, 1);
   EXPECT_TRUE(c.optim.lr_multiples.empty());
   EXPECT_EQ(c.optim.nesterov, std::nullopt);
-  EXPECT_EQ(c.schedule.name, ScheduleKind::kCosine);
+  EXPECT_EQ(c.schedule.name, "cosine");
   EXPECT_EQ(c.schedule.epochs, 300);  // exactly one of epochs and steps is set
   EXPECT_EQ(c.schedule.steps, std::nullopt);
   EXPECT_EQ(c.schedule.warmup_epochs, 0);
@@ -369,7 +369,7 @@ TEST(ConfigKeys, EveryKeyIsRead) {
   EXPECT_EQ(c.optim.layer_decay, 0.75);
   EXPECT_EQ(c.optim.lambda_lr_scale, 10);
   EXPECT_EQ(c.optim.lr_multiples, (std::vector<RateMultiple>{{"head.*", 2}, {"a=b", 0}}));
-  EXPECT_EQ(c.schedule.name, ScheduleKind::kConstant);
+  EXPECT_EQ(c.schedule.name, "constant");
   EXPECT_EQ(c.schedule.steps, 77);
   EXPECT_EQ(c.schedule.epochs, std::nullopt);
   EXPECT_EQ(c.schedule.warmup_epochs, 0.5);

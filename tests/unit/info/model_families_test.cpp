@@ -125,7 +125,7 @@ TEST(ModelFamilies, RecipeOfResNet) {
   EXPECT_EQ(c.optim.nesterov.value_or(false), false);
   EXPECT_EQ(c.optim.weight_decay, 1e-4);
   EXPECT_EQ(c.optim.decay, DecayScope::kAll);
-  EXPECT_EQ(c.schedule.name, ScheduleKind::kStep);
+  EXPECT_EQ(c.schedule.name, "step");
   EXPECT_EQ(c.schedule.decay_epochs, 30);
   EXPECT_EQ(c.schedule.epochs, 90);
   EXPECT_EQ(c.train.batch_size, 256);

@@ -1,7 +1,12 @@
-// The keys that registry rows read exist.
+// The keys that registry rows read exist, and src/config names no row.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include "config/choices.h"
 #include "config/keys.h"
@@ -9,6 +14,8 @@
 
 namespace dtn {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::vector<config::Choice> choices() {
   return config::choices_of(standard_registries().schemas());
@@ -24,6 +31,52 @@ TEST(RegistryKeys, AreKeysOfAConfig) {
       EXPECT_TRUE(known.contains(path)) << choice.what << ": " << path;
     }
   }
+}
+
+// Tables of models, whose rows name the family and the normalizer.
+const std::set<std::string> kTables = {"presets.cpp", "public_architectures.cpp",
+                                       "public_models.cpp"};
+// Values of keys that are also names of rows.
+const std::set<std::pair<std::string, std::string>> kOtherMeanings = {
+    {"keys_train.cpp", "step"}};  // schedule.per
+
+// Returns the text without the names of enumerators, which are values of other keys.
+std::string without_enumerators(const std::string& text) {
+  return std::regex_replace(
+      text, std::regex("static const std::array<std::string, [0-9]+> names = \\{[^}]*\\};"), "");
+}
+
+std::set<std::string> names_of_rows() {
+  std::set<std::string> names;
+  for (const config::Choice& choice : choices()) {
+    for (const config::Choice::Row& row : choice.rows) names.insert(row.name);
+  }
+  return names;
+}
+
+// A new row needs no change of src/config, and no row is treated as a special case there.
+TEST(RegistryKeys, ConfigNamesNoRow) {
+  const std::set<std::string> names = names_of_rows();
+  ASSERT_GT(names.size(), 40u);
+  int files = 0;
+  for (const fs::directory_entry& file :
+       fs::directory_iterator(DTN_TESTS_FOLDER "/../src/config")) {
+    const std::string name = file.path().filename().string();
+    if (kTables.contains(name)) continue;
+    ++files;
+    std::ifstream in(file.path());
+    std::ostringstream content;
+    content << in.rdbuf();
+    const std::string text = without_enumerators(content.str());
+    const std::regex quoted("\"([a-z0-9_]+)\"");
+    for (std::sregex_iterator it(text.begin(), text.end(), quoted), end; it != end; ++it) {
+      const std::string word = (*it)[1];
+      EXPECT_TRUE(!names.contains(word) || kOtherMeanings.contains({name, word}))
+          << "src/config/" << name << " names \"" << word
+          << "\"; move what depends on it to its registry row";
+    }
+  }
+  EXPECT_GT(files, 20);
 }
 
 }  // namespace

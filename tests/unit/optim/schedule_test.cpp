@@ -72,7 +72,7 @@ TEST(LearningRate, PerKeySelectsStepOrEpoch) {
 
 TEST(LearningRate, CanStayConstant) {
   ScheduleConfig s = epochs(10);
-  s.name = ScheduleKind::kConstant;
+  s.name = "constant";
   s.warmup_epochs = 2;
   LearningRate rate(optim(0.5), s, 1, 10);
   EXPECT_NEAR(rate.at(10), (0.5 + 1e-6) / 2, kRelative);
