@@ -1,6 +1,6 @@
-// Choices of registry rows, and the keys that each row reads.
+// Choices of registry entries, and the keys that each row reads.
 //
-// A choice is a key whose value names a row of a registry: model.preset (its family),
+// A choice is a key whose value names an entry of a registry: model.preset (its family),
 // model.norm.type, data.dataset, optim.name, schedule.name, task. Everything that depends on the
 // rows follows from their lists of keys: errors for keys that nothing reads, the values that a
 // layer does not inherit, and the documentation.

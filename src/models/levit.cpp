@@ -5,7 +5,7 @@
 #include "dtn/ops/tokens.h"
 #include "models/image_models.h"
 #include "models/levit_blocks.h"
-#include "models/levit_names.h"
+#include "models/weights/levit_names.h"
 
 namespace dtn {
 namespace {
@@ -188,7 +188,7 @@ std::vector<std::unique_ptr<ClassHead>> Levit::make_heads(const Scope& scope, in
   return heads;
 }
 
-ModelRow levit_row() {
+ModelEntry levit_entry() {
   return {levit_schema(),
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<Levit>(scope, c);

@@ -4,8 +4,8 @@
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/ops/tokens.h"
 #include "models/image_models.h"
-#include "models/pyramid_names.h"
 #include "models/stages.h"
+#include "models/weights/pyramid_names.h"
 
 namespace dtn {
 namespace {
@@ -190,7 +190,7 @@ Tokens PyramidVisionTransformerV2::enter(Context& ctx, int stage, const Tokens& 
   return embeds_[static_cast<std::size_t>(stage)].forward(ctx, before);
 }
 
-ModelRow pvt_row() {
+ModelEntry pvt_entry() {
   return {{.family = "pvt",
            .doc = "pyramid vision transformers: each stage has fewer and wider tokens; attention "
                   "has keys from a coarser grid",
@@ -200,7 +200,7 @@ ModelRow pvt_row() {
           make_pyramid<PyramidVisionTransformer>};
 }
 
-ModelRow pvt_v2_row() {
+ModelEntry pvt_v2_entry() {
   return {{.family = "pvt_v2",
            .doc = "pyramid vision transformers, version 2: overlapping patches, a convolution in "
                   "the MLP, no positions and no class token",

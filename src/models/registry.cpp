@@ -10,9 +10,9 @@
 
 namespace dtn {
 const ModelRegistry& model_registry() {
-  static const ModelRegistry rows(
-      "model family", {vit_row(), pvt_row(), pvt_v2_row(), swin_row(), levit_row(), t2t_vit_row(),
-                       resnet_row(), regnet_row(), sequence_row()});
+  static const ModelRegistry entries(
+      "model family", {vit_entry(), pvt_entry(), pvt_v2_entry(), swin_entry(), levit_entry(),
+                       t2t_vit_entry(), resnet_entry(), regnet_entry(), sequence_entry()});
   return rows;
 }
 

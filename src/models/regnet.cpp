@@ -85,7 +85,7 @@ RegNet::RegNet(const Scope& scope, const ModelConfig& config)
                        {make_regnet_stem(scope / "stem", config), false,
                         make_regnet_stages(scope, config), "head.fc"}} {}
 
-ModelRow regnet_row() {
+ModelEntry regnet_entry() {
   return {regnet_schema(),
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<RegNet>(scope, c);

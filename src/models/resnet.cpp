@@ -100,7 +100,7 @@ ResNet::ResNet(const Scope& scope, const ModelConfig& config)
           checked(config, check_resnet, scope),
           {make_resnet_stem(scope, config), true, make_resnet_stages(scope, config), "fc"}} {}
 
-ModelRow resnet_row() {
+ModelEntry resnet_entry() {
   return {resnet_schema(),
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<ResNet>(scope, c);

@@ -304,7 +304,7 @@ Variable SequenceTransformer::pooled(Context& ctx, const Fields& fields) {
   return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
 }
 
-ModelRow sequence_row() {
+ModelEntry sequence_entry() {
   return {sequence_schema(),
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<SequenceTransformer>(scope, c);

@@ -4,8 +4,8 @@
 
 #include "dtn/nn/window_attention.h"
 #include "models/image_models.h"
-#include "models/pyramid_names.h"
 #include "models/stages.h"
+#include "models/weights/pyramid_names.h"
 
 namespace dtn {
 namespace {
@@ -134,7 +134,7 @@ Tokens SwinTransformer::enter(Context& ctx, int stage, const Tokens& before) con
   return downsamples_[static_cast<std::size_t>(stage) - 1].forward(ctx, before);
 }
 
-ModelRow swin_row() {
+ModelEntry swin_entry() {
   return {{.family = "swin",
            .doc = "Swin transformers: each stage has fewer and wider tokens; attention inside "
                   "shifted windows",

@@ -160,7 +160,7 @@ Variable T2tVit::pooled(Context& ctx, const Fields& fields) {
   return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
 }
 
-ModelRow t2t_vit_row() {
+ModelEntry t2t_vit_entry() {
   return {t2t_schema(), [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<T2tVit>(scope, c);
           }};

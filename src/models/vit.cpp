@@ -3,8 +3,8 @@
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
 #include "models/image_models.h"
-#include "models/name_maps.h"
 #include "models/vit_check.h"
+#include "models/weights/name_maps.h"
 
 namespace dtn {
 namespace {
@@ -169,7 +169,7 @@ Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields, bool po
   return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
 }
 
-ModelRow vit_row() {
+ModelEntry vit_entry() {
   return {vit_schema(),
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<VisionTransformer>(scope, c);

@@ -1,4 +1,4 @@
-#include "optim/rows.h"
+#include "optim/entries.h"
 
 namespace dtn {
 namespace {
@@ -18,8 +18,8 @@ class AdamW : public Optimizer {
 
 }  // namespace
 
-OptimizerRow adamw_row() {
-  OptimizerRow row = optimizer_row<AdamW>("adamw", "Adam with decoupled weight decay");
+OptimizerEntry adamw_entry() {
+  OptimizerEntry row = optimizer_entry<AdamW>("adamw", "Adam with decoupled weight decay");
   row.schema.reads = {"betas", "eps"};
   return row;
 }

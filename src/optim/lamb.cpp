@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "optim/rows.h"
+#include "optim/entries.h"
 
 namespace dtn {
 namespace {
@@ -59,9 +59,9 @@ class Lamb : public Optimizer {
 
 }  // namespace
 
-OptimizerRow lamb_row() {
-  OptimizerRow row =
-      optimizer_row<Lamb>("lamb", "Adam with each tensor's step scaled by the norm of the tensor");
+OptimizerEntry lamb_entry() {
+  OptimizerEntry row = optimizer_entry<Lamb>(
+      "lamb", "Adam with each tensor's step scaled by the norm of the tensor");
   row.schema.reads = {"betas", "eps"};
   row.schema.defaults = [](OptimConfig& config) {
     config.eps = 1e-6;

@@ -1,4 +1,4 @@
-#include "optim/rows.h"
+#include "optim/entries.h"
 
 namespace dtn {
 namespace {
@@ -20,9 +20,9 @@ class Lion : public Optimizer {
 
 }  // namespace
 
-OptimizerRow lion_row() {
-  OptimizerRow row =
-      optimizer_row<Lion>("lion", "sign of the momentum, with decoupled weight decay");
+OptimizerEntry lion_entry() {
+  OptimizerEntry row =
+      optimizer_entry<Lion>("lion", "sign of the momentum, with decoupled weight decay");
   row.schema.reads = {"betas"};
   row.schema.defaults = [](OptimConfig& config) {
     config.beta2 = 0.99;

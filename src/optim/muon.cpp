@@ -6,7 +6,7 @@
 #include <span>
 
 #include "kernels/gemm/gemm.h"
-#include "optim/rows.h"
+#include "optim/entries.h"
 
 namespace dtn {
 namespace {
@@ -191,8 +191,8 @@ class Muon : public Optimizer {
 
 }  // namespace
 
-OptimizerRow muon_row() {
-  OptimizerRow row = optimizer_row<Muon>(
+OptimizerEntry muon_entry() {
+  OptimizerEntry row = optimizer_entry<Muon>(
       "muon", "orthogonalised momentum for the matrices of blocks, AdamW for the rest");
   row.schema.reads = {"betas", "eps", "momentum", "nesterov", "ns_coefficients", "muon_scale"};
   row.schema.check = check_nesterov;

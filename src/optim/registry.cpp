@@ -1,10 +1,10 @@
-#include "optim/rows.h"
+#include "optim/entries.h"
 
 namespace dtn {
 
 const OptimizerRegistry& optimizer_registry() {
-  static const OptimizerRegistry ours("optimizer",
-                                      {adamw_row(), lamb_row(), lion_row(), muon_row(), sgd_row()});
+  static const OptimizerRegistry ours(
+      "optimizer", {adamw_entry(), lamb_entry(), lion_entry(), muon_entry(), sgd_entry()});
   return ours;
 }
 

@@ -20,7 +20,7 @@ LearningRate::LearningRate(const OptimConfig& optim, const ScheduleConfig& sched
   SchedulePer per =
       schedule.per.value_or(schedule.steps ? SchedulePer::kStep : SchedulePer::kEpoch);
   per_epoch_ = per == SchedulePer::kEpoch;
-  const ScheduleRow& row = schedules.at(schedule.name);
+  const ScheduleEntry& row = schedules.at(schedule.name);
   const auto& needed = row.schema.min_epochs;
   if (!schedule.fits(epochs_of(total_steps_),
                      needed ? std::optional(needed(schedule)) : std::nullopt)) {

@@ -29,7 +29,7 @@ Problem check_fall(const ScheduleConfig& s, double peak) {
                            " that the schedule '", s.name, "' comes down from; lower it")};
 }
 
-ScheduleRow constant_schedule() {
+ScheduleEntry constant_schedule() {
   return {{"constant", "the peak", warmup_keys()},
           [](const ScheduleConfig&, double peak) -> RateCurve {
             return [peak](const ScheduleTime&) { return peak; };
@@ -38,7 +38,7 @@ ScheduleRow constant_schedule() {
 
 //     min_lr + (peak - min_lr) (1 + cos(pi t / S)) / 2
 // It may rise to min_lr, and a long warmup may cut it off: older configs rely on it.
-ScheduleRow cosine_schedule() {
+ScheduleEntry cosine_schedule() {
   return {{"cosine", "half a cosine from the peak to min_lr", falling_keys()},
           [](const ScheduleConfig& s, double peak) -> RateCurve {
             return [min_lr = s.min_lr, height = peak - s.min_lr](const ScheduleTime& time) {
@@ -48,7 +48,7 @@ ScheduleRow cosine_schedule() {
 }
 
 //     min_lr + (peak - min_lr) (1 - t / S)
-ScheduleRow linear_schedule() {
+ScheduleEntry linear_schedule() {
   return {{"linear", "a straight line from the peak to min_lr", falling_keys(), check_fall},
           [](const ScheduleConfig& s, double peak) -> RateCurve {
             return [min_lr = s.min_lr, height = peak - s.min_lr](const ScheduleTime& time) {
@@ -58,7 +58,7 @@ ScheduleRow linear_schedule() {
 }
 
 //     min_lr + (peak - min_lr) (1 - t / S)^power
-ScheduleRow poly_schedule() {
+ScheduleEntry poly_schedule() {
   return {
       {"poly", "a power of the remaining share of the run", falling_keys({"power"}), check_fall},
       [](const ScheduleConfig& s, double peak) -> RateCurve {
@@ -98,7 +98,7 @@ double drops(const ScheduleConfig& s, double t) {
 }
 
 //     peak gamma^k, at least min_lr; k: milestones up to t, or floor(t / decay_epochs)
-ScheduleRow step_schedule() {
+ScheduleEntry step_schedule() {
   return {{"step", "drops by a factor, at given epochs or at equal intervals",
            falling_keys({"milestones", "decay_epochs", "gamma"}), check_step},
           [](const ScheduleConfig& s, double peak) -> RateCurve {
@@ -117,7 +117,7 @@ Problem check_wsd(const ScheduleConfig& s, double peak) {
 }
 
 //     min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
-ScheduleRow wsd_schedule() {
+ScheduleEntry wsd_schedule() {
   return {{"wsd", "the peak, then a straight line to min_lr in the last epochs",
            falling_keys({"decay_epochs"}), check_wsd,
            [](const ScheduleConfig& s) { return s.decay_epochs.value_or(0); }},
@@ -139,7 +139,7 @@ Problem check_rsqrt(const ScheduleConfig& s, double) {
 
 // As in the Long-Range Arena (Tay et al., 2021), with w = warmup_steps:
 //     peak min(1, step / w) / sqrt(max(step, w))
-ScheduleRow rsqrt_schedule() {
+ScheduleEntry rsqrt_schedule() {
   return {{"rsqrt", "the reciprocal square root of the step", {"warmup_steps"}, check_rsqrt},
           [](const ScheduleConfig& s, double peak) -> RateCurve {
             const auto w = static_cast<double>(s.warmup_steps.value());

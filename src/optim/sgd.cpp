@@ -1,4 +1,4 @@
-#include "optim/rows.h"
+#include "optim/entries.h"
 
 namespace dtn {
 namespace {
@@ -21,8 +21,8 @@ class Sgd : public Optimizer {
 
 }  // namespace
 
-OptimizerRow sgd_row() {
-  OptimizerRow row = optimizer_row<Sgd>("sgd", "stochastic gradient descent with momentum");
+OptimizerEntry sgd_entry() {
+  OptimizerEntry row = optimizer_entry<Sgd>("sgd", "stochastic gradient descent with momentum");
   row.schema.reads = {"momentum", "nesterov"};
   row.schema.check = check_nesterov;
   return row;

@@ -5,7 +5,7 @@
 namespace dtn {
 
 const TaskRegistry& task_registry() {
-  static const TaskRegistry rows(
+  static const TaskRegistry entries(
       "task",
       {{{.name = "classify",
          .doc = "classes of images, by softmax or binary cross-entropy",

@@ -37,7 +37,7 @@ std::vector<std::string> shipped_configs();
 
 // Reads `path`, applies `overrides` ("key.path=value", in order), fills in the defaults and checks
 // the result. Follows `base:`, a file or a list of files relative to `path`. `schemas` holds the
-// rows of the registries.
+// entries of the registries.
 //
 // Later layers win: preset, base files, the file, overrides. null restores the default. Some values
 // discard dependent keys of lower layers:

@@ -24,8 +24,8 @@ enum class OptionKind {
   kChoiceOrNumber,  // a choice, or a number within [min, max]
 };
 
-// One option of one normalizer, declared once in its registry row. The config loader, the help and
-// the checks use it.
+// One option of one normalizer, declared once in its registry entry. The config loader, the help
+// and the checks use it.
 struct OptionSchema {
   std::string key;
   OptionKind kind;
@@ -52,7 +52,7 @@ struct NormProblem {
   std::string message;
 };
 
-// The registry row of a normalizer for the config loader.
+// The registry entry of a normalizer for the config loader.
 struct NormSchema {
   std::string type;
   std::string doc;

@@ -1,4 +1,4 @@
-// Registry rows of higher layers as plain structs, for the config loader.
+// Registry entries of higher layers as plain structs, for the config loader.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ struct DataConfig;
 struct OptimConfig;
 struct ScheduleConfig;
 
-// In every schema, `reads` lists the keys of the section that the row reads, without the name of
-// the section: "registers", "norm.layers". All rows read a key that no row of the registry lists.
-// If the chosen row does not read a key, setting the key is an error, and an inherited value is
-// dropped when the choice changes; see config/choices.h.
+// In every schema, `reads` lists the keys of the section that the entry reads, without the name of
+// the section: "registers", "norm.layers". All entries read a key that no entry of the registry
+// lists. If the chosen entry does not read a key, setting the key is an error, and an inherited
+// value is dropped when the choice changes; see config/choices.h.
 
 // An invalid combination of values, and the keys at fault: "model.depth".
 struct ConfigProblem {

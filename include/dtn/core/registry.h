@@ -1,5 +1,5 @@
 // A table of named choices: normalizers, models, tasks, data sets. The library fills it and a
-// program may add rows. Nothing registers itself.
+// program may add entries. Nothing registers itself.
 #pragma once
 
 #include <algorithm>
@@ -13,48 +13,50 @@
 
 namespace dtn {
 
-// Row has a member function name(). schemas() also needs a member `schema`.
-template <class Row>
+// Entry has a member function name(). schemas() also needs a member `schema`.
+template <class Entry>
 class Registry {
  public:
-  // `what` is the word for a row in messages: "normalizer".
-  Registry(std::string what, std::vector<Row> rows) : what_(std::move(what)) {
-    for (Row& row : rows) add(std::move(row));
+  // `what` is the word for an entry in messages: "normalizer".
+  Registry(std::string what, std::vector<Entry> entries) : what_(std::move(what)) {
+    for (Entry& entry : entries) add(std::move(entry));
   }
 
   // Throws Error if the name is taken.
-  void add(Row row) {
-    DTN_CHECK(!find(row.name()), "there is a ", what_, " '", row.name(), "' already");
-    rows_.push_back(std::move(row));
+  void add(Entry entry) {
+    DTN_CHECK(!find(entry.name()), "there is a ", what_, " '", entry.name(), "' already");
+    entries_.push_back(std::move(entry));
   }
 
-  // Null if there is no row with this name.
-  const Row* find(std::string_view name) const {
-    const auto found = std::ranges::find_if(rows_, [&](const Row& r) { return r.name() == name; });
-    return found == rows_.end() ? nullptr : &*found;
+  // Null if there is no entry with this name.
+  const Entry* find(std::string_view name) const {
+    const auto found =
+        std::ranges::find_if(entries_, [&](const Entry& e) { return e.name() == name; });
+    return found == entries_.end() ? nullptr : &*found;
   }
-  // Throws ConfigError, listing all known names, if there is no row with this name.
-  const Row& at(std::string_view name) const {
-    if (const Row* row = find(name)) return *row;
+  // Throws ConfigError, listing all known names, if there is no entry with this name.
+  const Entry& at(std::string_view name) const {
+    if (const Entry* entry = find(name)) return *entry;
     std::string known;
-    for (const Row& row : rows_) known += (known.empty() ? "" : ", ") + std::string(row.name());
+    for (const Entry& entry : entries_)
+      known += (known.empty() ? "" : ", ") + std::string(entry.name());
     throw ConfigError(cat("unknown ", what_, " '", name, "'; known: ", known));
   }
 
-  // Schemas of all rows, for code in lower layers, such as the config loader.
+  // Schemas of all entries, for code in lower layers, such as the config loader.
   auto schemas() const {
-    std::vector<std::remove_cvref_t<decltype(std::declval<Row>().schema)>> all;
-    for (const Row& row : rows_) all.push_back(row.schema);
+    std::vector<std::remove_cvref_t<decltype(std::declval<Entry>().schema)>> all;
+    for (const Entry& entry : entries_) all.push_back(entry.schema);
     return all;
   }
 
-  auto begin() const { return rows_.begin(); }
-  auto end() const { return rows_.end(); }
-  std::size_t size() const { return rows_.size(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  std::size_t size() const { return entries_.size(); }
 
  private:
   std::string what_;
-  std::vector<Row> rows_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace dtn

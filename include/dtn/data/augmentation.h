@@ -38,7 +38,7 @@ struct AugmentationSetup {
 };
 
 // A policy in the registry.
-struct AugmentationRow {
+struct AugmentationEntry {
   PolicySchema schema;
   // Makes the policy from the whole text of augment.policy; null: no change. Throws ConfigError
   // explaining an error in the text.
@@ -49,12 +49,12 @@ struct AugmentationRow {
 };
 
 // The available policies.
-class AugmentationRegistry : public Registry<AugmentationRow> {
+class AugmentationRegistry : public Registry<AugmentationEntry> {
  public:
-  explicit AugmentationRegistry(std::vector<AugmentationRow> rows)
+  explicit AugmentationRegistry(std::vector<AugmentationEntry> rows)
       : Registry("augmentation policy", std::move(rows)) {}
   // The row whose name starts the policy text. Throws ConfigError, listing all names, if unknown.
-  const AugmentationRow& of(const std::string& policy) const {
+  const AugmentationEntry& of(const std::string& policy) const {
     return at(policy.substr(0, policy.find('-')));
   }
 };

@@ -30,7 +30,7 @@ inline constexpr PixelStatistics kImageNetStatistics{
     {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}, 0.459, 0.226};
 
 // A kind of data set in the registry.
-struct DatasetRow {
+struct DatasetEntry {
   DatasetSchema schema;
   // Opens one split; `seed` is for synthetic data. If the classes are matched by name later,
   // model.num_classes is 0 and any number of classes is accepted, unless the schema sets
@@ -47,9 +47,10 @@ struct DatasetRow {
 };
 
 // The available kinds of data sets.
-class DatasetRegistry : public Registry<DatasetRow> {
+class DatasetRegistry : public Registry<DatasetEntry> {
  public:
-  explicit DatasetRegistry(std::vector<DatasetRow> rows) : Registry("data set", std::move(rows)) {}
+  explicit DatasetRegistry(std::vector<DatasetEntry> rows)
+      : Registry("data set", std::move(rows)) {}
 };
 
 // The data sets of the library.

@@ -19,7 +19,7 @@
 
 namespace dtn {
 
-// Opens one split of data.dataset by its registry row (dataset_registry.h), restricted to
+// Opens one split of data.dataset by its registry entry (dataset_registry.h), restricted to
 // data.classes if that is set. `seed` is for synthetic images.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed,

@@ -69,7 +69,7 @@ struct WeightNameMaps {
 };
 
 // A family in the registry.
-struct ModelRow {
+struct ModelEntry {
   ModelSchema schema;
   // Adds its parameters to the scope. Throws ConfigError if the configuration is invalid.
   std::unique_ptr<Backbone> (*make)(const Scope&, const ModelConfig&);
@@ -79,7 +79,7 @@ struct ModelRow {
 };
 
 // The available model families.
-using ModelRegistry = Registry<ModelRow>;
+using ModelRegistry = Registry<ModelEntry>;
 
 // The model families of the library.
 const ModelRegistry& model_registry();

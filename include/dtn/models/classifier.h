@@ -50,8 +50,8 @@ class Classifier {
   std::int64_t outputs() const;
 
   const ModelConfig& config() const { return config_; }
-  // The family's row of the registry.
-  const ModelRow& family() const { return row_; }
+  // The family's entry of the registry.
+  const ModelEntry& family() const { return row_; }
   std::string note() const { return backbone_->note(); }
   Backbone& backbone() { return *backbone_; }
   ParameterStore& parameters() { return store_; }
@@ -65,7 +65,7 @@ class Classifier {
   std::vector<Variable> head_logits(Context&, const std::vector<Variable>& features);
 
   ModelConfig config_;
-  ModelRow row_;
+  ModelEntry row_;
   const NormRegistry* norms_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;

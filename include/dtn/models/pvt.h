@@ -47,8 +47,8 @@ class PyramidVisionTransformerV2 final : public StagedTransformer {
 };
 
 // The row "pvt" of the registry.
-ModelRow pvt_row();
+ModelEntry pvt_entry();
 // The row "pvt_v2".
-ModelRow pvt_v2_row();
+ModelEntry pvt_v2_entry();
 
 }  // namespace dtn

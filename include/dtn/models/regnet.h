@@ -17,7 +17,7 @@ class RegNet : public BottleneckStages {
   RegNet(const Scope&, const ModelConfig&);
 };
 
-// The family's row of the registry.
-ModelRow regnet_row();
+// The family's entry of the registry.
+ModelEntry regnet_entry();
 
 }  // namespace dtn

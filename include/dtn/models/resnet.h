@@ -16,7 +16,7 @@ class ResNet : public BottleneckStages {
   ResNet(const Scope&, const ModelConfig&);
 };
 
-// The family's row of the registry.
-ModelRow resnet_row();
+// The family's entry of the registry.
+ModelEntry resnet_entry();
 
 }  // namespace dtn

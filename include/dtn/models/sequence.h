@@ -48,7 +48,7 @@ class SequenceTransformer : public Backbone {
   mutable Tensor positions_;  // cached by positions()
 };
 
-// The family's row of the registry.
-ModelRow sequence_row();
+// The family's entry of the registry.
+ModelEntry sequence_entry();
 
 }  // namespace dtn

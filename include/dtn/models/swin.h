@@ -28,7 +28,7 @@ class SwinTransformer final : public StagedTransformer {
   std::vector<PatchMerging> downsamples_;
 };
 
-// The row of the registry, "swin".
-ModelRow swin_row();
+// The entry of the registry, "swin".
+ModelEntry swin_entry();
 
 }  // namespace dtn

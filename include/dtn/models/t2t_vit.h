@@ -41,7 +41,7 @@ class T2tVit : public Backbone {
   std::unique_ptr<Normalizer> norm_;
 };
 
-// The family's row of the registry.
-ModelRow t2t_vit_row();
+// The family's entry of the registry.
+ModelEntry t2t_vit_entry();
 
 }  // namespace dtn

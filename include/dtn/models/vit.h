@@ -57,6 +57,6 @@ class VisionTransformer : public Backbone {
   std::unique_ptr<Normalizer> norm_;  // of all tokens; with fc_norm, of the pooled vector
 };
 
-ModelRow vit_row();
+ModelEntry vit_entry();
 
 }  // namespace dtn

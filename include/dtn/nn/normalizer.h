@@ -79,7 +79,7 @@ class Normalizer {
 };
 
 // A normalizer in the registry.
-struct NormRow {
+struct NormEntry {
   NormSchema schema;
   // Null if something is missing; schema.needs then names it.
   std::function<std::unique_ptr<Normalizer>(const NormConfig&, const NormShape&, const Scope&)>
@@ -89,9 +89,9 @@ struct NormRow {
 };
 
 // The available normalizers.
-class NormRegistry : public Registry<NormRow> {
+class NormRegistry : public Registry<NormEntry> {
  public:
-  explicit NormRegistry(std::vector<NormRow> rows) : Registry("normalizer", std::move(rows)) {}
+  explicit NormRegistry(std::vector<NormEntry> rows) : Registry("normalizer", std::move(rows)) {}
 };
 
 // The normalizers of the library.

@@ -92,7 +92,7 @@ class Optimizer {
 };
 
 // An optimizer in the registry.
-struct OptimizerRow {
+struct OptimizerEntry {
   OptimizerSchema schema;
   std::function<std::unique_ptr<Optimizer>(const OptimConfig&, ParameterStore&)> make;
 
@@ -100,7 +100,7 @@ struct OptimizerRow {
 };
 
 // The available optimizers.
-using OptimizerRegistry = Registry<OptimizerRow>;
+using OptimizerRegistry = Registry<OptimizerEntry>;
 
 // The optimizers of the library.
 const OptimizerRegistry& optimizer_registry();

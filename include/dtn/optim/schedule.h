@@ -27,7 +27,7 @@ struct ScheduleTime {
 // The learning rate at a time.
 using RateCurve = std::function<double(const ScheduleTime&)>;
 
-struct ScheduleRow {
+struct ScheduleEntry {
   ScheduleSchema schema;
   // Makes the curve of a run whose largest rate is `peak`.
   std::function<RateCurve(const ScheduleConfig&, double peak)> make;
@@ -35,7 +35,7 @@ struct ScheduleRow {
   const std::string& name() const { return schema.name; }
 };
 
-using ScheduleRegistry = Registry<ScheduleRow>;
+using ScheduleRegistry = Registry<ScheduleEntry>;
 
 // The schedules of the library.
 const ScheduleRegistry& schedule_registry();

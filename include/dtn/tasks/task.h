@@ -108,7 +108,7 @@ struct TaskSetup {
 };
 
 // A task in the registry.
-struct TaskRow {
+struct TaskEntry {
   TaskSchema schema;
   std::function<std::unique_ptr<Task>(const TaskSetup&)> make;
 
@@ -116,7 +116,7 @@ struct TaskRow {
 };
 
 // The available tasks.
-using TaskRegistry = Registry<TaskRow>;
+using TaskRegistry = Registry<TaskEntry>;
 
 // The tasks of the library.
 const TaskRegistry& task_registry();

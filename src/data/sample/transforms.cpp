@@ -197,7 +197,7 @@ EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double 
 Normalization resolve_normalization(const DataConfig& data, int channels,
                                     const DatasetRegistry& datasets) {
   DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
-  const DatasetRow* row = datasets.find(data.dataset);
+  const DatasetEntry* row = datasets.find(data.dataset);
   const PixelStatistics usual = !row                 ? kImageNetStatistics
                                 : row->statistics_of ? row->statistics_of(data)
                                                      : row->statistics;

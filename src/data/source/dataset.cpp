@@ -32,7 +32,7 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed, const DatasetRegistry& datasets) {
-  const DatasetRow& row = datasets.at(data.dataset);
+  const DatasetEntry& row = datasets.at(data.dataset);
   if (data.classes.empty()) return row.open(data, model, split, seed);
   ModelConfig any = model;
   any.num_classes = 0;  // accepts any number of classes

@@ -29,7 +29,7 @@ PixelStatistics idx_statistics(const DataConfig& data) {
   return std::ranges::count(path, "mnist") > 0 ? kDigits : kHalfStatistics;
 }
 
-std::vector<DatasetRow> own_rows() {
+std::vector<DatasetEntry> own_rows() {
   return {
       {{"imagefolder",
         "one folder per class, as ImageNet",

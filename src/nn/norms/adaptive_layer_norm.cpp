@@ -4,7 +4,7 @@
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -72,7 +72,7 @@ Variable AdaptiveLayerNorm::reference_gate(Context& ctx, const Condition& condit
                           condition_of(ctx, condition, c.dim(0), accumulator_of(c.dtype()), true));
 }
 
-NormRow adaptive_layer_norm_row() {
+NormEntry adaptive_layer_norm_entry() {
   return layer_row("adaln",
                    "Adaptive LayerNorm: gain, shift and gate from a vector for each sample",
                    "a condition for every sample, which a plain vision transformer does not "

@@ -6,7 +6,7 @@
 // variance). PyTorch's num_batches_tracked is not kept: nothing depends on it.
 #include "dtn/ops/primitive.h"
 #include "nn/norms/batch_statistics.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 #include "nn/norms/valid_tokens.h"
 #include "nn/norms/view_means.h"
 
@@ -74,7 +74,7 @@ std::unique_ptr<Normalizer> make_batch(const NormConfig& config, const NormShape
 
 }  // namespace
 
-NormRow batch_norm_row() {
+NormEntry batch_norm_entry() {
   NormSchema schema;
   schema.type = "bn";
   schema.doc = "BatchNorm: mean and variance of each channel over the tokens of all samples";

@@ -13,7 +13,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 #include "ops/norm/norm_gradients.h"
 
 namespace dtn {
@@ -161,7 +161,7 @@ Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const 
   return e::cast(ctx, e::add(ctx, e::mul(ctx, xhat, gain), shift), x.dtype());
 }
 
-NormRow conditional_batch_norm_row() {
+NormEntry conditional_batch_norm_entry() {
   return layer_row("cbn",
                    "Conditional BatchNorm: gains and shifts that a vector for each sample changes",
                    "a condition for every sample, which a plain vision transformer does not "

@@ -4,7 +4,7 @@
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 #include "ops/norm/channel_norm.h"
 
 namespace dtn {
@@ -65,13 +65,13 @@ Variable AdaptiveInstanceNorm::reference(Context& ctx, const Variable& x, const 
   return ops::reference::channel_norm(ctx, x, std, mean, instances(x, options_.eps));
 }
 
-NormRow conditional_instance_norm_row() {
+NormEntry conditional_instance_norm_entry() {
   return layer_row("cin", "Conditional InstanceNorm: a gain and a shift for each style",
                    "a style for every sample, which a plain vision transformer does not "
                    "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
 }
 
-NormRow adaptive_instance_norm_row() {
+NormEntry adaptive_instance_norm_entry() {
   return layer_row("adain",
                    "Adaptive InstanceNorm: the moments of each channel become those of a style",
                    "a style for every sample, which a plain vision transformer does not "

@@ -20,8 +20,8 @@ std::string text_of(const Condition& c) {
   return "none";
 }
 
-NormRow layer_row(const char* type, const char* doc, const char* needs) {
-  NormRow row{};
+NormEntry layer_row(const char* type, const char* doc, const char* needs) {
+  NormEntry row{};
   row.schema.type = type;
   row.schema.doc = doc;
   row.schema.needs = needs;

@@ -17,7 +17,7 @@
 #include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"
 #include "kernels/pointwise/pointwise.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 namespace {
@@ -236,7 +236,7 @@ Variable DynamicTokenNorm::reference_of_padded(Context& ctx, const Variable& x,
   return all;
 }
 
-NormRow dtn_row() {
+NormEntry dtn_entry() {
   NormSchema schema;
   schema.type = "dtn";
   schema.doc = "Dynamic Token Normalization: statistics within and across tokens, mixed per head";

@@ -3,7 +3,7 @@
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 namespace {
@@ -44,7 +44,7 @@ Variable DynamicLayerNorm::reference(Context& ctx, const Variable& x, const Toke
                                               options_.eps);
 }
 
-NormRow dynamic_layer_norm_row() {
+NormEntry dynamic_layer_norm_entry() {
   return layer_row("dln", "Dynamic LayerNorm: gain and shift from a summary of its own input",
                    "a summary network beside every norm, which a plain vision transformer does "
                    "not have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");

@@ -1,7 +1,7 @@
 // GroupNorm (Wu and He, "Group normalization", 2018): normalizes groups of consecutive channels of
 // a sample over its tokens.
+#include "nn/norms/entries.h"
 #include "nn/norms/groups.h"
-#include "nn/norms/rows.h"
 #include "nn/norms/sample_norm.h"
 
 namespace dtn {
@@ -15,7 +15,7 @@ std::unique_ptr<Normalizer> make_group(const NormConfig& config, const NormShape
 
 }  // namespace
 
-NormRow group_norm_row() {
+NormEntry group_norm_entry() {
   NormSchema schema;
   schema.type = "gn";
   schema.doc = "GroupNorm: mean and variance of each group of channels of a sample over its tokens";

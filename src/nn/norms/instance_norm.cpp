@@ -1,6 +1,6 @@
 // InstanceNorm (Ulyanov et al., "Instance normalization", 2016): normalizes each channel of each
 // sample over its tokens.
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 #include "nn/norms/sample_norm.h"
 
 namespace dtn {
@@ -14,7 +14,7 @@ std::unique_ptr<Normalizer> make_instance(const NormConfig& config, const NormSh
 
 }  // namespace
 
-NormRow instance_norm_row() {
+NormEntry instance_norm_entry() {
   NormSchema schema;
   schema.type = "in";
   schema.doc = "InstanceNorm: mean and variance of each channel of a sample over its tokens";

@@ -1,6 +1,6 @@
 // LayerNorm (Ba et al., "Layer normalization", 2016).
 #include "dtn/ops/norm.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 #include "nn/norms/view_means.h"
 
 namespace dtn {
@@ -48,7 +48,7 @@ std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, const Scope&
   return std::make_unique<LayerNorm>(shape, scope);
 }
 
-NormRow layer_norm_row() {
+NormEntry layer_norm_entry() {
   return {{"ln", "LayerNorm: mean and variance of each token over its channels", {}, false},
           make_layer};
 }

@@ -6,7 +6,7 @@
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -52,7 +52,7 @@ Variable DynamicMomentShortcut::reference(Context& ctx, const Variable& x, const
   return modulate(ctx, x, convolve(modulation_, relu(ctx, convolve(hidden_, moments))));
 }
 
-NormRow positional_norm_row() {
+NormEntry positional_norm_entry() {
   return layer_row("pono",
                    "Positional normalization: LayerNorm that hands out its moments to a decoder",
                    "a decoder that uses the moments, which a plain vision transformer "

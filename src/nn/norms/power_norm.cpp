@@ -7,8 +7,8 @@
 
 #include <utility>
 
+#include "nn/norms/entries.h"
 #include "nn/norms/groups.h"
-#include "nn/norms/rows.h"
 #include "nn/norms/shared_batch.h"
 #include "nn/norms/valid_tokens.h"
 
@@ -83,7 +83,7 @@ std::unique_ptr<Normalizer> make_power(const NormConfig& config, const NormShape
 
 }  // namespace
 
-NormRow power_norm_row() {
+NormEntry power_norm_entry() {
   NormSchema schema;
   schema.type = "power";
   schema.doc =

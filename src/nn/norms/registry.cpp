@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -11,24 +11,24 @@ TokenGrid square_or_sequence(std::int64_t tokens) {
 }
 
 const NormRegistry& norm_registry() {
-  static const NormRegistry rows({
-      layer_norm_row(),
-      rms_norm_row(),
-      batch_norm_row(),
-      instance_norm_row(),
-      group_norm_row(),
-      switchable_norm_row(),
-      scale_norm_row(),
-      power_norm_row(),
-      dtn_row(),
+  static const NormRegistry entries({
+      layer_norm_entry(),
+      rms_norm_entry(),
+      batch_norm_entry(),
+      instance_norm_entry(),
+      group_norm_entry(),
+      switchable_norm_entry(),
+      scale_norm_entry(),
+      power_norm_entry(),
+      dtn_entry(),
       // Layers for C++ programs, which no config can choose.
-      adaptive_layer_norm_row(),
-      conditional_instance_norm_row(),
-      adaptive_instance_norm_row(),
-      conditional_batch_norm_row(),
-      spatially_adaptive_norm_row(),
-      dynamic_layer_norm_row(),
-      positional_norm_row(),
+      adaptive_layer_norm_entry(),
+      conditional_instance_norm_entry(),
+      adaptive_instance_norm_entry(),
+      conditional_batch_norm_entry(),
+      spatially_adaptive_norm_entry(),
+      dynamic_layer_norm_entry(),
+      positional_norm_entry(),
   });
   return rows;
 }
@@ -53,7 +53,7 @@ NormConfig with_defaults(NormConfig config, const NormSchema& schema) {
 
 std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const NormShape& shape,
                                             const Scope& scope) {
-  const NormRow& row = (scope.norms ? *scope.norms : norm_registry()).at(config.type);
+  const NormEntry& row = (scope.norms ? *scope.norms : norm_registry()).at(config.type);
   if (!row.schema.needs.empty()) {
     throw ConfigError(cat("'", config.type, "' needs ", row.schema.needs));
   }

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 namespace {
@@ -47,14 +47,14 @@ std::unique_ptr<Normalizer> make_rms(const NormConfig&, const NormShape& shape,
 
 }  // namespace
 
-NormRow rms_norm_row() {
+NormEntry rms_norm_entry() {
   NormSchema schema;
   schema.type = "rms";
   schema.doc = "RMSNorm: each token divided by its root mean square; no mean, no bias";
   return {std::move(schema), make_rms<RmsNormKind::kRms>};
 }
 
-NormRow scale_norm_row() {
+NormEntry scale_norm_entry() {
   NormSchema schema;
   schema.type = "scale";
   schema.doc =

@@ -6,7 +6,7 @@
 #include "dtn/ops/tokens.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -55,7 +55,7 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
   return primitive::cast(ctx, y, x.dtype());
 }
 
-NormRow spatially_adaptive_norm_row() {
+NormEntry spatially_adaptive_norm_entry() {
   return layer_row(
       "spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
       "a map over the tokens of every sample, which a plain vision transformer does not "

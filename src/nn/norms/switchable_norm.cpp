@@ -17,7 +17,7 @@
 #include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"
 #include "nn/norms/batch_statistics.h"
-#include "nn/norms/rows.h"
+#include "nn/norms/entries.h"
 #include "nn/norms/shared_batch.h"
 #include "nn/norms/view_means.h"
 
@@ -104,7 +104,7 @@ std::unique_ptr<Normalizer> make_switchable(const NormConfig& config, const Norm
 
 }  // namespace
 
-NormRow switchable_norm_row() {
+NormEntry switchable_norm_entry() {
   NormSchema schema;
   schema.type = "sn";
   schema.doc = "Switchable normalization: a learned mix of instance, layer and batch statistics";

@@ -86,7 +86,7 @@ TEST_F(CudaLearner, MatchesCpu) {
 
 // Lion steps by the sign of the gradient, and rounding can flip a sign, so its bound is wider.
 TEST_F(CudaLearner, MatchesCpuWithEveryOptimizer) {
-  for (const OptimizerRow& row : optimizer_registry()) {
+  for (const OptimizerEntry& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = experiment("dtn");
     config.optim.name = row.name();

@@ -15,7 +15,7 @@ Context training() {
 }
 
 TEST(FamilyParity, CoversEveryFamily) {
-  for (const ModelRow& row : model_registry()) {
+  for (const ModelEntry& row : model_registry()) {
     // unit/models/sequence_test.cpp makes the same checks for sequence models.
     const bool found = row.name() == "vit" || row.schema.sequences ||
                        std::ranges::any_of(test::tiny_models(), [&](const ModelConfig& c) {

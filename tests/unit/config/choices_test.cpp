@@ -1,4 +1,4 @@
-// Keys that the chosen row of a registry does not read: an error in the same file and in --set,
+// Keys that the chosen entry of a registry does not read: an error in the same file and in --set,
 // dropped if inherited.
 #include "config/choices.h"
 

@@ -32,7 +32,7 @@ ExperimentConfig parse(const std::string& data, const std::vector<std::string>& 
 TEST(DatasetRegistry, EachRowIsDocumentedAndListsExistingKeys) {
   std::set<std::string> paths, names;
   for (const config::Key& key : config::keys()) paths.insert(key.path);
-  for (const DatasetRow& row : dataset_registry()) {
+  for (const DatasetEntry& row : dataset_registry()) {
     EXPECT_TRUE(names.insert(row.schema.name).second) << row.schema.name;
     EXPECT_FALSE(row.schema.doc.empty()) << row.schema.name;
     for (const std::string& key : row.schema.reads) {
@@ -112,7 +112,7 @@ class Moons final : public Dataset {
 };
 
 TEST(DatasetRegistry, ProgramsCanAddDatasets) {
-  const DatasetRow moons{
+  const DatasetEntry moons{
       {"moons", "two of them", {"size"}},
       [](const DataConfig& data, const ModelConfig&, Split split, std::uint64_t seed) {
         return std::make_unique<Moons>(*data.size + (split == Split::kVal), seed);

@@ -1,4 +1,4 @@
-// The keys that registry rows read exist, and src/config names no row.
+// The keys that registry entries read exist, and src/config names no row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ TEST(RegistryKeys, ConfigNamesNoRow) {
       const std::string word = (*it)[1];
       EXPECT_TRUE(!names.contains(word) || kOtherMeanings.contains({name, word}))
           << "src/config/" << name << " names \"" << word
-          << "\"; move what depends on it to its registry row";
+          << "\"; move what depends on it to its registry entry";
     }
   }
   EXPECT_GT(files, 20);

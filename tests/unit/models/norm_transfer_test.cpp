@@ -1,5 +1,5 @@
 // Loading the weights of LayerNorm models into models with other normalizers.
-#include "models/norm_transfer.h"
+#include "models/weights/norm_transfer.h"
 
 #include "dtn/models/weights.h"
 #include "dtn/nn/normalizer.h"

@@ -156,7 +156,7 @@ TEST(ModelSize, ActivationBytesMatchRealPass) {
 }
 
 TEST(ModelSize, CountsEveryNormalizer) {
-  for (const NormRow& row : norm_registry()) {
+  for (const NormEntry& row : norm_registry()) {
     if (!row.schema.needs.empty()) continue;
     ModelConfig c = test::paper_vit();
     c.norm.type = row.name();

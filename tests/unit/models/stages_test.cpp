@@ -152,7 +152,7 @@ TEST(StageModels, SkippingUnreadTokensChangesNothing) {
 // Results are finite, and every parameter of a norm gets a gradient.
 TEST(StageModels, TakeEveryNormalizer) {
   for (ModelConfig c : {test::tiny_pvt(), test::tiny_pvt_v2(), test::tiny_swin()}) {
-    for (const NormRow& row : norm_registry()) {
+    for (const NormEntry& row : norm_registry()) {
       if (!row.schema.needs.empty()) continue;
       c.norm.type = row.name();
       SCOPED_TRACE(cat(c.preset, ", ", row.name()));

@@ -7,7 +7,7 @@ namespace {
 
 TEST(NormRegistry, ListsEveryNormalizerOnceWithItsHelp) {
   std::set<std::string> types;
-  for (const NormRow& row : norm_registry()) {
+  for (const NormEntry& row : norm_registry()) {
     EXPECT_TRUE(types.insert(row.schema.type).second) << row.schema.type;
     EXPECT_FALSE(row.schema.doc.empty()) << row.schema.type;
     for (const OptionSchema& option : row.schema.options) {
@@ -37,7 +37,7 @@ TEST(NormRegistry, ErrorForUnknownTypeListsKnownTypes) {
 // The registry lists these layers with their purpose, but make_normalizer does not build them.
 TEST(NormRegistry, ListsConditionalLayersWithPurpose) {
   std::set<std::string> layers;
-  for (const NormRow& row : norm_registry()) {
+  for (const NormEntry& row : norm_registry()) {
     if (row.schema.needs.empty()) {
       EXPECT_NE(row.make, nullptr) << row.schema.type;
       continue;
@@ -61,7 +61,7 @@ TEST(NormRegistry, ListsConditionalLayersWithPurpose) {
 
 // Options missing from a config get their defaults.
 TEST(NormRegistry, CompletesOptions) {
-  for (const NormRow& row : norm_registry()) {
+  for (const NormEntry& row : norm_registry()) {
     if (!row.schema.needs.empty()) continue;
     NormConfig bare, full;
     bare.type = full.type = row.schema.type;

@@ -153,7 +153,7 @@ TEST(Optimizer, LambMatchesFormula) {
 }
 
 TEST(Optimizer, ContinuesFromState) {
-  for (const OptimizerRow& row : optimizer_registry()) {
+  for (const OptimizerEntry& row : optimizer_registry()) {
     OptimConfig config;
     config.name = row.name();
     ParameterStore unbroken, resumed;
@@ -225,7 +225,7 @@ TEST(Optimizer, DoesNotDependOnThreads) {
 
 // Against an optimizer that makes only the updates that are finite.
 TEST(Optimizer, SkipsAnUpdateThatIsNotFinite) {
-  for (const OptimizerRow& row : optimizer_registry()) {
+  for (const OptimizerEntry& row : optimizer_registry()) {
     OptimConfig config;
     config.name = row.name();
     ParameterStore finite, all;

@@ -149,7 +149,7 @@ TEST(LearningRateFactors, MergeRangesWithEqualFactors) {
 
 // For every optimizer a factor acts as another rate.
 TEST(LearningRateFactors, ScaleLearningRate) {
-  for (const OptimizerRow& row : optimizer_registry()) {
+  for (const OptimizerEntry& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     OptimConfig config;
     config.name = row.name();

@@ -78,7 +78,7 @@ void expect_frozen_and_alive(const Store& s) {
 }
 
 TEST(Freezing, KeepsFrozenParametersBitForBit) {
-  for (const OptimizerRow& row : optimizer_registry()) {
+  for (const OptimizerEntry& row : optimizer_registry()) {
     for (const FreezeConfig& freeze : {kBackbone, kPatterns}) {
       SCOPED_TRACE(cat(row.name(), freeze.backbone ? ", backbone" : ", patterns"));
       ExperimentConfig config = small_run("dtn");

@@ -136,7 +136,7 @@ TEST(MultiRankTraining, KeepsRanksEqualForEveryNormalizerAndPrecision) {
 
 // Each rank computes norms of tensors and rates of layers alone; the results must be equal.
 TEST(MultiRankTraining, KeepsRanksEqualForEveryOptimizerAndLayerDecay) {
-  for (const OptimizerRow& row : optimizer_registry()) {
+  for (const OptimizerEntry& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = small_run("dtn");
     use_optimizer(config, row.name());

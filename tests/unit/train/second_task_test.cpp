@@ -138,7 +138,7 @@ TEST_F(SecondTask, LoadsWeightsByName) {
 // Sweeps compare figures by the schema of a task.
 TEST(Tasks, FigureSchemasMatchMeters) {
   const Registries registries = with_two_views();
-  for (const TaskRow& row : registries.tasks) {
+  for (const TaskEntry& row : registries.tasks) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = two_views_config();
     config.model.depth = 1;

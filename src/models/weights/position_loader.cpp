@@ -1,4 +1,4 @@
-#include "models/position_loader.h"
+#include "models/weights/position_loader.h"
 
 #include <algorithm>
 #include <cmath>

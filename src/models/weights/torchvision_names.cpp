@@ -1,4 +1,4 @@
-#include "models/torchvision_names.h"
+#include "models/weights/torchvision_names.h"
 
 #include <algorithm>
 #include <span>

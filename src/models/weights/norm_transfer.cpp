@@ -1,4 +1,4 @@
-#include "models/norm_transfer.h"
+#include "models/weights/norm_transfer.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "models/levit_names.h"
+#include "models/weights/levit_names.h"
 
 #include <algorithm>
 #include <charconv>

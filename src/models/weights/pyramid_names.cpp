@@ -1,4 +1,4 @@
-#include "models/pyramid_names.h"
+#include "models/weights/pyramid_names.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "models/huggingface_names.h"
+#include "models/weights/huggingface_names.h"
 
 #include <algorithm>
 #include <cstring>

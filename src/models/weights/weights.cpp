@@ -8,9 +8,9 @@
 #include "core/format.h"
 #include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
-#include "models/key_prefixes.h"
-#include "models/norm_transfer.h"
-#include "models/position_loader.h"
+#include "models/weights/key_prefixes.h"
+#include "models/weights/norm_transfer.h"
+#include "models/weights/position_loader.h"
 
 namespace dtn {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/key_prefixes.h"
+#include "models/weights/key_prefixes.h"
 
 #include <set>
 #include <string_view>

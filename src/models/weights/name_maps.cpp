@@ -1,4 +1,4 @@
-#include "models/name_maps.h"
+#include "models/weights/name_maps.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,8 +6,8 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "models/huggingface_names.h"
-#include "models/torchvision_names.h"
+#include "models/weights/huggingface_names.h"
+#include "models/weights/torchvision_names.h"
 
 namespace dtn {
 namespace {

@@ -11,7 +11,7 @@
 #include "dtn/config/grid_keys.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/classifier.h"
-#include "models/position_table.h"
+#include "models/weights/position_table.h"
 
 namespace dtn {
 

@@ -1,4 +1,4 @@
-#include "models/position_table.h"
+#include "models/weights/position_table.h"
 
 #include <algorithm>
 #include <cmath>

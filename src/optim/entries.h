@@ -1,4 +1,4 @@
-// Registry rows of the optimizers, one file each.
+// Registry entries of the optimizers, one file each.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace dtn {
 
-OptimizerRow adamw_row();
-OptimizerRow lamb_row();
-OptimizerRow lion_row();
-OptimizerRow muon_row();
-OptimizerRow sgd_row();
+OptimizerEntry adamw_entry();
+OptimizerEntry lamb_entry();
+OptimizerEntry lion_entry();
+OptimizerEntry muon_entry();
+OptimizerEntry sgd_entry();
 
 // Returns a row that creates a T.
 template <class T>
-OptimizerRow optimizer_row(std::string name, std::string doc) {
+OptimizerEntry optimizer_entry(std::string name, std::string doc) {
   return {{std::move(name), std::move(doc)},
           [](const OptimConfig& config, ParameterStore& store) -> std::unique_ptr<Optimizer> {
             return std::make_unique<T>(config, store);
