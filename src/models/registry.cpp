@@ -13,7 +13,7 @@ const ModelRegistry& model_registry() {
   static const ModelRegistry entries(
       "model family", {vit_entry(), pvt_entry(), pvt_v2_entry(), swin_entry(), levit_entry(),
                        t2t_vit_entry(), resnet_entry(), regnet_entry(), sequence_entry()});
-  return rows;
+  return entries;
 }
 
 }  // namespace dtn

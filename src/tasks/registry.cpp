@@ -16,7 +16,7 @@ const TaskRegistry& task_registry() {
         [](const TaskSetup& setup) -> std::unique_ptr<Task> {
           return std::make_unique<Classify>(setup);
         }}});
-  return rows;
+  return entries;
 }
 
 std::unique_ptr<Task> make_task(const TaskSetup& setup) {

@@ -57,7 +57,7 @@ struct HubPart {
   std::string_view theirs, ours;
   std::size_t place, parts;
 };
-constexpr HubPart kParts[] = {
+constexpr HubPart kHubParts[] = {
     {"attention.attention.query.", "attn.qkv.", 0, 3},
     {"attention.attention.key.", "attn.qkv.", 1, 3},
     {"attention.attention.value.", "attn.qkv.", 2, 3},
@@ -181,7 +181,7 @@ class HubTranslation {
   };
 
   void add_of_block(const InBlock& in, const std::string& name, const Tensor& tensor) {
-    for (const HubPart& part : kParts) {
+    for (const HubPart& part : kHubParts) {
       if (!in.rest.starts_with(part.theirs)) continue;
       Parts& parts = parts_[cat(in.block, part.ours, in.rest.substr(part.theirs.size()))];
       parts.tensors.resize(part.parts);

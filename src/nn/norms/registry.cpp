@@ -30,7 +30,7 @@ const NormRegistry& norm_registry() {
       dynamic_layer_norm_entry(),
       positional_norm_entry(),
   });
-  return rows;
+  return entries;
 }
 
 std::span<const NormSchema> norm_schemas() {

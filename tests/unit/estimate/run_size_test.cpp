@@ -170,7 +170,8 @@ TEST(RunSize, WarnsIfMemoryIsTooSmall) {
       "model: {preset: vit_b}\ndata: {dataset: synthetic}\ntrain: {batch_size: 1000000}\n", "test",
       {}, standard_registries().schemas());
   const std::string warning = memory_warning(c, kCpu, 1, 1, standard_registries());
-  for (const char* part : {"the run needs about ", " GiB, more than the available ", "train.micro_batch"}) {
+  for (const char* part :
+       {"the run needs about ", " GiB, more than the available ", "train.micro_batch"}) {
     EXPECT_NE(warning.find(part), std::string::npos) << warning;
   }
   EXPECT_NE(memory_warning(c, kCpu, 4, 4, standard_registries()).find("per process"),
