@@ -48,7 +48,7 @@ bool check_styles(const char* layer, const Condition& c, std::int64_t batch, std
 void check_no_condition(const char* layer, const Condition& c) {
   DTN_CHECK(!c.vector.defined() && !c.tokens.defined() && !c.index.defined(), layer,
             ": the condition is ", text_of(c),
-            "; this layer takes none, as it reads its own input");
+            "; expected: none, as this layer reads its own input");
 }
 
 Variable condition_vector(Context& ctx, const char* layer, const Condition& c, std::int64_t batch,
