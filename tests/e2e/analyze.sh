@@ -106,7 +106,7 @@ files.write_safetensors("small.safetensors",
 EOF
 sed 's/depth: 3/depth: 4/; s/name: tiny/name: deeper/' run/config.yaml > deeper.yaml
 expect 2 dtn-analyze --checkpoint lone.safetensors
-expect_text 'carries no config'
+expect_text 'contains no config'
 expect 0 dtn-analyze --checkpoint run --checkpoint deeper.safetensors --config deeper.yaml \
   --inputs images.safetensors --token 0 --output depths
 expect 0 dtn-analyze --checkpoint lone.safetensors --config run/config.yaml \

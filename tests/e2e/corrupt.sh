@@ -125,7 +125,7 @@ expect_no_file none
 cp -r clean damaged
 printf 'no image' > damaged/val/n1/bad.jpg
 expect 3 dtn-data corrupt --root damaged/val --severity 1,5 --output found --corruption fog --json
-expect_text 'left out: .*n1/bad.jpg' '"made":24' '"unreadable":\[\{"index":6,"name":"[^"]*n1/bad.jpg'
+expect_text 'skipped: .*n1/bad.jpg' '"made":24' '"unreadable":\[\{"index":6,"name":"[^"]*n1/bad.jpg'
 same_folders one/fog found/fog
 cp clean/val/n0/1.bmp damaged/val/n0/0.bmp  # beside 0.png
 expect 3 dtn-data corrupt --root damaged/val --output twice

@@ -155,7 +155,7 @@ for set in model.depth=4 model.norm=ln model.num_classes=9; do
 done
 expect 2 dtn-train "${tiny[@]}" --output "$work/run" --resume auto --set optim.name=sgd \
   --set schedule.steps=8
-expect_text 'state.safetensors.*another configuration'
+expect_text 'state.safetensors.*another config'
 expect 2 dtn-train "${tiny[@]}" --output "$work/run" --resume auto --set data.size=160 \
   --set schedule.steps=8
 expect_text '5 steps per epoch, this run has 10'

@@ -20,7 +20,7 @@ expect 0 dtn-data listops --output one --seed 5 "${small[@]}" --jobs 1 --json
 expect_text '"output":"one","trees":870,"tries":[0-9]+,"duplicates":0,"bytes":[0-9]+' \
   '"stopped":false'
 expect 0 dtn-data listops --output a/three/ --seed 5 "${small[@]}" --jobs 3
-expect_text '700, 80 and 90 different trees of 501 to 1999 tokens, [0-9.]+ MB, in a/three' \
+expect_text '700, 80 and 90 different trees of 501 to 1999 tokens, [0-9.]+ MiB, in a/three' \
   'kept 1 of [0-9.]+ random trees, discarded 0 duplicates, [0-9]+ trees/s'
 same_folders one a/three
 expect_equal "files" "$(ls one | xargs)" "basic_test.tsv basic_train.tsv basic_val.tsv"

@@ -103,7 +103,7 @@ assert "dtn-sweep --config norms.yaml --device cpu" in text, text
 assert "synthetic images; vit_t at 16 x 16" in text and "300 steps" in text, text
 EOS
 expect 0 "${sweep[@]}" --output whole
-expect_text '4 runs, 4 of them finished'
+expect_text '4 runs, 4 finished'
 if grep -q starts "$log"; then fail "a finished run was run again"; fi
 expect 0 "${sweep[@]}" --output whole --dry-run
 expect_text '^ln:0 +300 .*  finished$' 'nothing is left to do'
@@ -111,7 +111,7 @@ expect_text '^ln:0 +300 .*  finished$' 'nothing is left to do'
 echo "results that are kept"
 expect 0 "${sweep[@]}" --output whole --results kept
 expect 0 "${sweep[@]}" --output elsewhere --results kept
-expect_text '4 runs, 4 of them finished'
+expect_text '4 runs, 4 finished'
 if grep -q starts "$log"; then fail "a run was run again whose result is kept"; fi
 expect_same_tables elsewhere whole
 expect_same_tables kept whole

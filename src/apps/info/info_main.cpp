@@ -47,10 +47,8 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
   const bool separable = c.paper_multiply_adds != c.multiply_adds;
   std::printf("multiply-adds    %.4f G per %s, as the paper counts%s\n",
               c.paper_multiply_adds / 1e9, sample, separable ? " (dense P)" : "");
-  if (separable) {
-    std::printf("                 %.4f G per %s, with separable P\n", c.multiply_adds / 1e9,
-                sample);
-  }
+  std::printf("                 %.4f G per %s, as carried out%s\n", c.multiply_adds / 1e9, sample,
+              separable ? " (separable P)" : "");
   const bool whole = c.computed_multiply_adds == c.multiply_adds;
   std::printf("                 %.4f G per %s, as computed%s\n", c.computed_multiply_adds / 1e9,
               sample, whole ? "" : ": without values that nothing reads");

@@ -155,8 +155,8 @@ std::string differences(const Json& was, const Json& now) {
   std::string text;
   for (const auto& [key, value] : now.items()) {
     if (was.at(key) == value) continue;
-    text += cat(text.empty() ? "was made with other settings: " : "; ", key, " was ",
-                was.at(key).dump(), ", is now ", value.dump());
+    text += cat(text.empty() ? "was made with other settings: " : "; ", key, " is ", value.dump(),
+                ", was ", was.at(key).dump());
   }
   return text;
 }

@@ -97,7 +97,7 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
   forecast.left = left.size();
   if (!left.empty()) forecast.seconds = makespan(left, options.jobs);
   out += left.empty()
-             ? std::string("\nall runs are finished\n")
+             ? std::string("\nnothing is left to do\n")
              : cat("\n", counted(left.size(), "runs"), " left, about ",
                    format_duration(forecast.seconds), " with --jobs ", options.jobs,
                    " and --threads ", options.threads, " (without the time for loading data)\n");

@@ -92,7 +92,7 @@ TEST(AnalysisDifferences, OneRunComparesItsLayers) {
   a["checkpoints"].erase(1);
   const std::vector<std::string> said = drawing::largest_differences(drawing::read_runs(a), 3);
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_EQ(said[0], "In A the gradient of a block goes from 1 (layer 1) to 2 (layer 2).");
+  EXPECT_EQ(said[0], "In A the gradient norm of a block goes from 1 (layer 1) to 2 (layer 2).");
 }
 
 TEST(Illustrations, MatchNumbersOfPaper) {

@@ -45,7 +45,7 @@ TEST(GeneratedCorruptions, MarksStandInTextures) {
   const std::string text = to_text(report);
   for (const char* part :
        {"\nfrost (stand-in)     20.00 ", "\nmCE 94.9",
-        "not comparable with published figures; the other 14: mean CE 100.00 %"}) {
+        "not comparable with published values; the other 14: mean CE 100.00 %"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
 }

@@ -162,7 +162,7 @@ TEST_F(RobustnessSuites, RejectsOtherFolders) {
   refuses({"suite/fog", "1 to 5"});
   fs::create_directories(root() / "fog/1");
   fs::create_directories(root() / "weather/fog/1");
-  refuses({"fog is there twice", "weather/fog"});
+  refuses({"found fog twice", "weather/fog"});
   write("suite/fog/1", "a file");
   refuses({"fog/1: is not a folder"});
   write("suite/fog", "a file");

@@ -76,8 +76,8 @@ fashion-mnist (idx); several models; 6 epochs; batches of 128 in fp32; several s
 | bn                 |       failed |     - |          - |            - |                         - |              - |              - |      1,000 |        - | 0 of 2 |
 
 - Top-1 (%) of the last evaluation: mean ± sample standard deviation over the seeds.
-- Epochs to a top-1: where the line between two evaluations crosses it, mean over the seeds; - where no run came that far.
-- `dtn`, seeds 5, 6: to be run.
+- Epochs to a top-1: interpolated between two evaluations, mean over the seeds; -: no run reached it.
+- `dtn`, seeds 5, 6: not finished.
 - `bn`, seed 0: failed with exit code 4: training diverged, see bn/seed-0/checkpoints
 - `bn`, seed 1: failed with signal 9: Killed
 
