@@ -266,7 +266,7 @@ TEST(WeightNames, MapsTransformersVit) {
   for (const char* prefix : {"vit.", ""}) {
     NamedTensors tensors = with_hub_prefix(prefix, plain, {{"head.", "classifier."}});
     EXPECT_EQ(notes_of_loading(vit, tensors),
-              "names of Hugging Face's transformers: query, key and value of each block are "
+              "tensor names of Hugging Face's transformers: query, key and value of each block are "
               "joined\n");
     tensors.emplace_back(cat(prefix, "pooler.dense.weight"), zeros({20, 20}));
     tensors.emplace_back(cat(prefix, "pooler.dense.bias"), zeros({20}));
@@ -370,7 +370,8 @@ TEST(WeightNames, MapsTorchvision) {
                         {"attn.proj.", "self_attention.out_proj."},
                         {"mlp.fc1.", mlp[0]},
                         {"mlp.fc2.", mlp[1]}});
-    EXPECT_EQ(notes_of_loading(vit, tensors), "names of torchvision's vision transformers\n");
+    EXPECT_EQ(notes_of_loading(vit, tensors),
+              "tensor names of torchvision's vision transformers\n");
     expect_text(notes_of_loading(vit, with_prefix("module.", tensors)),
                 {"removed the prefix 'module.'", "torchvision"});
   }

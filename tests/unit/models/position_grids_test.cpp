@@ -186,7 +186,7 @@ TEST(PositionGrids, RecomputesT2tPositionsForNewGrid) {
     const auto notes = load_adapted(target, copies(source), "file", {.image_size = c.image_size});
     ASSERT_EQ(notes.size(), 1u) << size;
     expect_contains(notes[0],
-                    cat("pos_embed: made for ", size.height / 16, " x ", size.width / 16));
+                    cat("pos_embed: computed for ", size.height / 16, " x ", size.width / 16));
     Doubles want;
     for (int p = 0; p < 1 + size.height / 16 * size.width / 16; ++p) {
       for (int j = 0; j < 16; ++j) {

@@ -228,7 +228,8 @@ TEST(StageModels, RejectInvalidConfigs) {
   expect_error("preset: pvt_tiny, image_size: 24", {"stage 4", "0 x 0", "larger"});
   expect_error("preset: pvt_tiny, image_size: 28", {"model.image_size", "stage"});
   expect_error("preset: pvt_tiny, norm: {type: dtn, layers: 4}", {"class token", "at most 3"});
-  expect_error("preset: pvt_tiny, norm: {type: dtn, layers: 5}", {"counts stages", "are 4"});
+  expect_error("preset: pvt_tiny, norm: {type: dtn, layers: 5}",
+               {"counts stages", "the model has 4"});
   expect_error("preset: pvt_tiny, image_size: 200, norm: dtn",
                {"model.norm.pool", "50 x 50", "4 x 4"});
   expect_error("preset: pvt_tiny, num_heads: [1, 3, 5, 8]", {"model.num_heads 3", "stage 2"});
