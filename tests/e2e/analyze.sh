@@ -161,4 +161,4 @@ expect 3 dtn-analyze --checkpoint torn.safetensors
 expect 3 dtn-analyze --checkpoint run --inputs torn.safetensors
 sed 's/image_size: 16/image_size: 32/' deeper.yaml > larger.yaml
 expect 2 dtn-analyze --checkpoint run --checkpoint init --config larger.yaml
-expect_text 'see the same images'
+expect_text 'compared models must take the same images'

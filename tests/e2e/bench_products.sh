@@ -27,7 +27,7 @@ assert q["uses"] == 2 and q["flops"] == 2 * 128 * 72 * 24, q
 dw = products["bfloat16 to float32, 72 x 24 x 128 tn, rows of 72 24 24, added to"]
 assert dw["uses"] == 2, dw
 for p in products.values():
-    assert p["offers"] == 6 and p["unsteady"] == 1 and "custom=0" in p["best"], p
+    assert p["candidates"] == 6 and p["unsteady"] == 1 and "custom=0" in p["best"], p
     assert min(p["first_us"], p["chosen_us"], p["best_us"]) > 0, p
 table = [l.rstrip("\n").split("\t") for l in open(sys.argv[2]) if not l.startswith("#")]
 assert {(name, best) for _, _, name, best in table} == \
@@ -50,7 +50,7 @@ for p in [json.loads(l) for l in open(sys.argv[1]) if l.startswith("{")][:-1]:
 EOP
 
 expect 0 dtn-bench "${bench[@]}" --only 'tn, rows'
-expect_text 'first us +chosen us +best us +uses +offers +TFLOP/s +product' 'products of a micro-batch: '
+expect_text 'first us +chosen us +best us +uses +candidates +TFLOP/s +product' 'products of a micro-batch: '
 expect 2 dtn-bench "${bench[@]}" --only convolution
 expect_text '--only convolution: no product has this text in its name; the products are'
 DTN_CUDA_PRODUCTS=/nowhere/table expect 2 dtn-bench "${bench[@]}"

@@ -174,7 +174,7 @@ expect_text '; 0 images left'
 cmp again.json flying.json || fail "a finished suite is not as it was"
 expect 0 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c --corrupt-on-the-fly \
   --corruption frost,fog
-expect_text '^frost \(stand-in\) ' 'not comparable with published figures; the other 1: mean CE'
+expect_text '^frost \(stand-in\) ' 'not comparable with published values; the other 1: mean CE'
 expect 0 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c --corrupt-on-the-fly \
   --corruption fog --seed 5 --save kept.json --severity 1
 expect_text 'fog/1: the images have changed since the evaluation saved in'

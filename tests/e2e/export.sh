@@ -10,7 +10,7 @@ echo "dtn-export"
 expect 0 dtn-export --help
 expect_text --checkpoint --config --set --ema --opset --output 'Exit codes'
 expect 0 dtn-export --checkpoint run/checkpoints/last --output a.onnx
-expect_text 'a.onnx: vit_t, dtn .* images \[N, 3, 16, 16\] -> logits \[N, 10\], opset 17, .* MiB'
+expect_text 'a.onnx: vit_t, dtn, 3 blocks, .* images \[N, 3, 16, 16\] -> logits \[N, 10\], opset 17, .* MiB'
 expect 0 dtn-train export --checkpoint run/checkpoints/last/model.safetensors --output b.onnx
 cmp a.onnx b.onnx >&2 || fail "the same model gives two files"
 expect 0 dtn-export --checkpoint run/checkpoints/last --ema --opset 20 --output b.onnx

@@ -241,7 +241,7 @@ for begins in 'starts' 'continues at step 1' 'continues at step 1'; do  # the on
   expect_text 'bad:0 failed with exit code 4: training diverged' 'failed runs .*: bad:0 \(4\)' \
     '1 of 2 runs finished'
 done
-expect_text '2 runs, 1 of them finished'
+expect_text '2 runs, 1 finished'
 check "the table of a failed run" << 'EOS'
 ln, bad = json.load(open("bad/table.json"))["variants"]
 assert ln["n"] == 1 and ln["std"] is None and ln["failures"] == []
@@ -277,7 +277,7 @@ expect_text 'again$|The same again' 'ln:0 .* the same as norms/ln:0' 'not yet: s
   'All <tables>: 5 runs left, about'
 expect_no_file all
 expect 0 dtn-sweep --config all.yaml --output all --results kept-all --device cpu
-expect_text 'sweep norms: 4 runs, 0 of them' 'sweep again: 3 runs, 2 of them finished' \
+expect_text 'sweep norms: 4 runs, 0 finished' 'sweep again: 3 runs, 2 finished' \
   'skipping imagenet-r: name its folder with --suite-root imagenet-r=DIR'
 expect_no_file all/again/ln
 expect_file kept-all/again/ln/seed-0/summary.json

@@ -11,6 +11,7 @@
 
 namespace dtn {
 
+// The convolutional trunk that both families share.
 class BottleneckStages : public Backbone {
  public:
   // Reads "image" [B, channels, height, width] of model.image_size.
@@ -22,6 +23,7 @@ class BottleneckStages : public Backbone {
   std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 
  protected:
+  // The layers, in the order of the pass.
   struct Parts {
     ConvNorm stem;
     bool max_pool;  // after the stem: 3 x 3 with stride 2

@@ -27,6 +27,7 @@ struct ScheduleTime {
 // The learning rate at a time.
 using RateCurve = std::function<double(const ScheduleTime&)>;
 
+// A kind of schedule, chosen by schedule.name.
 struct ScheduleEntry {
   ScheduleSchema schema;
   // Makes the curve of a run whose largest rate is `peak`.
@@ -35,11 +36,13 @@ struct ScheduleEntry {
   const std::string& name() const { return schema.name; }
 };
 
+// The kinds of schedules that a program knows.
 using ScheduleRegistry = Registry<ScheduleEntry>;
 
 // The schedules of the library.
 const ScheduleRegistry& schedule_registry();
 
+// The learning rate of every update of a run.
 class LearningRate {
  public:
   // batch: the global batch size, for lr_scale_batch. Throws ConfigError if warmup, final decay and

@@ -213,10 +213,10 @@ TEST_F(RobustnessSuites, ClassesComeFromCheckpoint) {
   EXPECT_EQ(p.cells[1].images->label(0), 2);
   EXPECT_EQ(p.cells[1].images->label(2), 0);
   image("clean/val/e/1.bmp");
-  expect_error<DataError>([&] { plan(); }, {"'e'", "none of the 4", "--no-clean"});
+  expect_error<DataError>([&] { plan(); }, {"'e'", "not among the 4", "--no-clean"});
   fs::remove_all(dir_.path() / "clean/val/e");
   image("suite/x/1.bmp");
-  expect_error<DataError>([&] { plan(); }, {"'x'", "none of the 4"});
+  expect_error<DataError>([&] { plan(); }, {"'x'", "not among the 4"});
   fs::remove_all(root() / "x");
   classes_ = dir_.path() / "classes.txt";
   write("classes.txt", "d\nb\nc\na\n");
