@@ -178,8 +178,7 @@ inline std::vector<ViewBatch> play_views(BatchFeeder& feeder,
       seen.back().fields.emplace_back(name, tensor.clone());
       places.insert({name, tensor.raw()});
     }
-    EXPECT_TRUE(
-        std::ranges::equal(batch.host.at("id").values<std::int64_t>(), batch.indices));
+    EXPECT_TRUE(std::ranges::equal(batch.host.at("id").values<std::int64_t>(), batch.indices));
     EXPECT_EQ(batch.host.at("words").device(), kCpu);
   }
   for (ViewBatch& one : seen) {  // after all work is enqueued
