@@ -36,7 +36,7 @@ mapfile -t changed < <(
 echo "-- clang-tidy: ${#changed[@]} files changed since $(git rev-parse --short "$base")"
 most=${LINT_TIDY_FILES:-8}  # it takes many seconds each
 if ((${#changed[@]} > most)); then
-  echo "checking only the newest $most, see LINT_TIDY_FILES; skipped: ${changed[*]:most}"
+  echo "checking only the newest $most, see LINT_TIDY_FILES"
   changed=("${changed[@]:0:most}")
 fi
 if ((${#changed[@]} > 0)); then

@@ -20,8 +20,8 @@ std::vector<std::string> paths_in(const std::string& section,
   return paths;
 }
 
-// Returns a choice whose key holds the name of the row. `own` lists keys that mean something else
-// in each row.
+// Returns a choice whose key holds the name of the entry. `own` lists keys that mean something else
+// in each entry.
 template <class Schema>
 Choice choice_by_name(std::string key, std::string what, const std::string& section,
                       const std::vector<Schema>& schemas, std::string Schema::*name,
@@ -31,7 +31,8 @@ Choice choice_by_name(std::string key, std::string what, const std::string& sect
   choice.what = std::move(what);
   choice.of_layer = [path = choice.key](const Node& layer) { return text_of(layer, path); };
   for (const Schema& schema : schemas) {
-    choice.rows.push_back({schema.*name, paths_in(section, schema.reads), paths_in(section, own)});
+    choice.entries.push_back(
+        {schema.*name, paths_in(section, schema.reads), paths_in(section, own)});
   }
   return choice;
 }
@@ -60,8 +61,8 @@ Choice optimizer_choice(const ConfigSchemas& schemas) {
   choice.usual = OptimConfig().name;
   // Values that suit an optimizer do not suit one with other defaults.
   const std::vector<std::string> listed = choice.listed();
-  for (std::size_t i = 0; i < choice.rows.size(); ++i) {
-    if (schemas.optimizers[i].defaults) choice.rows[i].own = listed;
+  for (std::size_t i = 0; i < choice.entries.size(); ++i) {
+    if (schemas.optimizers[i].defaults) choice.entries[i].own = listed;
   }
   return choice;
 }
@@ -103,7 +104,7 @@ Choice norm_choice(const ConfigSchemas& schemas) {
     for (const OptionSchema& option : norm.options) {
       options.push_back(cat(kNormSection, ".", option.key));
     }
-    choice.rows.push_back({norm.type, options, options});
+    choice.entries.push_back({norm.type, options, options});
   }
   return choice;
 }
@@ -115,15 +116,15 @@ void erase(Node& root, const std::string& path) {
 
 }  // namespace
 
-const Choice::Row* Choice::find(const std::string& row) const {
-  const auto found = std::ranges::find(rows, row, &Row::name);
-  return found == rows.end() ? nullptr : &*found;
+const Choice::Entry* Choice::find(const std::string& entry) const {
+  const auto found = std::ranges::find(entries, entry, &Entry::name);
+  return found == entries.end() ? nullptr : &*found;
 }
 
 std::vector<std::string> Choice::listed() const {
   std::vector<std::string> all;
-  for (const Row& row : rows) {
-    for (const std::string& path : row.reads) {
+  for (const Entry& entry : entries) {
+    for (const std::string& path : entry.reads) {
       if (!contains(all, path)) all.push_back(path);
     }
   }
@@ -132,15 +133,15 @@ std::vector<std::string> Choice::listed() const {
 
 std::vector<std::string> Choice::readers_of(const std::string& path) const {
   std::vector<std::string> readers;
-  for (const Row& row : rows) {
-    if (contains(row.reads, path)) readers.push_back(row.name);
+  for (const Entry& entry : entries) {
+    if (contains(entry.reads, path)) readers.push_back(entry.name);
   }
   return readers;
 }
 
-bool Choice::reads(const std::string& row, const std::string& path) const {
+bool Choice::reads(const std::string& entry, const std::string& path) const {
   const std::vector<std::string> readers = readers_of(path);
-  return readers.empty() || find(row) == nullptr || contains(readers, row);
+  return readers.empty() || find(entry) == nullptr || contains(readers, entry);
 }
 
 std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
@@ -161,11 +162,11 @@ void drop_superseded_choices(Node& below, const Node& above, const ConfigSchemas
     const std::string before = chosen.empty() ? choice.usual : chosen;
     const std::string after = choice.of_layer(above);
     if (after.empty() || after == before) continue;
-    const Choice::Row *old_row = choice.find(before), *new_row = choice.find(after);
+    const Choice::Entry *old_entry = choice.find(before), *new_entry = choice.find(after);
     for (const std::string& path : choice.listed()) {
-      const bool kept = choice.reads(after, path) &&
-                        !(old_row != nullptr && contains(old_row->own, path)) &&
-                        !(new_row != nullptr && contains(new_row->own, path) && !before.empty());
+      const bool kept =
+          choice.reads(after, path) && !(old_entry != nullptr && contains(old_entry->own, path)) &&
+          !(new_entry != nullptr && contains(new_entry->own, path) && !before.empty());
       if (!kept) erase(below, path);
     }
   }
@@ -174,9 +175,9 @@ void drop_superseded_choices(Node& below, const Node& above, const ConfigSchemas
 void drop_unread(Node& root, const ConfigSchemas& schemas) {
   for (const Choice& choice : choices_of(schemas)) {
     const std::string chosen = choice.of_layer(root);
-    const std::string row = chosen.empty() ? choice.usual : chosen;
+    const std::string entry = chosen.empty() ? choice.usual : chosen;
     for (const std::string& path : choice.listed()) {
-      if (!choice.reads(row, path)) erase(root, path);
+      if (!choice.reads(entry, path)) erase(root, path);
     }
   }
 }
@@ -184,14 +185,14 @@ void drop_unread(Node& root, const ConfigSchemas& schemas) {
 void check_read(const Node& root, const ExperimentConfig& config, const ExperimentConfig& usual,
                 const ConfigSchemas& schemas) {
   for (const Choice& choice : choices_of(schemas)) {
-    const std::string row = choice.of_config(config);
+    const std::string entry = choice.of_config(config);
     for (const std::string& path : choice.listed()) {
       const Node* node = root.at(path);
-      if (node == nullptr || node->is_null() || choice.reads(row, path)) continue;
+      if (node == nullptr || node->is_null() || choice.reads(entry, path)) continue;
       const auto key = std::ranges::find(keys(), path, &Key::path);
       const bool is_usual = key != keys().end() && key->write(config) == key->write(usual);
       if (is_usual && node->where.layer != kOverrideLayer) continue;
-      fail(node->where, path, " is not read by the ", choice.what, " '", row,
+      fail(node->where, path, " is not read by the ", choice.what, " '", entry,
            "'; it is read by: ", join(choice.readers_of(path)), "; remove it");
     }
   }

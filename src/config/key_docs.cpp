@@ -166,11 +166,11 @@ class Documenter {
     return value;
   }
 
-  // Returns the rows that read the key; empty: all.
+  // Returns the entries that read the key; empty: all.
   std::vector<std::string> readers_of(const std::string& path) const {
     for (const Choice& choice : choices_) {
       std::vector<std::string> readers = choice.readers_of(path);
-      if (!readers.empty() && readers.size() < choice.rows.size()) return readers;
+      if (!readers.empty() && readers.size() < choice.entries.size()) return readers;
     }
     return {};
   }

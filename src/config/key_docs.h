@@ -17,7 +17,7 @@ struct KeyDoc {
   // As a config writes it, with exceptions in parentheses: "1.0e-08 (lamb 1.0e-06)"; "unset".
   std::string default_value;
   std::string example;                 // a value, as a config writes it
-  std::vector<std::string> read_by;    // names of the rows that read the key; empty: all
+  std::vector<std::string> read_by;    // names of the entries that read the key; empty: all
   std::vector<std::string> choices{};  // the words it accepts, if they cover most values
   bool is_norm_option = false;         // read_by holds normalizers
 

@@ -58,7 +58,7 @@ std::optional<ConfigProblem> blocks_problem(const ModelConfig& c) {
 std::optional<ConfigProblem> attention_problem(const ModelConfig& c) {
   using Kind = SequenceAttentionKind;
   const SequenceAttentionConfig &a = c.attention, usual;
-  const auto foreign = [&](const char* key, bool set, bool reads) -> std::optional<ConfigProblem> {
+  const auto unread = [&](const char* key, bool set, bool reads) -> std::optional<ConfigProblem> {
     if (!set || reads) return std::nullopt;
     return ConfigProblem{
         {key},
@@ -66,12 +66,12 @@ std::optional<ConfigProblem> attention_problem(const ModelConfig& c) {
   };
   const bool blocks = a.kind == Kind::kBigBird, hashes = a.kind == Kind::kReformer;
   for (const auto& problem :
-       {foreign("model.attention.variant", a.variant != usual.variant, blocks || hashes),
-        foreign("model.attention.block_size", a.block_size != usual.block_size, blocks),
-        foreign("model.attention.random_blocks", a.random_blocks != usual.random_blocks, blocks),
-        foreign("model.attention.hashes", a.hashes != usual.hashes, hashes),
-        foreign("model.attention.buckets", a.buckets != usual.buckets, hashes),
-        foreign("model.attention_dropout", a.dropout != 0, !blocks && !hashes)}) {
+       {unread("model.attention.variant", a.variant != usual.variant, blocks || hashes),
+        unread("model.attention.block_size", a.block_size != usual.block_size, blocks),
+        unread("model.attention.random_blocks", a.random_blocks != usual.random_blocks, blocks),
+        unread("model.attention.hashes", a.hashes != usual.hashes, hashes),
+        unread("model.attention.buckets", a.buckets != usual.buckets, hashes),
+        unread("model.attention_dropout", a.dropout != 0, !blocks && !hashes)}) {
     if (problem) return problem;
   }
   if (hashes && a.buckets % 2 != 0) {

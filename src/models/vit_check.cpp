@@ -89,18 +89,17 @@ Problem vit_block_problem(const ModelConfig& c, const NormSchema& norm) {
         cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
   }
   if (norm.type != "ln" && !c.norm.layers && c.norm_layers() == 0) {
-    return ConfigProblem{
-        {"model.norm.type"},
-        cat("the normalizer '", norm.type,
-            "' would be used in no block, as the class token joins before the first; set ",
-            has_prefix_option(norm) ? "model.norm.prefix: ln, " : "",
-            "model.class_token_at, model.pool: mean or model.norm.layers")};
+    return ConfigProblem{{"model.norm.type"},
+                         cat("no block would use the normalizer '", norm.type,
+                             "', because the class token joins before the first; set ",
+                             has_prefix_option(norm) ? "model.norm.prefix: ln, " : "",
+                             "model.class_token_at, model.pool: mean or model.norm.layers")};
   }
   if (c.mhsa_position && c.grid_blocks() == 0) {
     return ConfigProblem{
         {"model.mhsa_position"},
-        "model.mhsa_position would be used in no block, as the class token joins before the "
-        "first and has no place in the grid; set model.class_token_at with model.pos_embed: "
+        "no block would use model.mhsa_position, because the class token joins before the first "
+        "and has no place in the grid; set model.class_token_at with model.pos_embed: "
         "patch, or model.pool: mean"};
   }
   return {};

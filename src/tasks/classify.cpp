@@ -111,11 +111,11 @@ void Classify::prepare_training(DType compute) {
 std::int64_t Classify::other_parameters() const { return teacher_ ? teacher_->parameters() : 0; }
 
 ExperimentConfig Classify::checkpoint_config(const ExperimentConfig& config) const {
-  ExperimentConfig portable = config;
-  if (!teacher_) return portable;
-  portable.distill.teacher = named_by_fingerprint(teacher_->fingerprint());
-  portable.distill.teacher_config.reset();
-  return portable;
+  ExperimentConfig saved = config;
+  if (!teacher_) return saved;
+  saved.distill.teacher = named_by_fingerprint(teacher_->fingerprint());
+  saved.distill.teacher_config.reset();
+  return saved;
 }
 
 Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>& logged) {

@@ -50,7 +50,7 @@ constexpr Example kPredict[] = {
 constexpr Example kExport[] = {
     {"dtn-export --checkpoint runs/fashion_mnist_dtn --output fashion_mnist.onnx",
      "Writes the best checkpoint of a run as an ONNX file."},
-    {"dtn-export --checkpoint runs/fashion_mnist_dtn/checkpoints/best --output best.onnx --opset "
+    {"dtn-export --checkpoint runs/fashion_mnist_dtn/checkpoints/last --output last.onnx --opset "
      "20",
      "Writes the last checkpoint, with a newer version of ONNX's operators."},
 };

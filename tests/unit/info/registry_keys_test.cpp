@@ -49,7 +49,7 @@ std::string without_enumerators(const std::string& text) {
 std::set<std::string> names_of_rows() {
   std::set<std::string> names;
   for (const config::Choice& choice : choices()) {
-    for (const config::Choice::Row& row : choice.rows) names.insert(row.name);
+    for (const config::Choice::Entry& entry : choice.entries) names.insert(entry.name);
   }
   return names;
 }
