@@ -34,6 +34,8 @@ for program in dtn dtn-{train,eval,predict,export,analyze,plot,sweep,info,data,b
   expect_file "$prefix/share/man/man1/$program.1"
   expect_file "$prefix/share/bash-completion/completions/$program"
 done
+runs "^Usage: dtn-mpirun " "$prefix/bin/dtn-mpirun" --help
+expect_file "$prefix/share/man/man1/dtn-mpirun.1"
 expect_equal "what dtn-train is" "$(readlink "$prefix/bin/dtn-train")" dtn
 runs 'parameters +5710672' "$prefix/bin/dtn-info" --config vit_t_dtn
 tiny_config "$work/tiny.yaml"

@@ -24,7 +24,7 @@ PATH=$work/hanging:$PATH bash "$bin/dtn-mpirun" sleep 2 > "$log" 2>&1 &
 job=$!
 ended 30
 expect_equal "exit code of dtn-mpirun when mpirun hangs" $code 1
-expect_text 'killing mpirun, which does not end although its processes have ended'
+expect_text 'killing mpirun: its processes have ended but it has not'
 
 # A signal to the launcher: one checkpoint, and 75.
 for signal in TERM INT USR1; do
