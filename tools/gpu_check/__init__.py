@@ -1,1 +1,2 @@
-"""Checks the CUDA backend on a machine with a GPU: `tools/gpu-check.sh --help`, docs/gpu.md."""
+"""Checks the CUDA backend on a machine with a GPU: see `tools/gpu-check.sh --help` and
+docs/gpu.md."""

@@ -1,4 +1,4 @@
-"""Started as a folder, `python3 tools/gpu_check`, or as a package, `python3 -m gpu_check`."""
+"""Entry point of `python3 tools/gpu_check` (a folder) and `python3 -m gpu_check` (a package)."""
 import pathlib
 import sys
 

@@ -1,16 +1,17 @@
-"""How far the results of kernels are from what they should be, as the tests measure it."""
+"""Errors of kernels, as the tests measure them."""
 import json
 import math
 import re
 
-LONGEST = 160  # characters kept of the list of shapes
+LONGEST = 160  # maximum characters of the list of shapes
 
 
 def read(text):
-    """The measurements of the tests, one line of JSON each, to one entry per kernel and type."""
+    """Returns an entry for each kernel and type, from the measurements of the tests (a JSON object
+    per line)."""
     kernels, cases = {}, {}
     for line in filter(str.strip, text.splitlines()):
-        # printf writes inf and nan, which JSON does not have; neither is within any bound.
+        # printf writes inf and nan, which JSON lacks. Both exceed every bound.
         record = json.loads(re.sub(r": -?(inf|nan)\b", ": Infinity", line))
         error, bound = float(record["max_error"]), float(record["bound"])
         ratio = 0.0 if error == 0 else error / bound if bound > 0 else math.inf
@@ -31,7 +32,7 @@ def read(text):
 
 
 def together(parts):
-    """One list of entries from those of several suites."""
+    """Returns the entries of several suites as one list."""
     kernels = {}
     for entry in (e for part in parts for e in part):
         key = (entry["kernel"], entry["dtype"])

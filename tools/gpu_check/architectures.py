@@ -1,6 +1,6 @@
-"""GPU architectures by the names that CMake has for them: 80-real is machine code, 90-virtual is
-text that newer cards compile, 90 is both. A letter behind the number narrows where they run: 90a is
-for compute capability 9.0 alone, 100f for 10.0 and its successors 10.x."""
+"""GPU architectures by their names in CMake. 80-real is machine code, 90-virtual is text that newer
+GPUs compile, 90 is both. A letter behind the number restricts the GPUs: 90a runs on compute
+capability 9.0 alone, 100f on 10.0 and its successors 10.x."""
 import re
 
 from .errors import CannotRun
@@ -9,12 +9,12 @@ NAME = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
 
 
 def for_capability(capability):
-    """The architecture that uses all of a card: that of compute capability 9.0 is 90a."""
+    """Returns the architecture that uses all features of a GPU: 90a for compute capability 9.0."""
     return {"9.0": "90a"}.get(capability, capability.replace(".", "")) + "-real"
 
 
 def fits(name, capability):
-    """Tells if code for an architecture runs on a card."""
+    """Returns True if code for an architecture runs on a GPU."""
     if name in ("all", "all-major"):
         return True
     match = NAME.fullmatch(name)
@@ -30,14 +30,14 @@ def fits(name, capability):
 
 
 def require(built, capability, card, remedy):
-    """Refuses a card that none of the architectures in a list fits. `remedy` is a sentence."""
+    """Raises CannotRun if no architecture of a list fits the GPU. `remedy` is a sentence."""
     if not any(fits(name, capability) for name in filter(None, built.split(";"))):
         raise CannotRun(f"the programs are built for {built}, which do not run on this {card} of "
                         f"compute capability {capability}; {remedy}")
 
 
 def flags(names):
-    """nvcc's options for a list, each architecture once, as CMake passes them."""
+    """Returns nvcc's options for a list, each architecture once, as CMake passes them."""
     if names in ("all", "all-major"):
         return [f"-arch={names}"]
     codes = []

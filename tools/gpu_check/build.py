@@ -1,4 +1,4 @@
-"""Stage build: the programs that the other stages run, from the sources as they are."""
+"""Stage build: builds the programs that the other stages run, from the current sources."""
 import json
 import pathlib
 import re
@@ -8,13 +8,13 @@ from . import architectures, gpu, layout, libraries, process, sources
 from .errors import CannotRun, Failed, LeftOut
 from .stage import say
 
-# Without what only takes time here: the CPU's fast products, and errors for warnings, which the
-# project's own builds are for.
+# Saves time: no fast products on the CPU, and no errors for warnings. Other builds check warnings.
 FLAGS = ("-DDTN_ONEDNN=OFF", "-DDTN_TESTS=ON", "-DDTN_CUDA_STRICT=OFF", "-DDTN_UNITY=ON")
 
 
 def test_programs(root):
-    """By folder: tests/cuda/<layer>/*_test.cpp becomes gpu_<layer>."""
+    """Returns the test programs, one per folder: tests/cuda/<layer>/*_test.cpp becomes
+    gpu_<layer>."""
     names = sorted(f"gpu_{folder.name}" for folder in (root / "tests/cuda").iterdir()
                    if any(folder.glob("*_test.cpp")))
     return sorted(names, key=lambda name: name != "gpu_kernels")  # the most valuable first
@@ -24,7 +24,7 @@ class Build:
     def __init__(self, where, clock, commit=None, architectures=None, flags=(), objects=()):
         self.layout, self.clock, self.commit = where, clock, commit
         self.architectures, self.flags = architectures, list(flags)
-        self.objects = objects  # that planted_faults is linked with
+        self.objects = objects  # linked into planted_faults
 
     def __call__(self):
         if self.layout.packed:
@@ -76,7 +76,7 @@ class Build:
         self.architectures = self.built_architectures()
 
     def built_architectures(self):
-        """The list that CMake has settled on, such as that of CMakeLists.txt."""
+        """Returns the list of architectures that CMake has chosen."""
         cache = (self.layout.build / "CMakeCache.txt").read_text()
         found = re.search(r"^DTN_CUDA_ARCHITECTURES:INTERNAL=(.+)$", cache, re.MULTILINE)
         if not found:
@@ -91,7 +91,8 @@ class Build:
 
 
 def toolkit_flags(nvcc):
-    """What a toolkit lacks, PyTorch's packages may have: cuBLASLt and NCCL's header."""
+    """Returns CMake options for cuBLASLt and NCCL's header from PyTorch's packages, if the toolkit
+    lacks them."""
     toolkit = pathlib.Path(nvcc).resolve().parent.parent
     flags = []
     if not [*toolkit.glob("lib*/libcublasLt.so"), *toolkit.glob("targets/*/lib/libcublasLt.so")]:
@@ -111,8 +112,8 @@ def toolkit_flags(nvcc):
 
 
 def static_flags(objects):
-    """Third-party libraries without their shared objects, as Debian has them. Programs are linked
-    with `objects`, too."""
+    """Returns CMake options that link third-party libraries statically, as Debian has them, and the
+    programs with `objects`."""
     packages = layout.ROOT / "tools/gpu_check/static"
     return ["-DDTN_MPI=OFF", f"-Dyaml-cpp_DIR={packages}", f"-Dspdlog_DIR={packages}",
             f"-DZLIB_LIBRARY={static_library('libz.a')}",
@@ -126,8 +127,8 @@ def static_flags(objects):
 
 
 def older_glibc(folder):
-    """The object file by which programs start on an older glibc than that of this machine. Its name
-    changes with its source, so that programs are linked anew."""
+    """Compiles the object file that lets programs start on a glibc older than the one of this
+    machine. The name of the file changes with its source, so that programs are linked again."""
     source = layout.ROOT / "tools/gpu_check/static/older_glibc.cpp"
     made = folder / f"older_glibc_{sources.digest(source.read_bytes())}.o"
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ def older_glibc(folder):
 
 
 def static_library(name):
-    """Where the compiler finds it."""
+    """Returns the path at which the compiler finds a static library."""
     try:
         found = subprocess.run(["g++", f"-print-file-name={name}"], check=True, text=True,
                                capture_output=True).stdout.strip()

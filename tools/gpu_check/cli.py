@@ -1,4 +1,4 @@
-"""The command line of the check."""
+"""Command line of the check."""
 import argparse
 import pathlib
 import signal
@@ -117,7 +117,7 @@ def parse(arguments):
 
 @dataclass
 class Context:
-    """What the stages share."""
+    """Objects that all stages share."""
     layout: layout.Layout
     clock: Clock
     ledger: ledger.Ledger
@@ -165,7 +165,7 @@ class Check:
         return self.status()
 
     def prepare(self):
-        """What every stage needs, or the reason why none can run."""
+        """Returns the context of the stages. Raises CannotRun if no stage can run."""
         found = gpu.identify(self.layout.logs)
         built = self.layout.built()
         architectures.require(built["architectures"], found["compute_cap"], found["name"],
@@ -174,11 +174,11 @@ class Check:
             if not self.layout.program(name).exists():
                 say(f"{self.layout.program(name)} is missing; the stages that need it will fail")
         environment, missing = libraries.find()
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # programs count GPUs as nvidia-smi does
-        environment["GOMP_SPINCOUNT"] = "3000"  # as programs do; they then start once
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the numbering of nvidia-smi
+        environment["GOMP_SPINCOUNT"] = "3000"  # else programs restart to set it
         for sentence in missing.values():
             say(sentence)
-        ledger.load(self.layout.ledger)  # a malformed one is reported before it costs anything
+        ledger.load(self.layout.ledger)  # reports a malformed ledger early
         identity = {"tree": built["tree"], "gpu": found["name"], "driver": found["driver_version"],
                     "cuda": built["cuda"]}
         book = ledger.Ledger(self.layout.ledger, identity, self.options.commit or built["commit"],

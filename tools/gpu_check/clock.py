@@ -1,8 +1,8 @@
-"""The time that all stages of a call share."""
+"""Time limit that all stages of a call share."""
 import math
 import time
 
-CLOSING = 3.0  # seconds kept for the table and for ending what runs
+CLOSING = 3.0  # seconds reserved for the table and for ending processes
 
 
 class Clock:

@@ -1,21 +1,21 @@
-"""What the parts of the check tell each other by exceptions."""
+"""Exceptions of the check."""
 
 
 class CannotRun(Exception):
-    """A stage cannot run on this machine, for the reason given."""
+    """A stage cannot run on this machine, for the given reason."""
 
 
 class LeftOut(Exception):
-    """A stage has nothing to run on this machine, and that is no fault."""
+    """A stage has nothing to run on this machine. This is no failure."""
 
 
 class Failed(Exception):
-    """A measurement failed, for the reason given; the others go on."""
+    """A measurement failed, for the given reason. The other measurements continue."""
 
 
 class TookTooLong(Failed):
-    """A measurement was ended since the time it was given was over."""
+    """A measurement was stopped at its time limit."""
 
 
 class Malformed(Exception):
-    """A ledger is not what this program writes."""
+    """A ledger does not have the format that this program writes."""

@@ -1,17 +1,17 @@
-"""The GPU as nvidia-smi describes it."""
+"""Properties of the GPU, from nvidia-smi."""
 from . import layout, process
 from .errors import CannotRun
 
 QUESTIONS = ("name", "driver_version", "compute_cap", "memory.total", "memory.used", "clocks.sm",
              "clocks.mem", "clocks.max.sm", "clocks.max.mem", "power.draw", "power.limit",
              "temperature.gpu", "pstate", "mig.mode.current")
-# The driver has changed the name of this one; an unknown name spoils a whole query.
+# The name depends on the driver's version. An unknown name makes a whole query fail.
 THROTTLED = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 SECONDS = 30
 
 
 def ask(questions, logs):
-    """What nvidia-smi says of the first GPU; None when it does not answer."""
+    """Returns the properties of the first GPU, or None if nvidia-smi fails."""
     program = layout.tool("nvidia-smi")
     if program is None:
         raise CannotRun("there is no nvidia-smi, which comes with the driver")
@@ -24,7 +24,7 @@ def ask(questions, logs):
 
 
 def identify(logs):
-    """Name, driver and compute capability of the GPU."""
+    """Returns name, driver and compute capability of the GPU."""
     found = ask(("name", "driver_version", "compute_cap"), logs)
     if found is None:
         raise CannotRun(f"nvidia-smi finds no GPU; its output is in {logs}/nvidia-smi.out")
@@ -32,9 +32,9 @@ def identify(logs):
 
 
 def describe(logs):
-    """All that is worth keeping, for a reader who wonders at a speed."""
+    """Returns all properties that may explain a speed."""
     found = ask(QUESTIONS, logs)
-    if found is None:  # a question that this driver does not know
+    if found is None:  # this driver does not know one of the properties
         found = {}
         for question in QUESTIONS:
             found.update(ask((question,), logs) or {})

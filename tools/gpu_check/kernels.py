@@ -1,4 +1,4 @@
-"""Stage kernels: every kernel of a training step on its own, beside what the card allows."""
+"""Stage kernels: times each kernel of a training step alone, beside its lower bound."""
 import json
 
 from .errors import Failed
@@ -20,13 +20,13 @@ class Kernels(Stage):
         for norm in ("dtn", "ln"):
             steps.append(Step(f"trace_{norm}", 15, 90,
                               lambda seconds, norm=norm: self.trace(seconds, norm)))
-        # Attention by wgmma, which no program takes by itself; other cards have the same as before.
+        # Attention by wgmma, which is off by default. GPUs without wgmma ignore the switch.
         steps.append(Step("warpgroup_attention", 10, 120, lambda seconds: self.kernels(
             seconds, "warpgroup_attention", "warpgroup ", ("--only", "attention"), WARPGROUPS)))
         for norm in ("dtn", "ln"):
             steps.append(Step(f"warpgroup_{norm}", 20, 120, lambda seconds, norm=norm: bench_train(
                 self, f"warpgroup_{norm}", seconds, norm, env=WARPGROUPS)))
-        # DTN's backward pass by blocks of 12 warps; those of 8 are among the kernels of `summary`.
+        # DTN's backward pass with 12 warps per block. The step `summary` measures 8 warps.
         steps.append(Step("twelve_warps_dtn_bwd", 10, 120, lambda seconds: self.kernels(
             seconds, "twelve_warps_dtn_bwd", "12 warps ", ("--only", "dtn_bwd"), TWELVE_WARPS)))
         steps.append(Step("twelve_warps_dtn", 20, 120, lambda seconds: bench_train(
@@ -34,13 +34,14 @@ class Kernels(Stage):
         yield 1, steps
 
     def kernels(self, seconds, log="kernels", prefix="", choice=(), env=None):
-        """Each kernel goes to the ledger as soon as it is measured; the last line is the result."""
+        """Writes each kernel to the ledger when it is measured. Returns the last line, the
+        summary."""
         lines = Lines(self, prefix)
         outcome = self.run([self.context.layout.program("dtn-bench"), "kernels", "--config",
                             "vit_s_star_dtn", *MODEL, "--device", "cuda", "--json", *choice],
                            seconds, log, env=env, on_line=lines.take)
         lines.print_table()
-        if not (outcome.status == 1 and lines.failed and lines.summary):  # it has told which
+        if not (outcome.status == 1 and lines.failed and lines.summary):  # names the kernels
             self.check(outcome)
         if lines.malformed:
             raise Failed(f"{len(lines.malformed)} lines of the output are malformed; the first: "
@@ -50,12 +51,12 @@ class Kernels(Stage):
         return lines.summary
 
     def trace(self, seconds, norm):
-        """The table of an eager step's kernels, which is kept as text in the logs."""
+        """Returns the table of the kernels of an eager step, which the logs keep as text."""
         log = f"trace_{norm}"
         result = bench_train(self, log, seconds, norm, steps=3, env={"DTN_CUDA_TRACE": "1"})
         table = self.log(log + ".err")
         text = table.read_text(errors="replace").strip()
-        if text.count("\n") < 2:  # names of columns, a kernel, and what is left between kernels
+        if text.count("\n") < 2:  # the header, a kernel, and the gaps between kernels
             raise Failed(f"DTN_CUDA_TRACE=1 printed no table: {text or 'nothing'}")
         return {"images_per_second": result["images_per_second"], "table": table.name}
 
@@ -67,7 +68,7 @@ class Kernels(Stage):
 
 
 class Lines:
-    """What comes from dtn-bench kernels, line by line."""
+    """Reads the output of dtn-bench kernels line by line."""
 
     def __init__(self, stage, prefix):
         self.stage, self.prefix, self.summary = stage, prefix, None
@@ -101,6 +102,6 @@ class Lines:
         self.measured.append((name, entry))
 
     def print_table(self):
-        """First those that lose most time above their floor."""
+        """Prints the kernels, those that lose most time above their floor first."""
         for name, e in sorted(self.measured, key=lambda item: item[1]["floor_us"] - item[1]["us"]):
             say(f"kernels: {e['us']:9.1f} us, {e['ratio']:6.2f} of its floor  {name}")

@@ -1,5 +1,5 @@
-"""Where things are: in a checkout with a build folder, or in a folder that `pack` made, which has
-the same names in it and no sources."""
+"""Paths in a checkout with a build folder, or in a folder that `pack` made. A packed folder has the
+same names and no sources."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ from . import sources
 from .errors import CannotRun
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-# Where tools of the CUDA Toolkit lie that an installation need not have on its PATH.
+# Folders of the CUDA Toolkit's tools, which may be missing from PATH.
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer",
                 "/opt/nvidia/compute-sanitizer", "/opt/nvidia/nsight-compute/*")
 
@@ -27,13 +27,13 @@ class Layout:
         self.gpu_speed = root / "tests/peers/gpu_speed.py"
 
     def program(self, name):
-        """A program of the build; it need not be there."""
+        """Returns the path of a program of the build, which may not exist."""
         return self.build / ("tests" if name.startswith("gpu_") or name == "planted_faults"
                              else "bin") / name
 
     def built(self):
-        """What the build is of: `tree` and `sources` as in the ledger, `cuda`, `commit`,
-        `architectures`, `tests` (the names of the test programs)."""
+        """Returns a description of the build: `tree` and `sources` as in the ledger, `cuda`,
+        `commit`, `architectures`, `tests` (the names of the test programs)."""
         try:
             built = json.loads(self.built_file.read_text())
         except (OSError, ValueError):
@@ -45,7 +45,7 @@ class Layout:
 
 
 def tool(name):
-    """The path of a tool of NVIDIA's or of the system; None when it is not there."""
+    """Returns the path of a tool of NVIDIA or of the system, or None."""
     folders = [str(folder) for pattern in TOOL_FOLDERS
                for folder in sorted(pathlib.Path("/").glob(pattern[1:]), reverse=True)]
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", "")] + folders))

@@ -1,15 +1,14 @@
 """The ledger, tests/gpu_ledger.json: `sources` and `runs`.
 
-A run is one state of the sources on one GPU, driver and CUDA version; calls add to the same run.
-Beside what identifies it, a run has a section for each stage:
+A run is one state of the sources on one GPU, driver and CUDA version. Calls add to the same run.
+Besides its identity, a run has a section for each stage:
 
   {"date": ..., "results": {name: ...}, "failed": {name: reason}, "planned": N, "left_out": reason}
 
-of which `planned` is there where the number of results is known beforehand, and `left_out` where a
-stage had nothing to run. The result of a suite of tests has `left_out`, the tests that lack hardware
-and what they need, and `untested`, patterns of the sources that no other test covers. An entry
-below `sources` says in which run the tests last passed with that version of the file.
-"""
+A section has `planned` if the number of results is known beforehand, and `left_out` if the stage
+had nothing to run. The result of a test suite has `left_out`, the tests that lack hardware and the
+hardware that they need, and `untested`, patterns of the sources that no other test covers. An entry
+of `sources` names the run in which the tests last passed with that version of the file."""
 import contextlib
 import datetime
 import json
@@ -52,7 +51,7 @@ def load(path):
 
 
 def write_value(value, indent=0):
-    """JSON with each object that nests nothing on a line of its own."""
+    """Writes JSON. Each object without nested objects stands on its own line."""
     children = value.values() if isinstance(value, dict) else value
     if not isinstance(value, (dict, list)):
         return json.dumps(value)
@@ -69,7 +68,7 @@ def write_value(value, indent=0):
 
 
 def save(path, ledger):
-    """Whoever reads the file finds the old or the new one, whatever ends this program."""
+    """Replaces the file atomically: after a kill, the file is the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(write_value(ledger) + "\n")
@@ -77,7 +76,7 @@ def save(path, ledger):
 
 
 def find_run(ledger, identity):
-    """The latest run of these sources on this machine; None when there is none."""
+    """Returns the latest run of these sources on this machine, or None."""
     for run in reversed(ledger["runs"]):
         if all(run[key] == identity[key] for key in IDENTITY):
             return run
@@ -85,7 +84,7 @@ def find_run(ledger, identity):
 
 
 def rounded(value):
-    """Five digits are more than a measurement repeats."""
+    """Rounds to five digits; a measurement repeats fewer."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):
@@ -94,19 +93,20 @@ def rounded(value):
 
 
 class Ledger:
-    """The run that a call adds to. Each change is on the disk when it returns."""
+    """Run that a call adds to. Each change is on the disk when its method returns."""
 
     def __init__(self, path, identity, commit, copy_to=None):
         self.path, self.identity, self.commit, self.copy_to = path, identity, commit, copy_to
         self._lock = threading.Lock()
 
     def run(self):
-        """The run as it is on the disk, to be read; empty when there is none yet."""
+        """Returns the run as stored on the disk, for reading. The run is empty if there is none
+        yet."""
         return find_run(load(self.path), self.identity) or {}
 
     @contextlib.contextmanager
     def changed(self, section):
-        """A section to be written to, and the whole ledger with it."""
+        """Context manager that yields a section for writing, the run and the whole ledger."""
         with self._lock:
             whole = load(self.path)
             run = find_run(whole, self.identity)
@@ -128,16 +128,16 @@ class Ledger:
 
 
 def union(older, newer):
-    """Both, with the newer's wherever they meet."""
+    """Returns the union of two dictionaries. The newer one overrides the older one."""
     if not (isinstance(older, dict) and isinstance(newer, dict)):
         return newer
     return {**older, **{k: union(older[k], v) if k in older else v for k, v in newer.items()}}
 
 
 def merge_sections(ours, theirs):
-    """Sections of parts are put together; of others the later one counts."""
+    """Merges sections that consist of parts. Of other sections, returns the later one."""
     for name in SECTIONS:
-        # The errors of kernels belong to the tests that an older ledger has beside them.
+        # Older ledgers have the errors of kernels beside the tests, with the date of the tests.
         dated = "tests" if name == "kernels" else name
         if name not in theirs:
             continue
@@ -148,14 +148,14 @@ def merge_sections(ours, theirs):
             ours[name] = newer.get(name, theirs[name])
             continue
         merged = union(older[name], newer[name])
-        if "failed" in merged:  # what failed in one call and not in the other did not fail
+        if "failed" in merged:  # a retry that succeeded removes the failure
             merged["failed"] = {k: v for k, v in merged["failed"].items()
                                 if k not in merged["results"]}
         ours[name] = merged
 
 
 def merge(ledger, other):
-    """Takes over the runs and entries of another ledger."""
+    """Adds the runs and entries of another ledger."""
     renamed = {}
     for theirs in other["runs"]:
         ours = next((run for run in ledger["runs"] if run["id"] == theirs["id"]), None) \

@@ -1,5 +1,5 @@
-"""NVIDIA's libraries that are too large to pack, found where a machine may have them: the system,
-the CUDA Toolkit, or the packages that PyTorch brings along."""
+"""Finds NVIDIA's libraries that are too large to pack, in the system, the CUDA Toolkit or PyTorch's
+packages."""
 import glob
 import os
 import pathlib
@@ -20,7 +20,7 @@ def site_folders():
 
 
 def in_python_packages(name):
-    """A file of NVIDIA's packages for Python, such as include/nccl.h; None when there is none."""
+    """Returns the path of a file in NVIDIA's Python packages, such as include/nccl.h, or None."""
     for folder in site_folders():
         found = sorted(glob.glob(f"{folder}/nvidia/**/{name}", recursive=True))
         if found:
@@ -29,14 +29,14 @@ def in_python_packages(name):
 
 
 def loads(name):
-    """Whether the loader finds a library by itself; asked in a process of its own."""
+    """Returns True if the loader finds a library by itself. Asks in a separate process."""
     attempt = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
     return subprocess.run([sys.executable, "-c", attempt, name], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
 def folder_of(name):
-    """Where a library lies that the loader does not find by itself; None when nowhere."""
+    """Returns the folder of a library that the loader does not find by itself, or None."""
     for pattern in TOOLKIT:
         for file in sorted(glob.glob(f"{pattern}/{name}")):
             return os.path.dirname(file)
@@ -45,8 +45,7 @@ def folder_of(name):
 
 
 def find():
-    """What LD_LIBRARY_PATH must be for the programs to start, and a remark for each library that
-    is nowhere."""
+    """Returns the LD_LIBRARY_PATH that the programs need, and a remark for each missing library."""
     folders, missing = [], {}
     for name, user in NEEDED.items():
         if loads(name):

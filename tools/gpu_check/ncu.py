@@ -1,4 +1,4 @@
-"""Stage ncu: what the hardware's counters say of a handful of kernels."""
+"""Stage ncu: hardware counters of a few kernels."""
 import csv
 
 from . import layout
@@ -12,7 +12,7 @@ METRICS = {"gpu__time_duration.sum": "time", "dram__bytes_read.sum": "read",
            "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm_percent",
            "sm__inst_executed.sum": "instructions", "launch__registers_per_thread": "registers",
            "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy_percent"}
-# The kernels on which most of a step's time above its floor is expected.
+# Kernels that are expected to lose most time above their floor.
 KERNELS = ("dtn_tensor_forward_kernel", "dtn_tensor_backward_kernel", "attention_forward_kernel",
            "attention_backward_queries_kernel", "attention_backward_keys_kernel",
            "layer_norm_backward_kernel", "mlp_gelu_backward_kernel")
@@ -33,7 +33,7 @@ class Ncu(Stage):
                   for kernel in self.kernels]
 
     def profile(self, seconds, kernel):
-        """One launch, after some that warm up; then the program need not go on."""
+        """Profiles one launch after some warm-up launches, then ends the program."""
         outcome = self.run([
             self.program, "--clock-control", "none", "--csv", "--page", "raw",
             "--print-units", "base", "--metrics", ",".join(METRICS),
@@ -41,7 +41,7 @@ class Ncu(Stage):
             "--launch-skip", "2", "--launch-count", "1", "--kill", "yes",
             self.context.layout.program("dtn-bench"), "kernels", "--config", "vit_s_star_dtn",
             *MODEL, "--device", "cuda", "--json"], seconds, kernel)
-        # With --kill the exit status is that of a program that was ended.
+        # With --kill the exit status is that of a killed program.
         result = parse(outcome.text())
         if result:
             return result
@@ -57,9 +57,9 @@ class Ncu(Stage):
 
 
 def parse(text):
-    """The metrics of the last launch in ncu's table; None when there is no table."""
+    """Returns the metrics of the last launch in ncu's table, or None if there is no table."""
     rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
-    if len(rows) < 3:  # names, units, and a row for each launch
+    if len(rows) < 3:  # names, units, one row per launch
         return None
     launch = dict(zip(rows[0], rows[-1]))
     found = {}

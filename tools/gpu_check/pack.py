@@ -1,5 +1,5 @@
-"""`gpu-check.sh pack [FOLDER]`: programs and scripts in a folder for a machine that has a driver
-and Python, and neither compiler nor network."""
+"""`gpu-check.sh pack [FOLDER]`: collects programs and scripts in a folder, for a machine that has a
+driver and Python, but no compiler and no network."""
 import json
 import lzma
 import math
@@ -15,21 +15,21 @@ from .stage import say
 
 LARGEST = 64 << 20
 ARCHIVE = "programs.tar.xz"
-# What the target has: its C library, and NVIDIA's, which the check looks for there.
+# Libraries of the target machine: the C library and NVIDIA's.
 SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d|ld-linux-.*|libcublasLt\.so\.13")
-# The newest glibc that programs may need: RHEL 9 has it, Ubuntu 22.04 has 2.35, Debian 12 2.36.
-# static/older_glibc.cpp defines what programs would take from newer ones.
+# Newest glibc that programs may need. RHEL 9 has it; Ubuntu 22.04 has 2.35, Debian 12 2.36.
+# static/older_glibc.cpp defines the symbols of newer versions.
 NEWEST_GLIBC = "2.34"
 FILES = ("tests/gpu_ledger.json", "tests/gpu_smoke_losses.json", "LICENSE")
 DOOR = '#!/bin/sh\nexec python3 "$(dirname "$0")/tools/gpu_check" "$@"\n'
-# The programs have most of their code in common, which a window of this size sees.
+# The programs share most of their code. A window of this size finds it.
 FILTERS = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 128 << 20}]
 
 
 def pack(folder, where, clock, architectures, commit):
     if folder.exists() and not (folder / ARCHIVE).exists():
         raise CannotRun(f"{folder} exists and was not made by pack; name another folder")
-    # One instruction set of the CPU is enough beside a GPU; sections of kernels are compressed.
+    # One CPU instruction set suffices beside a GPU. The sections of kernels are compressed.
     objects = [build.older_glibc(where.state)]
     flags = [*build.static_flags(objects), "-DDTN_ISAS=avx2",
              "-DCMAKE_CUDA_FLAGS=--compress-mode=size"]
@@ -61,8 +61,8 @@ def pack(folder, where, clock, architectures, commit):
 
 
 def strip(program, to):
-    """Copies a program without symbols; what it loads must be on the target. Gives the version of
-    glibc that it needs."""
+    """Copies a program without symbols. Returns the version of glibc that it needs. Raises an error
+    if the program loads a library that the target machine may lack."""
     def run(*command):
         return subprocess.run(command, check=True, text=True, capture_output=True,
                               env={**os.environ, "LC_ALL": "C"}).stdout
@@ -79,13 +79,13 @@ def strip(program, to):
 
 
 def glibc_of(versions):
-    """The version of glibc that a program needs, from what readelf -V says of it."""
+    """Returns the version of glibc that a program needs, from the output of readelf -V."""
     return max(re.findall(r"Name: GLIBC_(\S+)", versions), key=age, default="0")
 
 
 def age(version):
-    """Versions in their order, behind them names: PRIVATE is of one version alone, and what begins
-    with ABI is newer than NEWEST_GLIBC."""
+    """Sort key of versions. Names sort behind numbers: PRIVATE belongs to one version alone, and
+    names that begin with ABI are newer than NEWEST_GLIBC."""
     if not re.fullmatch(r"[\d.]+", version):
         return (math.inf,)
     return tuple(map(int, version.split(".")))
@@ -114,7 +114,7 @@ def size_of(folder):
 
 
 def unpack(root, to):
-    """The programs of a packed folder, where they are not unpacked yet."""
+    """Unpacks the programs of a packed folder, unless this has been done."""
     archive = root / ARCHIVE
     if not archive.exists():
         return

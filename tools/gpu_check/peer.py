@@ -1,5 +1,5 @@
-"""Stage peer: the training step of ViT-S* by PyTorch, each variant in a process of its own, between
-two measurements of ours."""
+"""Stage peer: measures the training step of ViT-S* in PyTorch, each variant in its own process,
+between two measurements of dtn."""
 import itertools
 import sys
 
@@ -9,8 +9,8 @@ from .stage import Stage, Step
 from .train import BATCH, STEPS, bench_train, parse_object
 
 NORMS = ("ln", "dtn")
-OURS = 20  # seconds that one of our own measurements takes
-FIRST = 4  # variants of each norm; the rest waits until the other stages are done
+OURS = 20  # seconds of one measurement of dtn
+FIRST = 4  # variants of each norm; the others wait for the end of all stages
 
 
 class Peer(Stage):
@@ -18,7 +18,7 @@ class Peer(Stage):
 
     def rounds(self):
         self.require_torch()
-        # The most valuable variant of each norm, then the next, and ours once more in any case.
+        # The most important variant of each norm comes first. dtn is measured again at the end.
         variants = itertools.zip_longest(*(self.variants(norm) for norm in NORMS))
         yield 1, [*(self.ours(norm, 1) for norm in NORMS),
                   *filter(None, itertools.chain.from_iterable(variants)),
@@ -36,8 +36,8 @@ class Peer(Stage):
         return [sys.executable, self.context.layout.gpu_speed, "--norm", norm, *arguments]
 
     def variants(self, norm):
-        """A step for each, most valuable first; where the script does not name them, a step that
-        fails with the reason."""
+        """Returns a step for each variant, the most important first. If the script does not list
+        the variants, returns a step that fails with the reason."""
         outcome = self.run(self.script(norm, "--list"), min(120, self.context.clock.left()),
                            f"list_{norm}")
         names = [line.strip() for line in outcome.text().splitlines() if line.strip()]

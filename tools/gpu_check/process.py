@@ -1,5 +1,5 @@
-"""Runs a command so that nothing it does takes its caller along: it has a time limit, a process
-group of its own that is killed as a whole, and files for what it writes."""
+"""Runs a command in isolation: with a time limit, in a process group that is killed as a whole, and
+with files for its output."""
 import atexit
 import os
 import pathlib
@@ -12,7 +12,7 @@ from typing import Callable, Optional
 
 GRACE = 2.0  # seconds between asking a command to end and killing it
 
-closing = False  # this program was told to end
+closing = False  # this program is about to end
 _running = set()
 _lock = threading.Lock()
 
@@ -20,23 +20,23 @@ _lock = threading.Lock()
 @dataclass
 class Outcome:
     command: list
-    status: Optional[int]  # as of subprocess: negative for a signal, None when it never started
+    status: Optional[int]  # as in subprocess: negative for a signal, None if it did not start
     timed_out: bool
     seconds: float
     stdout: pathlib.Path
     stderr: pathlib.Path
-    problem: str = ""  # why it could not be started
+    problem: str = ""  # reason for a failed start
 
     @property
     def good(self):
         return self.status == 0 and not self.timed_out
 
     def text(self):
-        """What it wrote to its standard output."""
+        """Returns the standard output of the command."""
         return self.stdout.read_text(errors="replace")
 
     def ending(self):
-        """How it ended, in words, without what it said."""
+        """Describes the end of the command in words, without its output."""
         if self.status is None:
             return self.problem
         if self.timed_out:
@@ -46,7 +46,7 @@ class Outcome:
         return f"exit status {self.status}"
 
     def reason(self):
-        """How it ended and the last lines that it wrote, for a reader who has nothing else."""
+        """Describes the end of the command, with its last lines of output."""
         said = self.stderr if self.stderr.exists() and self.stderr.stat().st_size else self.stdout
         lines = said.read_text(errors="replace").split("\n") if said.exists() else []
         last = " | ".join(line.strip() for line in lines if line.strip())[-400:]
@@ -61,8 +61,8 @@ def signal_name(number):
 
 
 def run(command, limit, log, env=None, on_line: Optional[Callable[[str], None]] = None, cwd=None):
-    """Runs `command` for at most `limit` seconds. Its output goes to `log`.out and `log`.err;
-    `on_line` gets each whole line of its standard output soon after it was written."""
+    """Runs `command` for at most `limit` seconds. The output goes to `log`.out and `log`.err.
+    `on_line` gets each complete line of the standard output soon after it is written."""
     command = [str(part) for part in command]
     stdout, stderr = (log.with_name(log.name + suffix) for suffix in (".out", ".err"))
     stdout.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def run(command, limit, log, env=None, on_line: Optional[Callable[[str], None]] 
 
 
 def _wait(process, deadline, stdout, on_line):
-    """Waits for the end and feeds `on_line`; False when the deadline passed."""
+    """Waits for the end and calls `on_line`. Returns False after the deadline."""
     with open(stdout, errors="replace") as lines:
         pending = ""
         while True:
@@ -108,15 +108,15 @@ def _wait(process, deadline, stdout, on_line):
 
 
 def _end_group(process):
-    """Ends what is left of the command and of what it started."""
+    """Ends the command and all processes that it started."""
     for sent, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
         _signal_group(process, sent)
         try:
             process.wait(patience)
         except subprocess.TimeoutExpired:
-            continue  # after SIGKILL: a process that hangs in the driver is left behind
+            continue  # after SIGKILL: leave a process that hangs in the driver
         if sent == signal.SIGTERM:
-            _signal_group(process, signal.SIGKILL)  # its children may not have listened
+            _signal_group(process, signal.SIGKILL)  # its children may have ignored SIGTERM
         return
 
 
@@ -128,7 +128,7 @@ def _signal_group(process, number):
 
 
 def kill_all():
-    """For a program that is told to end: what it has started ends first."""
+    """Ends all running commands, before this program ends."""
     global closing
     closing = True
     with _lock:

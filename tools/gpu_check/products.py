@@ -1,6 +1,6 @@
-"""Stage products: each matrix product of a training step by every algorithm that cuBLASLt offers, and
-what whole steps gain by the fastest. `python3 tests/gpu_ledger.py products` makes the table that
-programs are built with of what the ledgers' runs have measured."""
+"""Stage products: times each matrix product of a training step with every algorithm of cuBLASLt,
+and whole steps with the fastest ones. `python3 tests/gpu_ledger.py products` makes the built-in
+table of the programs from these measurements."""
 import json
 
 from .errors import Failed
@@ -9,7 +9,7 @@ from .train import MODEL, bench_train
 
 HEAD = """# The fastest algorithms of cuBLASLt, as measured: card, version, product, algorithm. Written by
 # tests/gpu_ledger.py products."""
-# The rule that might take the place of the library's first candidates; `chosen_ms` is by this rule.
+# A possible replacement for the library's first candidates. `chosen_ms` follows this rule.
 LEAST_WASTE = {"DTN_CUDA_PRODUCTS": "least-waste"}
 FIELDS = ("card", "library", "product", "best")
 
@@ -23,7 +23,7 @@ class Products(Stage):
         for norm in ("dtn", "ln"):
             steps.append(Step(f"products_{norm}", 30, 240,
                               lambda seconds, norm=norm: self.products(seconds, norm)))
-        # Whole steps by the library's first candidates, and by what was the fastest.
+        # Whole steps with the library's first candidates and with the fastest algorithms.
         for kind, table in (("first", lambda norm: "first"), ("measured", self.table)):
             for norm in ("dtn", "ln"):
                 steps.append(Step(f"train_{norm}_{kind}", 20, 120,
@@ -60,7 +60,7 @@ class Products(Stage):
 
 
 def lines_of(runs):
-    """A line for each product that a run has measured; of several runs the last counts."""
+    """Returns a line for each measured product. Of several runs, the last one counts."""
     best = {}
     for run in runs:
         for result in run.get("products", {}).get("results", {}).values():
@@ -70,5 +70,6 @@ def lines_of(runs):
 
 
 def as_literal(lines):
-    """The text of src/cuda/measured_products.inc, in literals that no compiler finds too long."""
+    """Returns the text of src/cuda/measured_products.inc, in literals that are short enough for
+    every compiler."""
     return "".join(f'R"({line}\n)"\n' for line in (*HEAD.splitlines(), *lines))

@@ -1,4 +1,4 @@
-"""Stage ranks: training under mpirun, by one rank and by two, with a GPU each."""
+"""Stage ranks: training under mpirun with one rank and with two, each with its own GPU."""
 import shutil
 
 from . import layout
@@ -8,7 +8,7 @@ from .stage import Stage, Step
 SETTINGS = ("data.dataset=synthetic", "data.size=64", "train.batch_size=16", "train.micro_batch=8",
             "schedule.epochs=null", "schedule.steps=6", "train.eval_every=0")
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-REFUSAL = "the same GPU"  # what NCCL's error is put into words as
+REFUSAL = "the same GPU"  # part of dtn's message for NCCL's error
 
 
 class Ranks(Stage):
@@ -42,7 +42,8 @@ class Ranks(Stage):
         return {"what": "one rank trains"}
 
     def two(self, seconds):
-        """Where there is one GPU alone, two ranks must be refused with a message that says why."""
+        """Runs two ranks. With a single GPU, they must be refused with a message that names the
+        reason."""
         gpus = self.gpus()
         outcome = self.train(seconds, 2)
         if gpus > 1:

@@ -1,8 +1,8 @@
-"""What a run of the ledger is held against: one row for each requirement.
+"""Requirements that a run of the ledger must meet, one row for each.
 
-Ledgers of before had other forms of some sections, which are read here too: `tests` with sums in
+Older ledgers have other forms of some sections, which this module also reads: `tests` with sums in
 place of suites and `kernels` beside it, `sanitizer` with `tools`, `peer` with `ratios`, and `quick`
-sections, which nothing was held against."""
+sections, which have no requirements."""
 import collections
 
 from . import accuracy
@@ -11,30 +11,30 @@ TOOLS = ("memcheck", "racecheck")
 PASSING = ("pass", "quick", "not in quick", "reduced", "left out", "no bound")
 NOT_RUN = "not run"
 
-# How far the losses and gradient norms of a training's first steps may be from the CPU's, as a
-# fraction.
+# Bounds of the relative difference between the GPU's and the CPU's losses and gradient norms, in
+# the first steps of a training.
 #
-# fp32: both sides compute in float32 (no tf32, so cuBLASLt stays off the tensor cores, which cut
-# operands down) and differ in the order of sums and the last bits of exponentials and roots. Two
-# CPU builds that differ so (oneDNN and AVX-512, Eigen and AVX2) and the emulator agree to 2.5e-7.
-# An order of cuBLASLt's may cost sqrt(K) 2^-24 = 1e-6 in a product of K = 432, so 1e-5 leaves room
-# for ten of those, and not for tf32, whose operands are off by 2^-11 = 5e-4, nor a wrong kernel.
+# fp32: both sides compute in float32, without tf32. They differ in the order of sums and in the
+# last bits of exponentials and roots. Two CPU builds with such differences (oneDNN and AVX-512,
+# Eigen and AVX2) and the emulator agree to 2.5e-7. Another order of sums in cuBLASLt may cost
+# sqrt(K) 2^-24 = 1e-6 in a product of K = 432. The bound 1e-5 allows ten such errors. It excludes a
+# wrong kernel, and tf32, whose operands have errors of 2^-11 = 5e-4.
 #
-# bf16: one rounding is up to 2^-8 = 4e-3 of a value. What is rounded differently averages out over
-# tokens and channels: the two CPU builds and the emulator agree to 1e-3. The bound is one rounding;
-# from one step to the next the losses differ by ten times that, and the norms by a hundred times.
+# bf16: one rounding changes a value by up to 2^-8 = 4e-3. Differences in rounding average out over
+# tokens and channels: the two CPU builds and the emulator agree to 1e-3. The bound is one rounding.
+# From one step to the next the losses change by ten times the bound, the norms by a hundred times.
 BOUNDS = {"fp32": 1e-5, "bf16": 4e-3}
 
 
 def rows_of(run):
-    """(stage, requirement, measured, bound, verdict) for each."""
+    """Returns (stage, requirement, measured, bound, verdict) for each requirement."""
     for rows in (smoke_rows, kernel_rows, dtn_backward_rows, product_rows, train_rows, peer_rows, test_rows, sanitizer_rows,
                  rank_rows):
         yield from rows(run)
 
 
 def missed(run, stages):
-    """Whether the run lacks something of what these stages must show."""
+    """Returns True if the run does not meet all requirements of these stages."""
     return any(row[0] in stages and not row[4].startswith(PASSING) for row in rows_of(run))
 
 
@@ -43,7 +43,7 @@ def results_of(run, section):
 
 
 def judged(stage, name, value, bound, text=None, most=False, missing="not measured"):
-    """The row of a figure that must reach a bound, or with `most` must not exceed it."""
+    """Returns the row of a figure that must reach a bound or, with `most`, must not exceed it."""
     limit = "no bound" if bound is None else f"{'<=' if most else '>='} {text or f'{bound:.2f}'}"
     if value is None:
         return stage, name, "-", limit, missing
@@ -80,7 +80,7 @@ def kernel_rows(run):
 
 
 def dtn_backward_rows(run):
-    """DTN's backward pass by blocks of 8 warps and of 12, and which is the faster."""
+    """Compares DTN's backward pass with 8 warps per block and with 12."""
     results = results_of(run, "speeds")
     us = {warps: next((entry["us"] for name, entry in results.items()
                        if name.startswith(prefix + "dtn_bwd ") and "us" in entry), None)
@@ -104,7 +104,7 @@ def product_rows(run):
 # ---- speeds
 
 def turns(results, name):
-    """What was measured under this name: a list, or name.1, name.2 and so on."""
+    """Returns the results with this name: a list, or name.1, name.2 and so on."""
     if isinstance(results.get(name), list):
         return results[name]
     return [entry for key, entry in results.items() if key.split(".")[0] == name]
@@ -130,7 +130,7 @@ SPEEDS = (
 
 
 def or_none(function, *arguments):
-    """None where a figure that is needed was not measured."""
+    """Returns the value of the function, or None if a figure that it needs is missing."""
     try:
         return function(*arguments)
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError):
@@ -146,7 +146,8 @@ def train_rows(run):
 
 
 def over_variants(entry, prefix):
-    """Our mean over the fastest variant whose name begins so, and the name of that."""
+    """Returns dtn's mean relative to the fastest variant with this prefix, and the variant's
+    name."""
     rates = {name: v["images_per_second"] for name, v in entry["variants"].items()
              if name.startswith(prefix)}
     fastest = max(rates, key=rates.get)
@@ -182,7 +183,8 @@ def old_peer_rows(results, quick):
 # ---- tests
 
 def counts_of_tests(run):
-    """Passed, failed, skipped, suites not run; None when no test ran."""
+    """Returns the numbers of passed, failed and skipped tests and of suites not run, or None if no
+    test ran."""
     section = run.get("tests")
     if not section:
         return None
@@ -197,26 +199,26 @@ def counts_of_tests(run):
 
 
 def left_out_tests(run):
-    """The hardware that tests left out need, and the number of tests that need it."""
+    """Returns the hardware that left-out tests need, with the number of tests for each."""
     return collections.Counter(need for suite in results_of(run, "tests").values()
                                for need in suite.get("left_out", {}).values())
 
 
 def kernels_of(run):
-    """The errors of kernels, over all suites."""
+    """Returns the errors of kernels over all suites."""
     if "kernels" in run:
         return run["kernels"]
     return accuracy.together(s.get("kernels", []) for s in results_of(run, "tests").values())
 
 
 def told(left_out):
-    """The end of a verdict: tests that were left out, and the hardware they need."""
+    """Returns the end of a verdict: the left-out tests and the hardware that they need."""
     return "".join(f", {count} left out (no {need})" for need, count in left_out.items())
 
 
 def problem_of_tests(run):
-    """The reason why the tests have not passed; empty when they have. Tests that were left out for
-    the lack of hardware are none."""
+    """Returns the reason why the tests have not passed, or an empty text. Tests that are left out
+    for lack of hardware are no problem."""
     counts = counts_of_tests(run)
     if counts is None:
         return NOT_RUN
@@ -245,8 +247,8 @@ def test_rows(run):
 # ---- sanitizer, ranks
 
 def tools_of(run):
-    """What compute-sanitizer found, by (tool, program): jobs, of them not run, tests, errors, what
-    failed, whether suites were cut short, tests left out as in left_out_tests()."""
+    """Returns the findings of compute-sanitizer by (tool, program): jobs, jobs not run, tests,
+    errors, failures, True if suites were cut short, and left-out tests as in left_out_tests()."""
     section = run.get("sanitizer", {})
     if "tools" in section:
         return {(t["tool"], t["program"]): (t["suites"], len(t["not_run"]), t["tests"], t["errors"],

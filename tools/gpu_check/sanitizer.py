@@ -1,5 +1,5 @@
-"""Stage sanitizer: compute-sanitizer's memcheck of all test programs and racecheck of our kernels,
-suite by suite, after it has found two planted faults."""
+"""Stage sanitizer: runs compute-sanitizer's memcheck on all test programs and racecheck on our
+kernels, suite by suite, after it has found two planted faults."""
 import collections
 import json
 import re
@@ -12,7 +12,7 @@ from .tests import ENVIRONMENT, list_suites
 
 AT_ONCE = 4
 LIMIT = 400
-# NCCL's kernels are not ours, and their processes wait for each other.
+# Its kernels are NCCL's, and its processes wait for each other.
 NOT_SANITIZED = ("gpu_dist",)
 
 
@@ -30,13 +30,13 @@ class Sanitizer(Stage):
         yield AT_ONCE, self.jobs()
 
     def groups(self):
-        """Tools and programs: our kernels first."""
+        """Returns the tools and their programs, our kernels first."""
         programs = [p for p in self.context.built["tests"] if p not in NOT_SANITIZED]
         return [("memcheck", "gpu_kernels"), ("racecheck", "gpu_kernels"),
                 *(("memcheck", program) for program in programs if program != "gpu_kernels")]
 
     def jobs(self):
-        """A step for each group and suite; how many of them there are is noted in the ledger."""
+        """Returns a step for each group and suite. The ledger stores their number."""
         steps, failing, planned = [], [], {}
         for tool, program in self.groups():
             group = f"{tool} {program}"
@@ -60,7 +60,8 @@ class Sanitizer(Stage):
         return Step(group, 0, 1, fail)
 
     def sanitizer(self, tool, program, seconds, log, *arguments):
-        """The kernels whose names say dtn, but for memcheck all."""
+        """Returns the command line. Except for memcheck, it checks only kernels whose names contain
+        dtn."""
         options = ["--tool", tool, "--error-exitcode", "9"]
         if tool == "racecheck":
             options += ["--kernel-regex", "kns=dtn"]
@@ -68,7 +69,8 @@ class Sanitizer(Stage):
                         seconds, log, env=ENVIRONMENT)
 
     def find_planted_faults(self, seconds):
-        """A sanitizer that does not see these here would see none in our kernels either."""
+        """Checks that the sanitizer finds two planted faults. Otherwise it would find none in our
+        kernels either."""
         for tool in ("memcheck", "racecheck"):
             outcome = self.sanitizer(tool, "planted_faults", seconds / 2, f"planted_{tool}", tool)
             if outcome.timed_out:
@@ -98,7 +100,7 @@ class Sanitizer(Stage):
 
 
 def verdict(outcome, report):
-    """What a job found: tests that ran, errors, and what keeps it from being good."""
+    """Returns the result of a job: the number of tests, the errors, and the reason of a failure."""
     counts = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard",
                         outcome.text())
     if not counts:

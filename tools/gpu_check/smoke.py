@@ -1,5 +1,5 @@
-"""Stage smoke: in a minute, whether the card is what it should be, and whether training on it
-computes what the CPU computes."""
+"""Stage smoke: rates of the GPU, and a comparison of short training runs with the CPU, in a
+minute."""
 import json
 import math
 import shutil
@@ -11,7 +11,7 @@ from .stage import Stage, Step
 from .train import bench
 
 STEPS = 5
-# ViT-S* at 224 x 224 with drop path, as short as it can be and still move its weights.
+# ViT-S* at 224 x 224 with drop path. The few steps still change the weights.
 SETTINGS = ("data.dataset=synthetic", "data.size=16", "train.batch_size=2", "train.micro_batch=2",
             "schedule.epochs=null", f"schedule.steps={STEPS}", "train.eval_every=0",
             "train.log_every=1", "optim.lr=1e-4")
@@ -25,7 +25,7 @@ def command(program, norm, precision, device, output):
 
 
 def read_run(output):
-    """The loss and the norm of the gradient that a run has logged of each step."""
+    """Returns the loss and the gradient norm of each logged step of a run."""
     file = output / "metrics.jsonl"
     try:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -39,7 +39,8 @@ def read_run(output):
 
 
 def furthest(found, expected):
-    """The largest difference, as part of what was expected; not finite when a number is not."""
+    """Returns the largest difference relative to the expected value, or a non-finite value if an
+    input is not finite."""
     return max((abs(a - b) / abs(b) for a, b in zip(found, expected)),
                key=lambda error: math.inf if math.isnan(error) else error)
 
@@ -62,7 +63,7 @@ class Smoke(Stage):
         return found
 
     def rates(self, seconds):
-        """Of copies and of the large product, in one process."""
+        """Measures the rates of copies and of the large product, in one process."""
         found = bench(self, "rates", seconds, "norm", "--type", "ln", "--shape", "256,196,432",
                       "--heads", "9", "--dtype", "bf16", "--steps", "10")
         return {key: found[key] for key in ("copy_gbytes_per_second", "gemm_gflops")}

@@ -1,14 +1,15 @@
-"""The state of the sources: which files need to be tested on a GPU, and what a build is made of."""
+"""State of the sources: the files that need a test on a GPU, and the files that a build consists
+of."""
 import fnmatch
 import hashlib
 import subprocess
 
 from .requirements import NOT_RUN, problem_of_tests, results_of
 
-# What needs an entry: it cannot be tested in full without a GPU.
+# Sources that need an entry, because only a GPU can test them in full.
 DEVICE_SOURCES = ("src/kernels/**/*.cu", "src/kernels/**/*.cuh", "src/cuda/*.cpp")
 NOT_ON_DEVICE = ("src/cuda/absent.cpp",)
-# What a build is made of, so that results are never those of other sources.
+# All sources of a build. Their hash ties results to them.
 BUILD_SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake/**/*", "configs/**/*",
                  "include/**/*", "src/**/*", "tests/*.h", "tests/CMakeLists.txt", "tests/cuda/**/*",
                  "tools/*.cpp", "tools/*.h", "tools/CMakeLists.txt")
@@ -24,7 +25,7 @@ def digest(data):
 
 
 def snapshot(root):
-    """The sources as they are: a hash of each that needs an entry, and one of the whole build."""
+    """Returns a hash of each source that needs an entry, and a hash of the whole build."""
     device = [f for f in matching(root, DEVICE_SOURCES) if f not in NOT_ON_DEVICE]
     hashes = {f: digest((root / f).read_bytes()) for f in matching(root, BUILD_SOURCES)}
     whole = "".join(f"{file} {value}\n" for file, value in hashes.items())
@@ -32,7 +33,7 @@ def snapshot(root):
 
 
 def commit_of(root):
-    """What git says, with a + behind it for uncommitted changes."""
+    """Returns git's commit, followed by + if there are uncommitted changes."""
     def git(*arguments):
         return subprocess.run(("git", "-C", str(root), *arguments), check=True, text=True,
                               capture_output=True).stdout.strip()
@@ -44,7 +45,7 @@ def commit_of(root):
 
 
 def warnings(ledger, root):
-    """A sentence for each source that no GPU has tested in its present state."""
+    """Returns a sentence for each source that no GPU has tested in its present version."""
     runs = {run["id"]: run for run in ledger["runs"]}
     for name, current in snapshot(root)["sources"].items():
         entry = ledger["sources"].get(name)
@@ -57,9 +58,9 @@ def warnings(ledger, root):
 
 
 def enter(ledger, run, sources):
-    """Sources whose tests all passed in this run get an entry. Those whose tests failed lose the
-    one of that version; tests for which there was no time say nothing. A source whose tests were
-    left out keeps the entry that another card may have given it."""
+    """Updates the entries of sources. A source whose tests all passed in this run gets an entry. A
+    source whose tests failed loses the entry of its version. Tests that did not run change nothing.
+    A source whose tests were left out keeps the entry from another GPU."""
     problem, untested = problem_of_tests(run), untested_sources(run, sources)
     if not problem:
         kept = {name: entry for name, entry in ledger["sources"].items() if name in untested}
@@ -72,7 +73,7 @@ def enter(ledger, run, sources):
 
 
 def untested_sources(run, sources):
-    """The sources that no other tests cover than those left out for the lack of hardware."""
+    """Returns the sources that only left-out tests cover."""
     patterns = {pattern for suite in results_of(run, "tests").values()
                 for pattern in suite.get("untested", [])}
     return {name for name in sources

@@ -1,5 +1,6 @@
-"""A stage is a list of steps, each a measurement that fails alone; the runner runs them in the time
-that there is and writes each result to the ledger before it begins the next."""
+"""Stages and their runner. A stage is a list of steps; each is a measurement that fails alone. The
+runner runs the steps that fit into the time, and writes each result to the ledger before the next
+step."""
 import concurrent.futures
 import threading
 import traceback
@@ -10,7 +11,7 @@ from . import process
 from .errors import CannotRun, Failed, LeftOut, TookTooLong
 from .ledger import rounded
 
-PATIENCE = 1.0  # times the limit of a step; tests have less of it
+PATIENCE = 1.0  # factor on the limit of a step; the check's own tests set it lower
 
 
 def say(text):
@@ -19,27 +20,27 @@ def say(text):
 
 @dataclass
 class Step:
-    name: str  # of its result in the ledger
-    estimate: float  # seconds it is expected to take on an H200
-    limit: float  # seconds after which it is taken to hang
-    work: Callable  # work(seconds it may take) gives the result
-    leave: float = 0  # seconds that shall be left behind it, for more valuable steps
-    late: bool = False  # waits until all stages had their turn
-    info: object = None  # the stage's own
+    name: str  # key of the result in the ledger
+    estimate: float  # expected seconds on an H200
+    limit: float  # seconds until it counts as hanging
+    work: Callable  # work(time limit in seconds) returns the result
+    leave: float = 0  # seconds reserved for more important steps after it
+    late: bool = False  # waits for the end of all stages
+    info: object = None  # data of the stage
 
 
 class Stage:
-    """What the runner asks of a stage. `context` has layout, ledger, gpu, environment, built."""
+    """Interface of a stage. `context` has layout, ledger, gpu, environment, built."""
 
     name = ""
-    section = ""  # of the run in the ledger
+    section = ""  # key of the stage in a run of the ledger
 
     def __init__(self, context):
         self.context = context
 
     def rounds(self):
-        """Gives (how many at once, steps) one after the other, most valuable first. Raises
-        CannotRun or LeftOut."""
+        """Yields (number of steps at once, steps), the most important first. Raises CannotRun or
+        LeftOut."""
         raise NotImplementedError
 
     def is_done(self, section, step):
@@ -56,20 +57,20 @@ class Stage:
         section.setdefault("failed", {})[step.name] = reason
 
     def describe(self, step, result):
-        """A line for a reader who sees nothing else; None for nothing."""
+        """Returns a line about the result for the output, or None."""
         return None
 
     def finish(self):
-        """After the last step, also when there was no time for some."""
+        """Called after the last step, also if some steps had no time."""
 
     # ---- for the stages
 
     def content(self):
-        """The section as it is in the ledger; empty when there is none yet."""
+        """Returns the section of the ledger, empty if there is none yet."""
         return self.context.ledger.run().get(self.section, {})
 
     def plan(self, count):
-        """Notes how many results there will be, so that missing ones are seen."""
+        """Stores the expected number of results, so that missing ones are noticed."""
         if self.content().get("planned") != count:
             with self.context.ledger.changed(self.section) as (section, _, _):
                 section["planned"] = count
@@ -78,12 +79,12 @@ class Stage:
         return self.context.layout.logs / self.name / name.replace("/", "-").replace(" ", "-")
 
     def run(self, command, seconds, log, env=None, on_line=None):
-        """Runs a command, in the environment in which programs find their libraries."""
+        """Runs a command in the environment in which programs find their libraries."""
         return process.run(command, seconds, self.log(log), on_line=on_line,
                            env={**self.context.environment, **(env or {})})
 
     def run_well(self, command, seconds, log, **options):
-        """The same, where all but a good end is a failure."""
+        """Runs a command. Raises Failed unless it ends with exit code 0."""
         outcome = self.run(command, seconds, log, **options)
         self.check(outcome)
         return outcome
@@ -101,11 +102,11 @@ class Runner:
         self.clock, self.again = clock, again
         self.failed = self.refused = False
         self._dropped = []
-        self._late, self._retries = [], []  # (stage, step) for the end of the call
+        self._late, self._retries = [], []  # (stage, step), to run at the end of the call
         self._lock = threading.Lock()
 
     def guard(self, name, do, trace):
-        """Calls `do`, so that no exception goes further. True when it came to its end."""
+        """Calls `do` and catches every exception. Returns True if there was none."""
         try:
             do()
             return True
@@ -114,7 +115,7 @@ class Runner:
             self.refused = True
         except LeftOut as reason:
             say(f"{name} is left out: {reason}")
-        except Exception as error:  # of whatever kind: the other stages go on
+        except Exception as error:  # the other stages continue
             trace.parent.mkdir(parents=True, exist_ok=True)
             trace.write_text(traceback.format_exc())
             say(f"{name} FAILED: {type(error).__name__}: {error} (see {trace})")
@@ -122,7 +123,8 @@ class Runner:
         return False
 
     def run(self, stage):
-        """All that is not in the ledger yet, but for what waits: see run_what_waits."""
+        """Runs all steps that are not in the ledger yet, except the waiting ones: see
+        run_what_waits."""
         before, self._dropped = self.clock.gone(), []
         trace = stage.context.layout.logs / stage.name / "traceback.txt"
         self.guard(stage.name, lambda: self._run_rounds(stage), trace)
@@ -131,7 +133,7 @@ class Runner:
         say(f"{stage.name} took {self.clock.gone() - before:.0f} s")
 
     def run_what_waits(self):
-        """What was left for the end, and at last what failed in an earlier call."""
+        """Runs the waiting steps, then those that failed in an earlier call."""
         waiting = self._late + self._retries
         for stage in dict.fromkeys(stage for stage, _ in waiting):
             say(f"== {stage.name}, remaining part")
@@ -193,13 +195,13 @@ class Runner:
         except (CannotRun, LeftOut):
             raise
         except TookTooLong as reason:
-            if allowed == left:  # the end of the call has come first
+            if allowed == left:  # the time of the call, not of the step, is over
                 self._drop(step)
             else:
                 self._fail(stage, step, str(reason))
         except Failed as reason:
             self._fail(stage, step, str(reason))
-        except Exception as error:  # a fault of this program is one measurement's, no more
+        except Exception as error:  # an error in this program fails one measurement only
             stage.log(step.name + ".traceback").parent.mkdir(parents=True, exist_ok=True)
             stage.log(step.name + ".traceback").write_text(traceback.format_exc())
             self._fail(stage, step, f"{type(error).__name__}: {error}")
@@ -209,7 +211,7 @@ class Runner:
             self._dropped.append(step.name)
 
     def _fail(self, stage, step, reason):
-        if process.closing:  # it was ended with this program and has not failed
+        if process.closing:  # it ended with this program and did not fail
             return
         self.failed = True
         say(f"{stage.name}: {step.name} FAILED: {reason}")

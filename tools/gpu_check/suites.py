@@ -1,16 +1,17 @@
-"""Programs of GoogleTest, whose tests are followed by what the program prints: that tells how far
-it came even when it crashed."""
+"""Suites and results of GoogleTest programs, read from the output of the program. So the results
+are known up to a crash."""
 import re
 
-MESSAGE = 400  # characters kept of what a failed test says
-# A test that skips as the machine lacks hardware says so by tests/cuda/hardware.h: what it needs,
-# and the sources that nothing tests without it.
+MESSAGE = 400  # maximum characters of the message of a failed test
+# Message of a test that skips for lack of hardware (tests/cuda/hardware.h): the hardware, and the
+# sources that no other test covers.
 ABSENT_HARDWARE = re.compile(r"needs hardware: (.+?); not tested:(.*)")
 OUTCOME = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w/]+\.[\w/]+)")
 
 
 def parse_list(text):
-    """Suites with the full names of their tests, from what --gtest_list_tests prints."""
+    """Returns the suites with the full names of their tests, from the output of
+    --gtest_list_tests."""
     suites, suite = {}, None
     for line in text.splitlines():
         name = line.split("#")[0].rstrip()
@@ -22,10 +23,10 @@ def parse_list(text):
 
 
 def read(text, tests, ending, good):
-    """What became of `tests`, from the output of a program that was to run them and ended so:
-    ({passed test}, {failed test: message}, {skipped test: message}, [tests not begun]). A test
-    that was under way when the program ended has failed. If a test lacks hardware, its message is
-    the line that says so, which absent_hardware() reads."""
+    """Returns the results of `tests`, from the output of a program and the way it ended: ({passed
+    test}, {failed test: message}, {skipped test: message}, [tests not begun]). A test that ran when
+    the program ended has failed. If a test lacks hardware, its message is the line that
+    absent_hardware() reads."""
     passed, failed, skipped = set(), {}, {}
     running, said = None, []
     for line in text.splitlines():
@@ -58,8 +59,8 @@ def read(text, tests, ending, good):
 
 
 def absent_hardware(skipped):
-    """The skipped tests that lack hardware, and the sources that no other test covers:
-    ({test: what it needs}, [patterns])."""
+    """Returns the skipped tests that lack hardware, and the sources that no other test covers:
+    ({test: hardware that it needs}, [patterns])."""
     matches = {test: ABSENT_HARDWARE.fullmatch(message) for test, message in skipped.items()}
     found = {test: match for test, match in matches.items() if match}
     patterns = {pattern for match in found.values() for pattern in match.group(2).split()}

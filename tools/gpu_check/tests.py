@@ -1,4 +1,4 @@
-"""Stage tests: the tests gpu_* on the device, suite by suite, and what failed once more with
+"""Stage tests: runs the tests gpu_* on the device, suite by suite. Failed tests run again with
 launches that wait, so that a crash names its kernel."""
 import time
 
@@ -8,12 +8,12 @@ from .stage import Stage, Step
 
 ENVIRONMENT = {"DTN_CUDA_CACHE": "0", "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "4"}
 AT_ONCE = 4
-TOLD = 200  # characters printed of what a test says; the ledger has more
-HANG = 240  # seconds: the slowest suite takes a quarter of that
+TOLD = 200  # maximum characters that are printed of a message; the ledger has more
+HANG = 240  # seconds, four times those of the slowest suite
 
 
 def list_suites(stage, program):
-    """Suites of a test program, with their tests."""
+    """Returns the suites of a test program, with their tests."""
     outcome = stage.run([stage.context.layout.program(program), "--gtest_list_tests"], 60,
                         f"list_{program}")
     found = suites.parse_list(outcome.text()) if outcome.good else {}
@@ -50,13 +50,13 @@ class Tests(Stage):
         return Step(program, 0, 1, fail)
 
     def suite(self, seconds, program, suite, tests):
-        """All tests of a suite; after a crash those that are left run in another process."""
+        """Runs all tests of a suite. After a crash, the remaining tests run in another process."""
         begun = time.monotonic()
         passed, failed, skipped, left = 0, {}, {}, tests
         lines = self.log(f"{program}_{suite}.jsonl")
         lines.unlink(missing_ok=True)
         while left:
-            # What runs the whole suite shall not have too long a command line.
+            # A pattern for the whole suite keeps the command line short.
             chosen = f"{suite}.*" if left == tests else ":".join(left)
             outcome = self.run([self.context.layout.program(program), f"--gtest_filter={chosen}"],
                                begun + seconds - time.monotonic(), f"{program}_{suite}",
@@ -69,7 +69,7 @@ class Tests(Stage):
             passed += len(good)
             failed.update(bad)
             skipped.update(without)
-            if outcome.timed_out:  # what is left has no time of its own any more
+            if outcome.timed_out:  # no time is left for the other tests
                 failed.update({test: "not reached: a test before it hung" for test in left})
                 break
         errors = accuracy.read(lines.read_text()) if lines.exists() else []
@@ -82,7 +82,7 @@ class Tests(Stage):
                 **({"untested": untested} if untested else {}),
                 **({"kernels": errors} if errors else {})}
 
-    # ---- what failed, once more
+    # ---- second runs of failed tests
 
     def second_runs(self):
         for name, result in self.content().get("results", {}).items():
@@ -128,7 +128,7 @@ class Tests(Stage):
         return "\n           ".join(bad[:3] + more + absent) or None
 
     def finish(self):
-        """Enters the sources that were tested, if all tests passed; else takes entries away."""
+        """Adds entries for the tested sources if all tests passed, otherwise removes entries."""
         if not self.content().get("results"):
             return
         with self.context.ledger.changed(self.section) as (_, run, whole):

@@ -1,5 +1,5 @@
-"""Stage train: what dtn-bench says of whole steps of ViT-S* and of the normalizers in them, and of
-models of sequences and of several stages."""
+"""Stage train: measures whole training steps of ViT-S* and the normalizers in them, and models of
+sequences and of several stages, by dtn-bench."""
 import json
 
 from .errors import Failed
@@ -12,7 +12,7 @@ STEPS = 20
 
 
 def bench(stage, log, seconds, *arguments, env=None):
-    """The object that a call of dtn-bench prints."""
+    """Returns the object that a call of dtn-bench prints."""
     outcome = stage.run_well([stage.context.layout.program("dtn-bench"), *arguments,
                               "--device", "cuda", "--json"], seconds, log, env=env)
     return parse_object(outcome.text())
@@ -42,7 +42,7 @@ class Train(Stage):
 
     def rounds(self):
         steps = []
-        # Twice in turn, so that a card that warms up is fair to both.
+        # Alternates twice, because the GPU's speed may change as it warms up.
         for turn in (1, 2):
             for norm in ("ln", "dtn"):
                 steps.append(self.step(
