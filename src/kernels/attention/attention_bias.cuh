@@ -69,8 +69,8 @@ struct HeadBias<true> {
 // A thread's part of the gradient of the weights.
 template <bool kBiased>
 struct BiasGradient {
-  __device__ __forceinline__ void store(const GridBias<kBiased>&, const HeadShape&,
-                                        BlockHead) const {}
+  template <class Shape>
+  __device__ __forceinline__ void store(const GridBias<kBiased>&, const Shape&, BlockHead) const {}
 };
 template <>
 struct BiasGradient<true> {
@@ -83,7 +83,8 @@ struct BiasGradient<true> {
     d = fmaf(ds, fmaf(dx, dx, dy * dy), d);
   }
   // Must be called by every warp of the block.
-  __device__ __forceinline__ void store(const GridBias<true>& grid, const HeadShape& shape,
+  template <class Shape>
+  __device__ __forceinline__ void store(const GridBias<true>& grid, const Shape& shape,
                                         BlockHead head) const {
     if (!grid.partial) return;
     float sums[3] = {cuda::warp_sum(x), cuda::warp_sum(y), cuda::warp_sum(d)};

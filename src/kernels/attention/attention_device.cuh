@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/values.cuh"
+#include "kernels/grouped_attention/grouped_attention.h"
 
 namespace dtn::attention {
 
@@ -61,15 +62,16 @@ struct BlockHead {
     return static_cast<std::int64_t>(image) * shape.tokens;
   }
 };
-__device__ __forceinline__ BlockHead block_head(const HeadShape& shape) {
+template <class Shape>
+__device__ __forceinline__ BlockHead block_head(const Shape& shape) {
   return {shape.first_image + static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
           static_cast<int>(blockIdx.x)};
 }
 
 // Calls f(grid) until the blocks of all images are launched; sets shape.first_image for each grid.
 // The blocks of an image are adjacent, like the memory that they read.
-template <class F>
-void for_head_grids(HeadShape& shape, std::int64_t images, F&& f) {
+template <class Shape, class F>
+void for_head_grids(Shape& shape, std::int64_t images, F&& f) {
   DTN_CHECK(shape.heads <= 65535, "attention: ", shape.heads,
             " heads; CUDA devices take up to 65535");
   for (std::int64_t first = 0; first < images; first += images_of_grid) {
@@ -101,6 +103,9 @@ std::size_t warpgroup_backward_bytes(std::int64_t tokens);
 inline constexpr int kMaxPlainDim = 256;
 void plain_forward(CudaQueue&, const AttentionForward&);
 void plain_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
+// Likewise inside groups; heads of up to kMaxGroupedHead.
+void grouped_plain_forward(CudaQueue&, const GroupedAttentionForward&);
+void grouped_plain_backward(CudaQueue&, const GroupedAttentionBackward&, RowStatistics*);
 
 // The blocks of keys that each block of queries sees; see BlockAttentionProblem.
 struct BlockTable {

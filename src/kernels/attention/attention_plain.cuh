@@ -13,6 +13,7 @@
 #pragma once
 
 #include "kernels/attention/attention_bias.cuh"
+#include "kernels/attention/attention_groups.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace dtn::attention {
@@ -76,18 +77,21 @@ __device__ __forceinline__ float take_scores(float (&s)[2], float& largest, floa
   return factor;
 }
 
-// Copies `count` rows of T to shared memory as float32. Rows from `left` on and columns from `dim`
-// on become zeros. row_at(i) returns the start of row i, for 0 <= i < left.
-template <int C, class T, class RowAt>
-__device__ __forceinline__ void load_rows_at(float* to, const RowAt& row_at, int count, int left,
-                                             int dim, bool aligned) {
+// Copies `count` rows of a head of a unit to shared memory as float32, from row `first` of the
+// group's `per_group` rows on. Rows past the last one and columns from `dim` on become zeros.
+template <int C, bool kGrouped, class T>
+__device__ __forceinline__ void load_rows(float* to, const GroupedShape& shape,
+                                          const GroupedRows<const T>& rows, BlockHead head,
+                                          int per_group, int first, int count, int dim) {
   constexpr int n = cuda::kPerVector<T>, kVectors = 16 * C / n;
+  const auto row_at = unit_rows<kGrouped>(shape, rows, head, per_group);
+  const int left = per_group - first;
   for (int i = static_cast<int>(threadIdx.x); i < count * kVectors; i += kPlainThreads) {
     int row = i / kVectors, column = i % kVectors * n;
     bool inside = row < left;
-    const T* source = row_at(inside ? row : 0) + column;
+    const T* source = row_at(first + (inside ? row : 0)) + column;
     float v[n] = {};
-    if (inside && aligned && column < dim) {
+    if (inside && shape.aligned && column < dim) {
       cuda::load_vector<T>(source, v);
     } else if (inside) {
 #pragma unroll
@@ -101,14 +105,6 @@ __device__ __forceinline__ void load_rows_at(float* to, const RowAt& row_at, int
       *reinterpret_cast<float4*>(target + k) = make_float4(v[k], v[k + 1], v[k + 2], v[k + 3]);
     }
   }
-}
-
-// Copies rows [first, first + count) of a head.
-template <int C, class T>
-__device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t stride, int first,
-                                          int count, const HeadShape& shape) {
-  auto row_at = [=](int row) { return from + (first + row) * stride; };
-  load_rows_at<C, T>(to, row_at, count, shape.tokens - first, shape.dim, shape.aligned);
 }
 
 __device__ __forceinline__ float dot4(float4 a, float4 b, float c) {
@@ -202,6 +198,90 @@ __device__ __forceinline__ void store_row(T* to, const float (&acc)[C], float fa
   }
 }
 
+// Selects the terms of grouped attention: a bias from a table and a penalty between regions, both
+// part of the shape. Without them the terms are those of GridBias.
+struct GroupTerms {
+  static constexpr bool kBiased = false;
+};
+template <class Terms>
+inline constexpr bool kIsGrouped = std::is_same_v<Terms, GroupTerms>;
+
+// The terms that a thread adds to the scores of its R owned rows, from row `first` on, with its two
+// streamed rows. kOwnsQueries: the owned rows are queries and the streamed ones are keys; else the
+// owned rows are keys.
+template <class Terms, int R, bool kOwnsQueries>
+struct ThreadTerms {
+  static constexpr bool kBiased = Terms::kBiased;
+  const Terms& grid;
+  HeadBias<kBiased> bias;
+  Places<kBiased, R> own;
+  BiasGradient<kBiased> gradient;
+
+  __device__ __forceinline__ ThreadTerms(const Terms& terms, const GroupedShape&, BlockHead head,
+                                         int first)
+      : grid(terms), bias(terms, head), own(terms, first, kSharerGroups) {}
+
+  // The streamed rows from `first` on.
+  __device__ __forceinline__ Places<kBiased, 2> streamed(int first) const {
+    return {grid, first, kSharers};
+  }
+  // Returns value + the terms of owned row r and streamed row j.
+  __device__ __forceinline__ float add_to(float value, [[maybe_unused]] int r,
+                                          [[maybe_unused]] const Places<kBiased, 2>& rows,
+                                          [[maybe_unused]] int j) const {
+    if constexpr (kBiased) {
+      value += kOwnsQueries ? bias(own.at[r], rows.at[j]) : bias(rows.at[j], own.at[r]);
+    }
+    return value;
+  }
+  // Adds the score gradient of query r and key j to the gradient of the bias.
+  __device__ __forceinline__ void take([[maybe_unused]] float ds, [[maybe_unused]] int r,
+                                       [[maybe_unused]] const Places<kBiased, 2>& rows,
+                                       [[maybe_unused]] int j) {
+    if constexpr (kBiased) gradient.take(ds, own.at[r], rows.at[j]);
+  }
+  __device__ __forceinline__ void store_gradient(const GroupedShape& shape, BlockHead head) const {
+    gradient.store(grid, shape, head);
+  }
+};
+
+template <int R, bool kOwnsQueries>
+struct ThreadTerms<GroupTerms, R, kOwnsQueries> {
+  ScoreTerms terms;
+  int queries, keys, first;
+
+  __device__ __forceinline__ ThreadTerms(const GroupTerms&, const GroupedShape& shape,
+                                         BlockHead head, int first_row)
+      : terms(shape, head), queries(shape.queries), keys(shape.keys), first(first_row) {}
+
+  __device__ __forceinline__ int streamed(int first_row) const { return first_row; }
+  // Returns `value` for a row that does not exist.
+  __device__ __forceinline__ float add_to(float value, int r, int rows, int j) const {
+    const int own = first + r * kSharerGroups, streamed = rows + j * kSharers;
+    const int query = kOwnsQueries ? own : streamed, key = kOwnsQueries ? streamed : own;
+    return query < queries && key < keys ? value + terms(query, key) : value;
+  }
+  // The gradient of the table has a separate kernel.
+  __device__ __forceinline__ void take(float, int, int, int) const {}
+  __device__ __forceinline__ void store_gradient(const GroupedShape&, BlockHead) const {}
+};
+
+// The arguments of attention over whole samples as a problem of one group.
+template <class Args>
+GroupedAttentionProblem one_group(const Args& args) {
+  const std::int64_t width = args.heads * args.head_dim;
+  GroupedAttentionProblem p{};
+  p.dtype = args.dtype;
+  p.batch = args.batch, p.heads = args.heads;
+  p.groups = 1, p.queries = p.keys = args.tokens;
+  p.key_dim = p.value_dim = args.head_dim;
+  p.scale = args.scale;
+  p.q = {args.qkv, 3 * width, 0, args.head_dim};
+  p.k = {args.qkv, 3 * width, width, args.head_dim};
+  p.v = {args.qkv, 3 * width, 2 * width, args.head_dim};
+  return p;
+}
+
 // Calls f(T{}, integral constant C) for the input's type and 16 C >= head_dim.
 template <class F>
 void for_plain(const char* name, DType dtype, std::int64_t head_dim, F&& f) {
@@ -217,6 +297,16 @@ void for_plain(const char* name, DType dtype, std::int64_t head_dim, F&& f) {
     if (head_dim <= 192) return f(zero, std::integral_constant<int, 12>{});
     f(zero, std::integral_constant<int, 16>{});
   });
+}
+
+// Calls f(T{}, integral constant C) for the input's type and heads of up to kMaxGroupedHead.
+template <class F>
+void for_grouped_plain(const char* name, const GroupedAttentionProblem& p, F&& f) {
+  DTN_CHECK(p.key_dim <= kMaxGroupedHead && p.value_dim <= kMaxGroupedHead, name, ": heads of ",
+            p.key_dim, " and ", p.value_dim, " channels; CUDA devices take up to ",
+            kMaxGroupedHead);
+  for_cuda_dtype(name, p.dtype,
+                 [&](auto zero) { f(zero, std::integral_constant<int, kMaxGroupedHead / 16>{}); });
 }
 
 }  // namespace dtn::attention

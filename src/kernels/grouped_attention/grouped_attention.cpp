@@ -228,22 +228,17 @@ void backward(CpuQueue& queue, const GroupedAttentionBackward& args) {
   if (with_dbias) add_parts(p, biases, parts, tasks.runs(), static_cast<A*>(args.dbias));
 }
 
-// Without keys or columns there is nothing to attend to.
-bool is_empty(const GroupedAttentionProblem& p) {
-  return p.batch * p.groups * p.heads * p.queries * p.keys * p.key_dim * p.value_dim == 0;
-}
-
 }  // namespace
 
 void run(CpuQueue& queue, const GroupedAttentionForward& args) {
-  if (is_empty(args.problem)) return;
+  if (args.problem.is_empty()) return;
   if (args.problem.dtype == DType::kBFloat16) return forward<bfloat16>(queue, args);
   if (args.problem.dtype == DType::kFloat64) return forward<double>(queue, args);
   forward<float>(queue, args);
 }
 
 void run(CpuQueue& queue, const GroupedAttentionBackward& args) {
-  if (is_empty(args.problem)) return;
+  if (args.problem.is_empty()) return;
   if (args.problem.dtype == DType::kBFloat16) return backward<bfloat16>(queue, args);
   if (args.problem.dtype == DType::kFloat64) return backward<double>(queue, args);
   backward<float>(queue, args);

@@ -34,6 +34,10 @@ struct GroupedAttentionProblem {
   HeadsOfRows<const void*> q, k, v;    // [B, G queries, *], [B, G keys, *] twice
 
   static constexpr double kRegionPenalty = -100;
+  // Without keys or columns there is nothing to attend to.
+  bool is_empty() const {
+    return batch * groups * heads * queries * keys * key_dim * value_dim == 0;
+  }
   double scores() const {
     return static_cast<double>(batch * groups * queries) * static_cast<double>(keys * heads);
   }

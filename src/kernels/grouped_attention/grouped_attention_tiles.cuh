@@ -3,78 +3,26 @@
 // rows at a time, as in attention_tiles.cuh. Keys have DK columns and values DV.
 #pragma once
 
+#include "kernels/attention/attention_groups.cuh"
 #include "kernels/attention/attention_softmax.cuh"
 #include "kernels/attention/attention_tiles.cuh"
-#include "kernels/grouped_attention/grouped_attention_plain.cuh"
 
 namespace dtn::attention {
-
-// One side of a unit: maps its rows to tokens of the sample.
-struct UnitSide {
-  const std::int64_t* tokens;  // null: all tokens in order
-  std::int64_t sample;         // token 0 of the sample
-  int count;
-
-  __device__ __forceinline__ UnitSide(const GroupedShape& shape, int unit, int per_group)
-      : tokens(shape.tokens
-                   ? shape.tokens + static_cast<std::int64_t>(unit % shape.groups) * per_group
-                   : nullptr),
-        sample(static_cast<std::int64_t>(unit / shape.groups) * shape.groups * per_group),
-        count(per_group) {}
-  // Index of an existing row in an array [B, tokens of a sample, *].
-  __device__ __forceinline__ std::int64_t token(int row) const {
-    return sample + (tokens ? tokens[row] : row);
-  }
-};
-
-// The rows of a warp, on one side of a unit.
-struct GroupedWarp {
-  GroupedBlock block;
-  int index, first;  // of the warp; its first row
-
-  __device__ __forceinline__ explicit GroupedWarp(const GroupedShape& shape)
-      : block(grouped_block(shape)) {
-    index = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-    first = block.block * kTileRows + 16 * index;
-  }
-};
 
 // Ring buffer size of one streamed array, in values.
 template <int D>
 inline constexpr int kGroupedRing = kRingRows* kRowStride<D>;
 
-// Returns the start of a row of a unit, at the columns of the head.
-template <class T>
-struct SideRows {
-  const UnitSide& side;
-  const GroupedRows<T>& rows;
-  int head;
+// The rows of a warp, on one side of a unit.
+struct GroupedWarp {
+  BlockHead head;
+  int index, first;  // of the warp; its first row
 
-  __device__ __forceinline__ T* operator()(int row) const {
-    return rows.first + side.token(row) * rows.ld + head * rows.stride;
+  __device__ __forceinline__ explicit GroupedWarp(const GroupedShape& shape)
+      : head(block_head(shape)), index(static_cast<int>(threadIdx.x) / cuda::kWarpSize) {
+    first = head.block * kTileRows + 16 * index;
   }
 };
-
-template <int D>
-__device__ __forceinline__ void stream_unit(cuda::AsyncCopies& copies, bfloat16* ring, int slot,
-                                            const GroupedRows<const bfloat16>& rows, int head,
-                                            int tile, const UnitSide& side, int dim) {
-  stream_gathered<D>(copies, ring, slot, tile, side.count, dim,
-                     SideRows<const bfloat16>{side, rows, head});
-}
-template <int D>
-__device__ __forceinline__ void load_unit(unsigned (&a)[D / 16][4],
-                                          const GroupedRows<const bfloat16>& rows, int head,
-                                          int first, const UnitSide& side, int dim) {
-  load_gathered<D>(a, first, side.count, dim, SideRows<const bfloat16>{side, rows, head});
-}
-template <int D>
-__device__ __forceinline__ void store_unit(const float (&acc)[D / 8][4], const float (&factor)[2],
-                                           bfloat16* staging, const GroupedRows<bfloat16>& rows,
-                                           int head, int first, const UnitSide& side, int dim) {
-  store_gathered<D>(acc, factor, staging, first, side.count, dim,
-                    SideRows<bfloat16>{side, rows, head});
-}
 
 // Turns products into scores in base 2, log2(e) (scale s + bias + penalty). A warp's rows are
 // queries, or keys if kTransposed. For a missing query or key it reads the bias and region of the
@@ -83,8 +31,8 @@ template <bool kTransposed>
 class GroupedScores {
  public:
   // For the warp's rows from `first` on.
-  __device__ __forceinline__ GroupedScores(const GroupedShape& shape, int unit, int head, int first)
-      : terms_(shape, unit, head),
+  __device__ __forceinline__ GroupedScores(const GroupedShape& shape, BlockHead head, int first)
+      : terms_(shape, head),
         scale_(shape.scale * kLog2E),
         queries_(shape.queries),
         keys_(shape.keys) {

@@ -9,14 +9,6 @@
 namespace dtn::attention {
 namespace {
 
-struct GroupedTileArrays {
-  GroupedInputs<bfloat16> in;
-  GroupedRows<const bfloat16> out, dout;
-  GroupedRows<bfloat16> dq, dk, dv;
-  const float* lse;
-  RowStatistics* statistics;  // [B, G, H, queries]
-};
-
 // Computes ds of 16 queries and 16 keys from `key` on, from s and dp - delta; 0 for missing keys. A
 // missing query has statistics of 0, and its results are not used.
 __device__ __forceinline__ void differentiate(float (&ds)[1][2][4], float (&s)[1][2][4],
@@ -28,39 +20,45 @@ __device__ __forceinline__ void differentiate(float (&ds)[1][2][4], float (&s)[1
 }
 
 template <int DK, int DV>
-__global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 3 : 4)
-    grouped_tiles_queries_kernel(GroupedShape shape, GroupedTileArrays arrays) {
+__global__ void __launch_bounds__(kTileThreads, DK + DV > 96   ? 3
+                                                : DK + DV > 48 ? 4
+                                                               : 5)
+    grouped_tiles_queries_kernel(GroupedShape shape, GroupedBackwardArrays<bfloat16> arrays) {
   DTN_SHARED(bfloat16, keys);
   bfloat16* values = keys + kGroupedRing<DK>;
   const GroupedWarp warp(shape);
-  const int unit = warp.block.unit, head = warp.block.head;
-  const UnitSide of_queries(shape, unit, shape.queries), of_keys(shape, unit, shape.keys);
+  const BlockHead head = warp.head;
 
   cuda::AsyncCopies copies;
   const auto stream = [&](int tile, int slot) {
-    stream_unit<DK>(copies, keys, slot, arrays.in.k, head, tile, of_keys, shape.key_dim);
-    stream_unit<DV>(copies, values, slot, arrays.in.v, head, tile, of_keys, shape.value_dim);
+    stream_gathered<DK>(copies, keys, slot, tile, shape.keys, shape.key_dim,
+                        unit_rows<true>(shape, arrays.in.k, head, shape.keys));
+    stream_gathered<DV>(copies, values, slot, tile, shape.keys, shape.value_dim,
+                        unit_rows<true>(shape, arrays.in.v, head, shape.keys));
     copies.commit();
   };
   RunOfTiles tiles{0, (shape.keys + kTileRows - 1) / kTileRows};
   const int first_tile = tiles.next();
   stream(first_tile, 0);
   unsigned q[1][DK / 16][4], dout[1][DV / 16][4], out[DV / 16][4];
-  load_unit<DK>(q[0], arrays.in.q, head, warp.first, of_queries, shape.key_dim);
-  load_unit<DV>(dout[0], arrays.dout, head, warp.first, of_queries, shape.value_dim);
-  load_unit<DV>(out, arrays.out, head, warp.first, of_queries, shape.value_dim);
+  load_gathered<DK>(q[0], warp.first, shape.queries, shape.key_dim,
+                    unit_rows<true>(shape, arrays.in.q, head, shape.queries));
+  load_gathered<DV>(dout[0], warp.first, shape.queries, shape.value_dim,
+                    unit_rows<true>(shape, arrays.dout, head, shape.queries));
+  load_gathered<DV>(out, warp.first, shape.queries, shape.value_dim,
+                    unit_rows<true>(shape, arrays.out, head, shape.queries));
   float delta[2];
   dot_own_rows<DV>(delta, dout[0], out);
   OwnStatistics<1> own;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = warp.first + this_lane().g + 8 * half;
-    const std::int64_t row = warp.block.statistics(shape) + query;
+    const std::int64_t row = shape.row(head) + query;
     const bool there = query < shape.queries;
     own.rows[0][half] = {there ? arrays.lse[row] * kLog2E : 0.0f, delta[half]};
     if (there && this_lane().t == 0) arrays.statistics[row] = own.rows[0][half];
   }
-  const GroupedScores<false> terms(shape, unit, head, warp.first);
+  const GroupedScores<false> terms(shape, head, warp.first);
   float dq[1][DK / 8][4] = {};
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (warp.first >= shape.queries) return;
@@ -79,25 +77,27 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 3 : 4)
   });
   if (warp.first >= shape.queries) return;
   const float factor[2] = {shape.scale, shape.scale};
-  store_unit<DK>(dq[0], factor, keys + warp.index * 16 * kRowStride<DK>, arrays.dq, head,
-                 warp.first, of_queries, shape.key_dim);
+  store_gathered<DK>(dq[0], factor, keys + warp.index * 16 * kRowStride<DK>, warp.first,
+                     shape.queries, shape.key_dim,
+                     unit_rows<true>(shape, arrays.dq, head, shape.queries));
 }
 
 template <int DK, int DV>
 __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 2 : 3)
-    grouped_tiles_keys_kernel(GroupedShape shape, GroupedTileArrays arrays) {
+    grouped_tiles_keys_kernel(GroupedShape shape, GroupedBackwardArrays<bfloat16> arrays) {
   DTN_SHARED(bfloat16, queries);  // [kRingRows, DK + 8], douts [kRingRows, DV + 8], statistics
   bfloat16* douts = queries + kGroupedRing<DK>;
   auto* statistics = reinterpret_cast<RowStatistics*>(douts + kGroupedRing<DV>);
   const GroupedWarp warp(shape);
-  const int unit = warp.block.unit, head = warp.block.head;
-  const UnitSide of_queries(shape, unit, shape.queries), of_keys(shape, unit, shape.keys);
+  const BlockHead head = warp.head;
 
   cuda::AsyncCopies copies;
   const auto stream = [&](int tile, int slot) {
-    stream_unit<DK>(copies, queries, slot, arrays.in.q, head, tile, of_queries, shape.key_dim);
-    stream_unit<DV>(copies, douts, slot, arrays.dout, head, tile, of_queries, shape.value_dim);
-    const RowStatistics* from = arrays.statistics + warp.block.statistics(shape);
+    stream_gathered<DK>(copies, queries, slot, tile, shape.queries, shape.key_dim,
+                        unit_rows<true>(shape, arrays.in.q, head, shape.queries));
+    stream_gathered<DV>(copies, douts, slot, tile, shape.queries, shape.value_dim,
+                        unit_rows<true>(shape, arrays.dout, head, shape.queries));
+    const RowStatistics* from = arrays.statistics + shape.row(head);
     for (int i = recomputed_thread(); i < kTileRows; i += kTileThreads) {
       const int row = tile * kTileRows + i;
       const bool there = row < shape.queries;
@@ -109,9 +109,11 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 2 : 3)
   const int first_tile = tiles.next();
   stream(first_tile, 0);
   unsigned k[1][DK / 16][4], v[1][DV / 16][4];
-  load_unit<DK>(k[0], arrays.in.k, head, warp.first, of_keys, shape.key_dim);
-  load_unit<DV>(v[0], arrays.in.v, head, warp.first, of_keys, shape.value_dim);
-  const GroupedScores<true> terms(shape, unit, head, warp.first);
+  load_gathered<DK>(k[0], warp.first, shape.keys, shape.key_dim,
+                    unit_rows<true>(shape, arrays.in.k, head, shape.keys));
+  load_gathered<DV>(v[0], warp.first, shape.keys, shape.value_dim,
+                    unit_rows<true>(shape, arrays.in.v, head, shape.keys));
+  const GroupedScores<true> terms(shape, head, warp.first);
   float dk[1][DK / 8][4] = {}, dv[1][DV / 8][4] = {};
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (warp.first >= shape.keys) return;
@@ -142,54 +144,53 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 2 : 3)
   });
   if (warp.first >= shape.keys) return;
   const float of_dk[2] = {shape.scale, shape.scale}, of_dv[2] = {1, 1};
-  store_unit<DK>(dk[0], of_dk, queries + warp.index * 16 * kRowStride<DK>, arrays.dk, head,
-                 warp.first, of_keys, shape.key_dim);
-  store_unit<DV>(dv[0], of_dv, douts + warp.index * 16 * kRowStride<DV>, arrays.dv, head,
-                 warp.first, of_keys, shape.value_dim);
+  store_gathered<DK>(dk[0], of_dk, queries + warp.index * 16 * kRowStride<DK>, warp.first,
+                     shape.keys, shape.key_dim,
+                     unit_rows<true>(shape, arrays.dk, head, shape.keys));
+  store_gathered<DV>(dv[0], of_dv, douts + warp.index * 16 * kRowStride<DV>, warp.first, shape.keys,
+                     shape.value_dim, unit_rows<true>(shape, arrays.dv, head, shape.keys));
 }
 
 template <int DK, int DV>
 __global__ void __launch_bounds__(kTileThreads, 2)
-    grouped_tiles_bias_kernel(GroupedShape shape, GroupedTileArrays arrays, BiasTiles runs) {
+    grouped_tiles_bias_kernel(GroupedShape shape, GroupedBackwardArrays<bfloat16> arrays,
+                              BiasTiles tiles) {
   DTN_SHARED(bfloat16, keys);
   bfloat16* values = keys + kGroupedRing<DK>;
-  int index = static_cast<int>(blockIdx.x);
-  const int key_tile = index % runs.key_tiles;
-  index /= runs.key_tiles;
-  const int query_tile = index % runs.query_tiles;
-  index /= runs.query_tiles;
-  const int head = index % shape.heads, run = index / shape.heads;
+  const BiasTile tile(tiles, shape);
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-  const int first = query_tile * kTileRows + 16 * warp;
+  const int first = tile.query_tile * kTileRows + 16 * warp;
   const Lane lane = this_lane();
 
   cuda::AsyncCopies copies;
   // Units stream like tiles: stream() loads the keys of one tile for a unit.
   const auto stream = [&](int unit, int slot) {
-    const UnitSide side(shape, unit, shape.keys);
-    stream_unit<DK>(copies, keys, slot, arrays.in.k, head, key_tile, side, shape.key_dim);
-    stream_unit<DV>(copies, values, slot, arrays.in.v, head, key_tile, side, shape.value_dim);
+    stream_gathered<DK>(copies, keys, slot, tile.key_tile, shape.keys, shape.key_dim,
+                        unit_rows<true>(shape, arrays.in.k, {unit, tile.head, 0}, shape.keys));
+    stream_gathered<DV>(copies, values, slot, tile.key_tile, shape.keys, shape.value_dim,
+                        unit_rows<true>(shape, arrays.in.v, {unit, tile.head, 0}, shape.keys));
     copies.commit();
   };
-  const int last = (run + 1) * runs.run;
-  RunOfTiles units{run * runs.run, last < runs.units ? last : runs.units};
+  RunOfTiles units{tile.first_unit(tiles), tile.end_unit(tiles)};
   const int first_unit = units.next();
   if (first_unit >= 0) stream(first_unit, 0);
   float sum[kTileRows / 16][2][4] = {};
   for_tiles(copies, first_unit, units, stream, [&](int unit, int slot) {
     if (first >= shape.queries) return;
-    const UnitSide side(shape, unit, shape.queries);
+    const BlockHead head{unit, tile.head, 0};
     unsigned q[1][DK / 16][4], dout[1][DV / 16][4];
-    load_unit<DK>(q[0], arrays.in.q, head, first, side, shape.key_dim);
-    load_unit<DV>(dout[0], arrays.dout, head, first, side, shape.value_dim);
+    load_gathered<DK>(q[0], first, shape.queries, shape.key_dim,
+                      unit_rows<true>(shape, arrays.in.q, head, shape.queries));
+    load_gathered<DV>(dout[0], first, shape.queries, shape.value_dim,
+                      unit_rows<true>(shape, arrays.dout, head, shape.queries));
     OwnStatistics<1> own;
-    const RowStatistics* rows = arrays.statistics + GroupedBlock{unit, head, 0}.statistics(shape);
+    const RowStatistics* rows = arrays.statistics + shape.row(head);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = first + lane.g + 8 * half;
       own.rows[0][half] = query < shape.queries ? rows[query] : RowStatistics{0, 0};
     }
-    const GroupedScores<false> terms(shape, unit, head, first);
+    const GroupedScores<false> terms(shape, head, first);
 #pragma unroll
     for (int n = 0; n < kTileRows / 16; ++n) {
       const int at = slot * kTileRows + 16 * n;
@@ -197,20 +198,19 @@ __global__ void __launch_bounds__(kTileThreads, 2)
       begin_at_minus_delta(dp, own);
       scores<DV, 1>(dp, dout, values + at * kRowStride<DV>);
       scores<DK, 1>(s, q, keys + at * kRowStride<DK>);
-      differentiate(dp, s, terms, own, key_tile * kTileRows + 16 * n);
+      differentiate(dp, s, terms, own, tile.key_tile * kTileRows + 16 * n);
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum[n][i / 4][i % 4] += dp[0][i / 4][i % 4];
     }
   });
 
-  float* to = runs.partial +
-              (static_cast<std::int64_t>(run) * shape.heads + head) * shape.queries * shape.keys;
+  float* to = tile.partial(tiles, shape);
 #pragma unroll
   for (int n = 0; n < kTileRows / 16; ++n) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int query = first + lane.g + 8 * (i / 2 % 2);
-      const int key = key_tile * kTileRows + 16 * n + 8 * (i / 4) + 2 * lane.t + i % 2;
+      const int key = tile.key_tile * kTileRows + 16 * n + 8 * (i / 4) + 2 * lane.t + i % 2;
       if (query >= shape.queries || key >= shape.keys) continue;
       to[static_cast<std::int64_t>(query) * shape.keys + key] = sum[n][i / 4][i % 4];
     }
@@ -222,15 +222,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
 bool grouped_tiles_backward(CudaQueue& queue, const GroupedAttentionBackward& args,
                             RowStatistics* statistics) {
   const GroupedAttentionProblem& p = args.problem;
-  GroupedShape shape = grouped_shape<bfloat16>("grouped_tiles_backward", p);
-  const GroupedTileArrays arrays{grouped_inputs<bfloat16>(p),
-                                 grouped_outputs<bfloat16>(p, args.out),
-                                 grouped_outputs<bfloat16>(p, args.dout),
-                                 grouped_rows<bfloat16>(args.dq),
-                                 grouped_rows<bfloat16>(args.dk),
-                                 grouped_rows<bfloat16>(args.dv),
-                                 static_cast<const float*>(args.lse),
-                                 statistics};
+  const GroupedShape shape = grouped_shape<bfloat16>(p);
+  const auto arrays = grouped_backward_arrays<bfloat16>(args, statistics);
   if (!shape.aligned || !is_vectorizable(arrays.out, p.value_dim) ||
       !is_vectorizable(arrays.dout, p.value_dim) || !is_vectorizable(arrays.dq, p.key_dim) ||
       !is_vectorizable(arrays.dk, p.key_dim) || !is_vectorizable(arrays.dv, p.value_dim)) {
@@ -240,21 +233,14 @@ bool grouped_tiles_backward(CudaQueue& queue, const GroupedAttentionBackward& ar
     constexpr int DK = dk, DV = dv;
     constexpr std::size_t kRings = (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16);
     const auto start = [&](const char* name, auto kernel, std::int64_t rows, std::size_t bytes) {
-      shape.blocks = static_cast<int>(blocks_for(rows, kTileRows).x);
-      launch(queue, grouped_kernel_name(name, p), kernel,
-             {blocks_for(p.batch * p.groups * p.heads * shape.blocks, 1), kTileThreads, bytes},
-             shape, arrays);
+      launch_for_units(queue, grouped_kernel_name(name, p), kernel, kTileThreads, bytes, shape, p,
+                       rows, kTileRows, arrays);
     };
     start("grouped_tiles_queries", grouped_tiles_queries_kernel<DK, DV>, p.queries, kRings);
     start("grouped_tiles_keys", grouped_tiles_keys_kernel<DK, DV>, p.keys,
           kRings + kRingRows * sizeof(RowStatistics));
-    if (!p.bias || !args.dbias) return;
-    sum_bias_tiles(queue, p, kTileRows, kTileRows, static_cast<float*>(args.dbias),
-                   [&](const BiasTiles& runs, dim3 blocks) {
-                     launch(queue, grouped_kernel_name("grouped_tiles_bias", p),
-                            grouped_tiles_bias_kernel<DK, DV>, {blocks, kTileThreads, kRings},
-                            shape, arrays, runs);
-                   });
+    sum_bias_tiles(queue, args, kTileRows, kTileRows, "grouped_tiles_bias",
+                   grouped_tiles_bias_kernel<DK, DV>, {{}, kTileThreads, kRings}, shape, arrays);
   });
 }
 

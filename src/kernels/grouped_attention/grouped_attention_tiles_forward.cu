@@ -23,21 +23,22 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 3 : 4)
   DTN_SHARED(bfloat16, keys);  // [kRingRows, DK + 8], values [kRingRows, DV + 8]
   bfloat16* values = keys + kGroupedRing<DK>;
   const GroupedWarp warp(shape);
-  const int unit = warp.block.unit, head = warp.block.head;
-  const UnitSide of_queries(shape, unit, shape.queries), of_keys(shape, unit, shape.keys);
 
   cuda::AsyncCopies copies;
   const auto stream = [&](int tile, int slot) {
-    stream_unit<DK>(copies, keys, slot, in.k, head, tile, of_keys, shape.key_dim);
-    stream_unit<DV>(copies, values, slot, in.v, head, tile, of_keys, shape.value_dim);
+    stream_gathered<DK>(copies, keys, slot, tile, shape.keys, shape.key_dim,
+                        unit_rows<true>(shape, in.k, warp.head, shape.keys));
+    stream_gathered<DV>(copies, values, slot, tile, shape.keys, shape.value_dim,
+                        unit_rows<true>(shape, in.v, warp.head, shape.keys));
     copies.commit();
   };
   RunOfTiles tiles{0, (shape.keys + kTileRows - 1) / kTileRows};
   const int first_tile = tiles.next();
   stream(first_tile, 0);
   unsigned q[1][DK / 16][4];
-  load_unit<DK>(q[0], in.q, head, warp.first, of_queries, shape.key_dim);
-  GroupedTerms terms{{shape, unit, head, warp.first}, 0};
+  load_gathered<DK>(q[0], warp.first, shape.queries, shape.key_dim,
+                    unit_rows<true>(shape, in.q, warp.head, shape.queries));
+  GroupedTerms terms{{shape, warp.head, warp.first}, 0};
   OnlineSoftmax<DK, 1, GroupedTerms, DV> softmax;
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (warp.first >= shape.queries) return;
@@ -60,29 +61,27 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 3 : 4)
     inverse[half] = 1 / sum;
     const int query = warp.first + this_lane().g + 8 * half;
     if (this_lane().t == 0 && query < shape.queries) {
-      lse[warp.block.statistics(shape) + query] = softmax.shift[0][half] * kLn2 + logf(sum);
+      lse[shape.row(warp.head) + query] = softmax.shift[0][half] * kLn2 + logf(sum);
     }
   }
-  store_unit<DV>(softmax.acc[0], inverse, values + warp.index * 16 * kRowStride<DV>, out, head,
-                 warp.first, of_queries, shape.value_dim);
+  store_gathered<DV>(softmax.acc[0], inverse, values + warp.index * 16 * kRowStride<DV>, warp.first,
+                     shape.queries, shape.value_dim,
+                     unit_rows<true>(shape, out, warp.head, shape.queries));
 }
 
 }  // namespace
 
 bool grouped_tiles_forward(CudaQueue& queue, const GroupedAttentionForward& args) {
   const GroupedAttentionProblem& p = args.problem;
-  const char* name = "grouped_tiles_forward";
-  GroupedShape shape = grouped_shape<bfloat16>(name, p);
+  const GroupedShape shape = grouped_shape<bfloat16>(p);
   const auto out = grouped_outputs<bfloat16>(p, args.out);
   if (!shape.aligned || !is_vectorizable(out, p.value_dim)) return false;
   return for_grouped_heads(p.key_dim, p.value_dim, [&](auto dk, auto dv) {
     constexpr int DK = dk, DV = dv;
-    shape.blocks = static_cast<int>(blocks_for(p.queries, kTileRows).x);
-    launch(queue, {name, {p.batch, p.groups, p.queries, p.keys, p.heads, p.key_dim}},
-           grouped_tiles_forward_kernel<DK, DV>,
-           {blocks_for(p.batch * p.groups * p.heads * shape.blocks, 1), kTileThreads,
-            (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16)},
-           shape, grouped_inputs<bfloat16>(p), out, static_cast<float*>(args.lse));
+    launch_for_units(queue, grouped_kernel_name("grouped_tiles_forward", p),
+                     grouped_tiles_forward_kernel<DK, DV>, kTileThreads,
+                     (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16), shape, p, p.queries,
+                     kTileRows, grouped_inputs<bfloat16>(p), out, static_cast<float*>(args.lse));
   });
 }
 
