@@ -13,7 +13,7 @@
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/attention/lane_row.cuh"
 
 namespace dtn::attention {
 
@@ -82,38 +82,6 @@ __device__ __forceinline__ RowWarp row_warp(int positions, int heads, std::int64
           index >= rows};
 }
 
-// Loads columns lane, lane + 32, ... of a row; zeros past column dim or if the row does not exist.
-template <int C, class T>
-__device__ __forceinline__ void load_columns(float (&to)[C], const T* array, std::int64_t at,
-                                             bool there, int dim, int lane) {
-#pragma unroll
-  for (int c = 0; c < C; ++c) {
-    const int column = lane + c * cuda::kWarpSize;
-    to[c] = there && column < dim ? cuda::to_float(array[at + column]) : 0.0f;
-  }
-}
-template <int C, class T>
-__device__ __forceinline__ void store_columns(T* array, std::int64_t at, const float (&from)[C],
-                                              float factor, int dim, int lane) {
-#pragma unroll
-  for (int c = 0; c < C; ++c) {
-    const int column = lane + c * cuda::kWarpSize;
-    if (column < dim) array[at + column] = cuda::from_float<T>(from[c] * factor);
-  }
-}
-template <int C>
-__device__ __forceinline__ float dot_columns(const float (&a)[C], const float (&b)[C]) {
-  float sum = 0;
-#pragma unroll
-  for (int c = 0; c < C; ++c) sum = fmaf(a[c], b[c], sum);
-  return cuda::warp_sum(sum);
-}
-template <int C>
-__device__ __forceinline__ void add_columns(float (&to)[C], float factor, const float (&from)[C]) {
-#pragma unroll
-  for (int c = 0; c < C; ++c) to[c] = fmaf(factor, from[c], to[c]);
-}
-
 template <class T, int C, class View>
 __global__ void __launch_bounds__(kRowThreads)
     attention_rows_forward_kernel(RowArrays<T> a, View view, std::int64_t rows) {
@@ -121,38 +89,37 @@ __global__ void __launch_bounds__(kRowThreads)
   if (w.idle) return;
   const int count = view.count(w.image), i = w.position;
   const std::int64_t to = a.at_out(w.image, w.head, i);
-  float acc[C] = {};
+  LaneRow<C> acc{};
   if (i >= count) {
-    if (to >= 0) store_columns<C>(a.out, to, acc, 0.0f, a.dim, w.lane);
+    if (to >= 0) acc.store(a.out + to, a.dim);
     if (w.lane == 0) a.lse[a.row(w.image, w.head, i)] = 0;
     return;
   }
-  float q[C], largest = -INFINITY, sum = 0;
-  load_columns<C>(q, a.q, a.in(w.image, w.head, i), i < a.tokens, a.dim, w.lane);
+  LaneRow<C> q;
+  float largest = -INFINITY, sum = 0;
+  q.load(a.q + a.in(w.image, w.head, i), a.dim, i < a.tokens);
   view.keys(w.image, w.head, i, count, [&](int j) {
-    float k[C], v[C];
+    LaneRow<C> k, v;
     const bool there = j < a.tokens;
-    load_columns<C>(k, a.k, a.in(w.image, w.head, j), there, a.dim, w.lane);
-    load_columns<C>(v, a.v, a.in(w.image, w.head, j), there, a.dim, w.lane);
-    const float s = dot_columns<C>(q, k) * (a.scale * view.factor(w.image, w.head, j));
+    k.load(a.k + a.in(w.image, w.head, j), a.dim, there);
+    v.load(a.v + a.in(w.image, w.head, j), a.dim, there);
+    const float s = q.dot(k) * (a.scale * view.factor(w.image, w.head, j));
     const float top = cuda::max_or_nan(largest, s), shift = top == -INFINITY ? 0.0f : top;
     const float before = expf(largest - shift), p = expf(s - shift);
     largest = top;
     sum = fmaf(sum, before, p);
-#pragma unroll
-    for (int c = 0; c < C; ++c) acc[c] *= before;
-    add_columns<C>(acc, p * view.kept(w.image, w.head, i, j), v);
+    acc.scale(before);
+    acc.add(p * view.kept(w.image, w.head, i, j), v);
   });
   if (const float zeros = view.zero_keys(w.head, i); zeros > 0) {
     const float top = cuda::max_or_nan(largest, 0.0f), before = expf(largest - top);
     sum = fmaf(sum, before, zeros * expf(-top));
     largest = top;
-#pragma unroll
-    for (int c = 0; c < C; ++c) acc[c] *= before;
+    acc.scale(before);
   }
   const bool alone = sum == 0;  // the token sees only itself
-  if (alone) load_columns<C>(acc, a.v, a.in(w.image, w.head, i), i < a.tokens, a.dim, w.lane);
-  if (to >= 0) store_columns<C>(a.out, to, acc, alone ? 1.0f : 1 / sum, a.dim, w.lane);
+  if (alone) acc.load(a.v + a.in(w.image, w.head, i), a.dim, i < a.tokens);
+  if (to >= 0) acc.store(a.out + to, a.dim, alone ? 1.0f : 1 / sum);
   if (w.lane == 0) a.lse[a.row(w.image, w.head, i)] = alone ? INFINITY : largest + logf(sum);
 }
 
@@ -162,10 +129,10 @@ __global__ void __launch_bounds__(kRowThreads)
   const RowWarp w = row_warp(a.positions, a.heads, rows);
   if (w.idle) return;
   const std::int64_t at = a.at_out(w.image, w.head, w.position);
-  float out[C], dout[C];
-  load_columns<C>(out, a.out, at, at >= 0, a.dim, w.lane);
-  load_columns<C>(dout, a.dout, at, at >= 0, a.dim, w.lane);
-  const float sum = dot_columns<C>(out, dout);
+  LaneRow<C> out, dout;
+  out.load(a.out + at, a.dim, at >= 0);
+  dout.load(a.dout + at, a.dim, at >= 0);
+  const float sum = out.dot(dout);
   if (w.lane == 0) delta[a.row(w.image, w.head, w.position)] = sum;
 }
 
@@ -188,54 +155,51 @@ __global__ void __launch_bounds__(kRowThreads)
   if (w.idle || w.position >= a.tokens) return;
   const int count = view.count(w.image), own = w.position;
   const std::int64_t at = a.in(w.image, w.head, own);
-  float dq[C] = {}, dk[C] = {}, dv[C] = {};
+  LaneRow<C> dq{}, dk{}, dv{};
   if (own < count) {
-    float q[C], k[C], v[C], dout[C];
-    load_columns<C>(q, a.q, at, true, a.dim, w.lane);
-    load_columns<C>(k, a.k, at, true, a.dim, w.lane);
-    load_columns<C>(v, a.v, at, true, a.dim, w.lane);
+    LaneRow<C> q, k, v, dout;
+    q.load(a.q + at, a.dim);
+    k.load(a.k + at, a.dim);
+    v.load(a.v + at, a.dim);
     const std::int64_t of_out = a.at_out(w.image, w.head, own);
-    load_columns<C>(dout, a.dout, of_out, of_out >= 0, a.dim, w.lane);
+    dout.load(a.dout + of_out, a.dim, of_out >= 0);
     view.keys(w.image, w.head, own, count, [&](int j) {
-      float key[C], value[C];
+      LaneRow<C> key, value;
       const bool there = j < a.tokens;
-      load_columns<C>(key, a.k, a.in(w.image, w.head, j), there, a.dim, w.lane);
-      load_columns<C>(value, a.v, a.in(w.image, w.head, j), there, a.dim, w.lane);
+      key.load(a.k + a.in(w.image, w.head, j), a.dim, there);
+      value.load(a.v + a.in(w.image, w.head, j), a.dim, there);
       const float factor = view.factor(w.image, w.head, j);
-      const RowPair pair = row_pair(a, view, w, own, j, dot_columns<C>(q, key) * (a.scale * factor),
-                                    dot_columns<C>(dout, value));
-      add_columns<C>(dq, pair.ds * factor, key);
+      const RowPair pair =
+          row_pair(a, view, w, own, j, q.dot(key) * (a.scale * factor), dout.dot(value));
+      dq.add(pair.ds * factor, key);
     });
     const float factor = view.factor(w.image, w.head, own);
     view.queries(w.image, w.head, own, count, [&](int i) {
-      float query[C], dquery[C];
-      load_columns<C>(query, a.q, a.in(w.image, w.head, i), i < a.tokens, a.dim, w.lane);
+      LaneRow<C> query, dquery;
+      query.load(a.q + a.in(w.image, w.head, i), a.dim, i < a.tokens);
       const std::int64_t from = a.at_out(w.image, w.head, i);
-      load_columns<C>(dquery, a.dout, from, from >= 0, a.dim, w.lane);
+      dquery.load(a.dout + from, a.dim, from >= 0);
       const RowPair pair =
-          row_pair(a, view, w, i, own, dot_columns<C>(query, k) * (a.scale * factor),
-                   dot_columns<C>(dquery, v));
-      add_columns<C>(dv, pair.weight, dquery);
-      add_columns<C>(dk, pair.ds, query);
+          row_pair(a, view, w, i, own, query.dot(k) * (a.scale * factor), dquery.dot(v));
+      dv.add(pair.weight, dquery);
+      dk.add(pair.ds, query);
     });
     if (a.normalized) {  // (dn - n (n . dn)) / |k| with n = k / |k|
-      const float along = dot_columns<C>(k, dk) * factor * factor;
+      const float along = k.dot(dk) * factor * factor;
 #pragma unroll
-      for (int c = 0; c < C; ++c) dk[c] = (dk[c] - k[c] * along) * factor;
+      for (int c = 0; c < C; ++c) {
+        dk.values[c] = (dk.values[c] - k.values[c] * along) * factor;
+      }
     }
-    if (a.lse[a.row(w.image, w.head, own)] == INFINITY) {
-#pragma unroll
-      for (int c = 0; c < C; ++c) dv[c] += dout[c];
-    }
+    if (a.lse[a.row(w.image, w.head, own)] == INFINITY) dv.add(1, dout);
   }
   if (!a.dk) {
-#pragma unroll
-    for (int c = 0; c < C; ++c) dq[c] += dk[c];
+    dq.add(1, dk);
   } else {
-    store_columns<C>(a.dk, at, dk, a.scale, a.dim, w.lane);
+    dk.store(a.dk + at, a.dim, a.scale);
   }
-  store_columns<C>(a.dq, at, dq, a.scale, a.dim, w.lane);
-  store_columns<C>(a.dv, at, dv, 1.0f, a.dim, w.lane);
+  dq.store(a.dq + at, a.dim, a.scale);
+  dv.store(a.dv + at, a.dim);
 }
 
 // Calls f(T{}, integral constant C) for the input's type and 32 C >= head_dim.

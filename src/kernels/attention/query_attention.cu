@@ -5,15 +5,14 @@
 // combines them. Backward: one block per head of an image, with all queries in shared memory. The
 // forward pass reads B H (2 D T) elements; the backward pass reads and writes as many. It reads the
 // rows of K again for dk and dq, from the first-level cache.
+#include "kernels/attention/lane_row.cuh"
 #include "kernels/attention/query_attention.h"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/values.cuh"
 
 namespace dtn {
 namespace {
 
+using attention::LaneRow;
 using cuda::kWarpSize;
-using cuda::to_float;
 using cuda::warp_sum;
 
 constexpr int kThreads = 128;
@@ -48,44 +47,6 @@ __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.
 // than it needs.
 template <int C>
 inline constexpr int kBlocks = C <= 2 ? 8 : 16 / C;
-
-// A row of at most 32 C values over the lanes of a warp; zeros past its end.
-template <int C>
-struct LaneRow {
-  float values[C];
-
-  template <class T>
-  __device__ __forceinline__ void load(const T* row, int dim) {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
-      const int d = lane_index() + c * kWarpSize;
-      values[c] = d < dim ? to_float(row[d]) : 0.0f;
-    }
-  }
-  template <class T>
-  __device__ __forceinline__ void store(T* row, int dim) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
-      const int d = lane_index() + c * kWarpSize;
-      if (d < dim) row[d] = cuda::from_float<T>(values[c]);
-    }
-  }
-  __device__ __forceinline__ void scale(float factor) {
-#pragma unroll
-    for (int c = 0; c < C; ++c) values[c] *= factor;
-  }
-  __device__ __forceinline__ void add(float factor, const LaneRow& row) {
-#pragma unroll
-    for (int c = 0; c < C; ++c) values[c] = fmaf(factor, row.values[c], values[c]);
-  }
-  // The dot product with another row, in every lane.
-  __device__ __forceinline__ float dot(const LaneRow& row) const {
-    float sum = 0;
-#pragma unroll
-    for (int c = 0; c < C; ++c) sum = fmaf(values[c], row.values[c], sum);
-    return warp_sum(sum);
-  }
-};
 
 // Calls f(first, count) for the groups of up to 32 keys of this warp.
 template <class F>

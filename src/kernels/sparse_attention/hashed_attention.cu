@@ -69,9 +69,9 @@ __global__ void __launch_bounds__(kRowThreads)
                                   std::int64_t rows) {
   const RowWarp w = row_warp(a.positions, a.heads, rows);
   if (w.idle || w.position >= view.count(w.image)) return;
-  float k[C];
-  load_columns<C>(k, a.k, a.in(w.image, w.head, w.position), w.position < a.tokens, a.dim, w.lane);
-  const float squares = dot_columns<C>(k, k);
+  LaneRow<C> k;
+  k.load(a.k + a.in(w.image, w.head, w.position), a.dim, w.position < a.tokens);
+  const float squares = k.dot(k);
   if (w.lane == 0) {
     inverse_norm[a.row(w.image, w.head, w.position)] = squares == 0 ? 0.0f : 1 / sqrtf(squares);
   }
@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const RowWarp w = row_warp(a.positions, a.heads, rows);
   if (w.idle || w.position >= view.count(w.image)) return;
   const int half = view.buckets / 2, directions = view.hashes * half;
-  float q[C];
-  load_columns<C>(q, a.q, a.in(w.image, w.head, w.position), w.position < a.tokens, a.dim, w.lane);
+  LaneRow<C> q;
+  q.load(a.q + a.in(w.image, w.head, w.position), a.dim, w.position < a.tokens);
   for (int r = 0; r < view.hashes; ++r) {
     int best = 0, opposite = 0;
     float top = -INFINITY, bottom = INFINITY;
@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(kRowThreads)
       float z = 0;
 #pragma unroll
       for (int c = 0; c < C; ++c) {
-        const int d = w.lane + c * cuda::kWarpSize;
-        if (d < a.dim) z = fmaf(q[c], rotations[d * directions + r * half + j], z);
+        const int d = q.column(c);
+        if (d < a.dim) z = fmaf(q.values[c], rotations[d * directions + r * half + j], z);
       }
       z = cuda::warp_sum(z);
       if (z > top) top = z, best = j;
