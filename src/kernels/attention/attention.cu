@@ -26,7 +26,7 @@
 //
 // Lengths, dropout and the tables of block attention have separate kernels. They run by tiles on
 // tensor cores (attention_tiles_*.cu), or, in float32 and for odd sizes, with one warp per token
-// (attention_padded.cu).
+// (attention_masked.cu).
 //
 // Cost for B H = 2304 heads of T = 197, D = 48, on an H200 (4.3 TB/s copied; some 600 TFLOP/s by
 // mma.sync; 16 exponentials per cycle and multiprocessor):
@@ -47,7 +47,7 @@ bool is_empty(const Args& args) {
 }
 
 template <class Args>
-bool is_padded(const Args& args) {
+bool is_masked(const Args& args) {
   return args.lengths || args.dropout;
 }
 
@@ -78,10 +78,7 @@ bool backward_is_for_warpgroups(const CudaQueue& queue, const AttentionBackward&
 
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
-  if (is_padded(args)) {
-    return attention::has_tiles(args, {}) ? attention::tiles_forward(queue, args, {})
-                                          : attention::padded_forward(queue, args);
-  }
+  if (is_masked(args)) return attention::masked_forward(queue, args, {});
   if (is_for_warpgroups(queue, args)) return attention::warpgroup_forward(queue, args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
@@ -89,15 +86,9 @@ void run(CudaQueue& queue, const AttentionForward& args) {
 
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
-  const bool by_tiles = is_padded(args) && attention::has_tiles(args, {}) &&
-                        attention::starts_aligned(args.dout) &&
-                        attention::starts_aligned(args.dqkv);
-  if (is_padded(args) && !by_tiles) return attention::padded_backward(queue, args);
-  if (!by_tiles && backward_is_for_warpgroups(queue, args)) {
-    return attention::warpgroup_backward(queue, args);
-  }
+  if (is_masked(args)) return attention::masked_backward(queue, args, {});
+  if (backward_is_for_warpgroups(queue, args)) return attention::warpgroup_backward(queue, args);
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
-  if (by_tiles) return attention::tiles_backward(queue, args, {}, statistics.get());
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());
   }

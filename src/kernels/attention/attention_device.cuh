@@ -109,17 +109,38 @@ void grouped_plain_backward(CudaQueue&, const GroupedAttentionBackward&, RowStat
 
 // The blocks of keys that each block of queries sees; see BlockAttentionProblem.
 struct BlockTable {
-  const std::int64_t* seen = nullptr;  // [H, blocks, width]; null: all see all
-  std::int64_t block = 0, blocks = 0, width = 0;
-  bool zero_keys = false;
+  const std::int64_t* seen = nullptr;    // [H, blocks, width]; null: all see all
+  int block = 0, blocks = 0, width = 0;  // block 0: no table
+  bool has_zero_keys = false;
+
+  // The blocks that a block of queries sees, with -1 after the last; null: all.
+  __device__ __forceinline__ const std::int64_t* seen_by(int head, int row) const {
+    if (!seen || row == 0 || row == blocks - 1) return nullptr;
+    return seen + (static_cast<std::int64_t>(head) * blocks + row) * width;
+  }
+  // Number of keys with score 0 and value 0 that a block of queries sees, in addition to the
+  // `tokens` tokens.
+  __device__ __forceinline__ int zero_keys(int head, int row, int tokens) const {
+    if (!has_zero_keys) return 0;
+    const std::int64_t* of_row = seen_by(head, row);
+    int sum = 0;
+    for (int i = 0; i < (of_row ? width : blocks); ++i) {
+      const int b = of_row ? static_cast<int>(of_row[i]) : i, end = (b + 1) * block;
+      const int first = b * block < tokens ? tokens : b * block;
+      if (b >= 0 && first < end) sum += end - first;
+    }
+    return sum;
+  }
 };
 
-// With lengths, dropout or a table of blocks, on tensor cores, for the problems that has_tiles()
-// accepts: bfloat16, rows that begin at multiples of 16 bytes, heads of 8, 16, 24, 32, 56 or 64
-// columns, blocks of a multiple of 64 tokens.
+// With lengths, dropout or a table of blocks; head_dim <= kMaxPlainDim. On tensor cores for the
+// problems that has_tiles() accepts: bfloat16, rows that begin at multiples of 16 bytes, heads of
+// 8, 16, 24, 32, 56 or 64 columns, blocks of a multiple of 64 tokens. Else one warp per token.
+void masked_forward(CudaQueue&, const AttentionForward&, const BlockTable&);
+void masked_backward(CudaQueue&, const AttentionBackward&, const BlockTable&);
 void tiles_forward(CudaQueue&, const AttentionForward&, const BlockTable&);
 void tiles_backward(CudaQueue&, const AttentionBackward&, const BlockTable&, RowStatistics*);
-inline constexpr std::int64_t kMaxTileBlocks = 4096;
+inline constexpr int kMaxTileBlocks = 4096;
 template <class Args>
 bool has_tiles(const Args& args, const BlockTable& table) {
   const std::int64_t dim = args.head_dim, rounded = (dim + 15) / 16 * 16;
@@ -128,9 +149,5 @@ bool has_tiles(const Args& args, const BlockTable& table) {
   return args.dtype == DType::kBFloat16 && is_head && is_table && starts_aligned(args.qkv) &&
          starts_aligned(args.out);
 }
-
-// With lengths or dropout, on CUDA cores; head_dim <= kMaxPlainDim.
-void padded_forward(CudaQueue&, const AttentionForward&);
-void padded_backward(CudaQueue&, const AttentionBackward&);
 
 }  // namespace dtn::attention

@@ -20,6 +20,27 @@ namespace dtn::attention {
 inline constexpr int kRowWarps = 4;  // per block
 inline constexpr int kRowThreads = kRowWarps * cuda::kWarpSize;
 
+// The simplest view: each token sees all valid tokens of its sample.
+struct SampleView {
+  const std::int64_t* lengths;  // [B]; null: all tokens are valid
+  int tokens;
+
+  __device__ __forceinline__ int count(int image) const {
+    return lengths ? static_cast<int>(lengths[image]) : tokens;
+  }
+  template <class F>
+  __device__ __forceinline__ void keys(int, int, int, int count, const F& f) const {
+    for (int j = 0; j < count; ++j) f(j);
+  }
+  template <class F>
+  __device__ __forceinline__ void queries(int, int, int, int count, const F& f) const {
+    for (int i = 0; i < count; ++i) f(i);
+  }
+  __device__ __forceinline__ float zero_keys(int, int) const { return 0; }
+  __device__ __forceinline__ float factor(int, int, int) const { return 1; }
+  __device__ __forceinline__ float kept(int, int, int, int) const { return 1; }
+};
+
 // The arrays of a call. Inputs [B, T, .., H, D] have rows `in_stride` apart. Outputs have rows
 // `out_stride` and heads `head_stride` apart. Positions from T on are rows of zeros, and so are
 // positions whose output would lie past the end of the image.
@@ -51,17 +72,16 @@ struct RowArrays {
   }
 };
 
-// Arrays for args.qkv [B, T, 3, H, D], args.out [B, T, H, D] and args.lse [B, H, T]; `p` has the
-// sizes.
-template <class T, class Args, class Sizes>
-RowArrays<T> packed_arrays(const Args& args, const Sizes& p) {
+// Arrays for args.qkv [B, T, 3, H, D], args.out [B, T, H, D] and args.lse [B, H, T].
+template <class T, class Args>
+RowArrays<T> packed_arrays(const Args& args) {
   RowArrays<T> a{};
-  a.tokens = a.positions = static_cast<int>(p.tokens);
-  a.heads = static_cast<int>(p.heads);
-  a.dim = static_cast<int>(p.head_dim);
-  const std::int64_t width = p.heads * p.head_dim;
-  a.in_stride = 3 * width, a.out_stride = width, a.head_stride = p.head_dim;
-  a.scale = static_cast<float>(p.scale);
+  a.tokens = a.positions = static_cast<int>(args.tokens);
+  a.heads = static_cast<int>(args.heads);
+  a.dim = static_cast<int>(args.head_dim);
+  const std::int64_t width = args.heads * args.head_dim;
+  a.in_stride = 3 * width, a.out_stride = width, a.head_stride = args.head_dim;
+  a.scale = static_cast<float>(args.scale);
   a.q = static_cast<const T*>(args.qkv), a.k = a.q + width, a.v = a.k + width;
   a.out = static_cast<T*>(const_cast<void*>(args.out));
   a.lse = static_cast<float*>(const_cast<void*>(args.lse));

@@ -14,41 +14,21 @@ static_assert(kTileWarps * 16 == kTileRows);
 
 // The arguments of a call, as a kernel receives them.
 struct TileProblem {
-  HeadShape shape;                 // shape.blocks: tiles of 64 tokens
-  const std::int64_t* lengths;     // [B]; null: all tokens are valid
-  const std::int64_t* seen;        // [H, blocks, width], as in BlockAttentionProblem; null: all
-  int block_tiles, blocks, width;  // tiles per block of tokens
-  bool zero_keys;                  // positions past the last token are keys
+  HeadShape shape;              // shape.blocks: tiles of 64 tokens
+  const std::int64_t* lengths;  // [B]; null: all tokens are valid
+  BlockTable table;
+  int block_tiles;  // tiles per block of tokens
 
   __device__ __forceinline__ int count(int image) const {
     return lengths ? static_cast<int>(lengths[image]) : shape.tokens;
   }
-  // The blocks that a block of queries sees; null: all.
-  __device__ __forceinline__ const std::int64_t* seen_by(int head, int block) const {
-    if (!seen || block == 0 || block == blocks - 1) return nullptr;
-    return seen + (static_cast<std::int64_t>(head) * blocks + block) * width;
-  }
-  // Number of keys with score 0 and value 0 that a tile of queries sees, in addition to the tokens.
-  __device__ __forceinline__ int zero_keys_of(int head, int tile) const {
-    if (!zero_keys) return 0;
-    const std::int64_t* row = seen_by(head, tile / block_tiles);
-    const int block = block_tiles * kTileRows, beyond = blocks * block - shape.tokens;
-    if (!row) return beyond;
-    int sum = 0;
-    for (int i = 0; i < width && row[i] >= 0; ++i) {
-      const int end = (static_cast<int>(row[i]) + 1) * block;
-      const int first = end - block < shape.tokens ? shape.tokens : end - block;
-      if (end > first) sum += end - first;
-    }
-    return sum;
-  }
   // The tile of a thread block. The first and the last block of tokens have the most work, so they
   // come first.
   __device__ __forceinline__ int tile_of(int index) const {
-    if (!seen || blocks == 1 || index < block_tiles) return index;
-    const int last = shape.blocks - (blocks - 1) * block_tiles;  // tiles of the last block
-    return index < block_tiles + last ? (blocks - 1) * block_tiles + index - block_tiles
-                                      : index - last;
+    const int before_last = (table.blocks - 1) * block_tiles;
+    if (!table.seen || before_last == 0 || index < block_tiles) return index;
+    const int last = shape.blocks - before_last;  // tiles of the last block
+    return index < block_tiles + last ? before_last + index - block_tiles : index - last;
   }
 };
 
@@ -79,9 +59,9 @@ struct TileWarp {
 class KeyTiles {
  public:
   __device__ __forceinline__ KeyTiles(const TileProblem& p, const TileWarp& warp)
-      : row_(p.seen_by(warp.head.head, p.seen ? warp.tile / p.block_tiles : 0)),
+      : row_(p.table.seen_by(warp.head.head, p.table.seen ? warp.tile / p.block_tiles : 0)),
         block_tiles_(p.block_tiles),
-        width_(p.width),
+        width_(p.table.width),
         tiles_(warp.tiles) {}
 
   __device__ __forceinline__ int next() {
@@ -106,16 +86,16 @@ class QueryTiles {
  public:
   __device__ __forceinline__ QueryTiles(const TileProblem& p, const TileWarp& warp,
                                         unsigned char* sees)
-      : sees_(p.seen ? sees : nullptr),
+      : sees_(p.table.seen ? sees : nullptr),
         block_tiles_(p.block_tiles),
-        blocks_(p.blocks),
+        blocks_(p.table.blocks),
         tiles_(warp.tiles) {
-    if (!p.seen) return;
+    if (!p.table.seen) return;
     const int own = warp.tile / p.block_tiles;
-    for (int b = static_cast<int>(threadIdx.x); b < p.blocks; b += kTileThreads) {
-      const std::int64_t* row = p.seen_by(warp.head.head, b);
+    for (int b = static_cast<int>(threadIdx.x); b < p.table.blocks; b += kTileThreads) {
+      const std::int64_t* row = p.table.seen_by(warp.head.head, b);
       bool found = !row;
-      for (int i = 0; i < p.width && !found; ++i) found = row[i] == own;
+      for (int i = 0; i < p.table.width && !found; ++i) found = row[i] == own;
       sees[b] = found ? 1 : 0;
     }
   }
@@ -333,12 +313,12 @@ void for_tile_heads(const AttentionDropout& dropout, std::int64_t head_dim, F&& 
 // The arguments of a call, with the pattern of block attention or no pattern.
 template <class Args>
 TileProblem tile_problem(const Args& args, const BlockTable& table) {
-  TileProblem p{head_shape(args), args.lengths, table.seen, 1, 1, static_cast<int>(table.width),
-                table.zero_keys};
+  TileProblem p{head_shape(args), args.lengths, table, 1};
   p.shape.blocks = static_cast<int>((args.tokens + kTileRows - 1) / kTileRows);
   if (table.block > 0) {
-    p.block_tiles = static_cast<int>(table.block / kTileRows);
-    p.blocks = static_cast<int>(table.blocks);
+    p.block_tiles = table.block / kTileRows;
+  } else {
+    p.table.blocks = 1;
   }
   return p;
 }

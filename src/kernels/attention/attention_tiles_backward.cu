@@ -208,7 +208,7 @@ void tiles_backward(CudaQueue& queue, const AttentionBackward& args, const Block
     start("attention_tiles_queries", attention_tiles_queries_kernel<D, kDrops>,
           2 * kRingSize<D> * sizeof(bfloat16));
     start("attention_tiles_keys", attention_tiles_keys_kernel<D, kDrops>,
-          kKeysSharedBytes<D> + static_cast<std::size_t>(problem.blocks + 15) / 16 * 16);
+          kKeysSharedBytes<D> + static_cast<std::size_t>(problem.table.blocks + 15) / 16 * 16);
   });
 }
 

@@ -62,7 +62,9 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   });
 
   if (warp.first >= shape.tokens) return;
-  if (const int zeros = problem.zero_keys_of(warp.head.head, warp.tile); zeros > 0) {
+  if (const int zeros =
+          problem.table.zero_keys(warp.head.head, warp.tile / problem.block_tiles, shape.tokens);
+      zeros > 0) {
     softmax.take_zero_keys(zeros);
   }
   const Lane lane = this_lane();

@@ -10,17 +10,15 @@ namespace dtn {
 namespace attention {
 namespace {
 
-struct HashedView {
-  const std::int64_t* lengths;  // null in the variant lra
-  const std::int64_t* order;    // [B, H, R, N]
-  const int* place;             // [B, H, R, N]: index of a position in the order
-  const float* inverse_norm;    // [B, H, N], for keys; null: 1
-  int tokens, positions, heads, hashes, buckets, chunk;
+struct HashedView : SampleView {  // without lengths in the variant lra
+  const std::int64_t* order;      // [B, H, R, N]
+  const int* place;               // [B, H, R, N]: index of a position in the order
+  const float* inverse_norm;      // [B, H, N], for keys; null: 1
+  int positions, heads, hashes, buckets, chunk;
   bool lra;
 
   __device__ __forceinline__ int count(int image) const {
-    if (lra) return positions;
-    return lengths ? static_cast<int>(lengths[image]) : tokens;
+    return lra ? positions : SampleView::count(image);
   }
   __device__ __forceinline__ std::int64_t row(int image, int head, int round) const {
     return ((static_cast<std::int64_t>(image) * heads + head) * hashes + round) * positions;
@@ -55,12 +53,10 @@ struct HashedView {
       in_chunk(image, head, inside ? r : next, inside ? c + 1 : 0, count, j, f);
     }
   }
-  __device__ __forceinline__ float zero_keys(int, int) const { return 0; }
   __device__ __forceinline__ float factor(int image, int head, int j) const {
     if (!inverse_norm) return 1;
     return inverse_norm[(static_cast<std::int64_t>(image) * heads + head) * positions + j];
   }
-  __device__ __forceinline__ float kept(int, int, int, int) const { return 1; }
 };
 
 template <class T, int C>
@@ -144,11 +140,10 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 HashedView view_of(const HashedAttentionProblem& p, const std::int64_t* order) {
-  return {p.lengths,
+  return {{p.lengths, static_cast<int>(p.tokens)},
           order,
           nullptr,
           nullptr,
-          static_cast<int>(p.tokens),
           static_cast<int>(p.positions),
           static_cast<int>(p.heads),
           static_cast<int>(p.hashes),
