@@ -14,7 +14,6 @@
 #include "core/cuda_stream.h"
 #include "core/format.h"
 #include "cuda/check.h"
-#include "cuda/pool_use.h"
 #include "cuda/streams.h"
 
 namespace dtn::cuda {

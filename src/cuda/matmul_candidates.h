@@ -8,9 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "cuda/matmul_tiles.h"
-
 namespace dtn::cuda {
+
+// Tile of the library's D, whose rows are our columns.
+struct Tile {
+  int rows = 0, columns = 0;
+};
+
+// Returns the tile with the number `number` (cublasLtMatmulTile_t). {0, 0}: the number stands for
+// no size, or for none known here.
+Tile tile_of(std::uint32_t number);
 
 struct Candidate {
   cublasLtMatmulAlgo_t algorithm{};

@@ -1,11 +1,8 @@
 // The library has a name for each tile, such as CUBLASLT_MATMUL_TILE_216x128, but no function that
 // returns the size. The numbers enumerate the sizes in an order that a few lines of code reproduce.
-#include "cuda/matmul_tiles.h"
-
-#include <cublasLt.h>
-
 #include <array>
-#include <cstddef>
+
+#include "cuda/matmul_candidates.h"
 
 namespace dtn::cuda {
 namespace {

@@ -1,6 +1,5 @@
 #include "core/cuda_stream.h"
 #include "cuda/check.h"
-#include "cuda/pool_use.h"
 #include "cuda/streams.h"
 
 namespace dtn::cuda {

@@ -1,4 +1,4 @@
-// The streams of the process's device, and the order between them.
+// The streams of the process's device, the order between them, and what graphs of their work hold.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -41,6 +41,20 @@ class StreamOrder {
 
  private:
   cudaEvent_t event_ = nullptr;
+};
+
+// Held by a graph during its lifetime. The graph holds the addresses of the memory pool (see
+// MemoryPool in cuda_stream.h) whose scope was open at construction, so that no other pool takes
+// the idle memory. When no graph holds the pool any more, its idle memory goes to the shared pool.
+class PoolUse {
+ public:
+  PoolUse();
+  ~PoolUse();
+  PoolUse(const PoolUse&) = delete;
+  PoolUse& operator=(const PoolUse&) = delete;
+
+ private:
+  int pool_;
 };
 
 }  // namespace dtn::cuda
