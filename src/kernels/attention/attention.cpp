@@ -9,6 +9,7 @@
 #include "dtn/core/parallel.h"
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/attention_forward.h"
+#include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 
 namespace dtn::DTN_ISA {
@@ -152,13 +153,11 @@ void backward(CpuQueue& queue, const AttentionBackward& args) {
 // Calls f<storage type, mask> with the types that the arguments select.
 template <class Args, class F>
 void for_storage(const Args& args, const F& f) {
-  const auto with = [&]<class S>() {
+  for_dtype("attention", args.dtype, [&](auto zero) {
+    using S = decltype(zero);
     if (args.dropout) return f.template operator()<S, DropoutMask<AccumulatorOf<S>>>();
     f.template operator()<S, NoDropout>();
-  };
-  if (args.dtype == DType::kBFloat16) return with.template operator()<bfloat16>();
-  if (args.dtype == DType::kFloat64) return with.template operator()<double>();
-  with.template operator()<float>();
+  });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/attention_forward.h"
 #include "kernels/attention/table_bias.h"
+#include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 
 namespace dtn::DTN_ISA {
@@ -232,16 +233,14 @@ void backward(CpuQueue& queue, const GroupedAttentionBackward& args) {
 
 void run(CpuQueue& queue, const GroupedAttentionForward& args) {
   if (args.problem.is_empty()) return;
-  if (args.problem.dtype == DType::kBFloat16) return forward<bfloat16>(queue, args);
-  if (args.problem.dtype == DType::kFloat64) return forward<double>(queue, args);
-  forward<float>(queue, args);
+  for_dtype("grouped attention", args.problem.dtype,
+            [&](auto zero) { forward<decltype(zero)>(queue, args); });
 }
 
 void run(CpuQueue& queue, const GroupedAttentionBackward& args) {
   if (args.problem.is_empty()) return;
-  if (args.problem.dtype == DType::kBFloat16) return backward<bfloat16>(queue, args);
-  if (args.problem.dtype == DType::kFloat64) return backward<double>(queue, args);
-  backward<float>(queue, args);
+  for_dtype("grouped attention", args.problem.dtype,
+            [&](auto zero) { backward<decltype(zero)>(queue, args); });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -32,6 +32,25 @@ struct PositionRows {
   }
 };
 
+// One head of one sample, in arrays of a BlockAttentionProblem or a HashedAttentionProblem.
+template <class Problem>
+struct SampleHead {
+  const Problem& p;
+  std::int64_t item;  // sample H + head
+
+  std::int64_t sample() const { return item / p.heads; }
+  std::int64_t head() const { return item % p.heads; }
+  std::int64_t length() const {
+    return p.lengths ? p.lengths[sample()] : p.tokens;
+  }  // valid tokens
+  // Its rows in an array [B, T, H, D].
+  template <class T>
+  PositionRows<T> in(T* array, T* spare) const {
+    return {array + (sample() * p.tokens * p.heads + head()) * p.head_dim, p.heads * p.head_dim,
+            p.tokens, spare};
+  }
+};
+
 template <class S>
 struct HeadInputs {
   PositionRows<const S> q, k, v;

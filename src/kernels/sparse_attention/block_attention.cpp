@@ -11,24 +11,13 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Locates the rows of one head.
-template <class S>
-struct HeadRows {
-  const BlockAttentionProblem& p;
-  std::int64_t item;  // sample H + head
-
-  std::int64_t sample() const { return item / p.heads; }
-  std::int64_t head() const { return item % p.heads; }
-  std::int64_t length() const { return p.lengths ? p.lengths[sample()] : p.tokens; }
+struct HeadRows : SampleHead<BlockAttentionProblem> {
+  // Row of token 0 in qkv [B, T, 3, H, D]: `part` is 0 for q, 1 for k, 2 for v.
   template <class T>
   T* in_qkv(T* qkv, int part) const {
     return qkv + (sample() * p.tokens * 3 + part) * p.heads * p.head_dim + head() * p.head_dim;
   }
-  template <class T>
-  PositionRows<T> in_out(T* out, T* spare) const {
-    return {out + (sample() * p.tokens * p.heads + head()) * p.head_dim, p.heads * p.head_dim,
-            p.tokens, spare};
-  }
+  template <class S>
   HeadInputs<S> inputs(const S* qkv, const S* zeros) const {
     const auto rows = [&](int part) {
       return PositionRows<const S>{in_qkv(qkv, part), 3 * p.heads * p.head_dim, p.tokens, zeros};
@@ -103,10 +92,10 @@ void forward(CpuQueue& queue, const BlockAttentionForward& args) {
   const BlockAttentionProblem& p = args.problem;
   parallel_for(p.batch * p.heads, [&](std::int64_t item) {
     Scratch::Scope scope(queue.scratch());
-    const HeadRows<S> rows{p, item};
+    const HeadRows rows{{p, item}};
     const S* zeros = zero_row<S>(scope, p.head_dim);
     const auto inputs = rows.inputs(static_cast<const S*>(args.qkv), zeros);
-    const auto out = rows.in_out(static_cast<S*>(args.out), static_cast<S*>(nullptr));
+    const auto out = rows.in(static_cast<S*>(args.out), static_cast<S*>(nullptr));
     A* lse = static_cast<A*>(args.lse) + item * p.tokens;
     AttentionBlocks(scope, p, rows.head(), rows.length())
         .for_each([&](const AttentionBlock& block) {
@@ -125,11 +114,11 @@ void backward(CpuQueue& queue, const BlockAttentionBackward& args) {
   const BlockAttentionProblem& p = args.problem;
   parallel_for(p.batch * p.heads, [&](std::int64_t item) {
     Scratch::Scope scope(queue.scratch());
-    const HeadRows<S> rows{p, item};
+    const HeadRows rows{{p, item}};
     const S* zeros = zero_row<S>(scope, p.head_dim);
     const auto inputs = rows.inputs(static_cast<const S*>(args.qkv), zeros);
-    const auto out = rows.in_out(static_cast<const S*>(args.out), zeros);
-    const auto dout = rows.in_out(static_cast<const S*>(args.dout), zeros);
+    const auto out = rows.in(static_cast<const S*>(args.out), zeros);
+    const auto dout = rows.in(static_cast<const S*>(args.dout), zeros);
     const A* lse = static_cast<const A*>(args.lse) + item * p.tokens;
     const HeadGradients<A> sums(scope, p.blocks * p.block, padded_dim<A>(p.head_dim));
     AttentionBlocks(scope, p, rows.head(), rows.length())

@@ -13,22 +13,9 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Locates the rows of one head by position.
-template <class S>
-struct HeadRows {
-  const HashedAttentionProblem& p;
-  std::int64_t item;  // sample H + head
-
-  std::int64_t sample() const { return item / p.heads; }
-  std::int64_t head() const { return item % p.heads; }
-  // Number of tokens that have gradients, and number of positions that are sorted.
-  std::int64_t length() const { return p.lengths ? p.lengths[sample()] : p.tokens; }
+struct HeadRows : SampleHead<HashedAttentionProblem> {
+  // Number of positions that are sorted.
   std::int64_t count() const { return p.lra ? p.positions : length(); }
-  template <class T>
-  PositionRows<T> in(T* array, T* spare) const {
-    return {array + (sample() * p.tokens * p.heads + head()) * p.head_dim, p.heads * p.head_dim,
-            p.tokens, spare};
-  }
   // Rows of an output. In the variant lra the rows of a head are adjacent, see the header.
   template <class T>
   PositionRows<T> in_out(T* out, T* spare) const {
@@ -46,7 +33,7 @@ A inverse_norm(A squares) {
 
 // k / |k| of the valid positions.
 template <class S>
-PositionRows<const S> normalized(Scratch::Scope& scope, const HeadRows<S>& rows,
+PositionRows<const S> normalized(Scratch::Scope& scope, const HeadRows& rows,
                                  const PositionRows<const S>& k) {
   using A = AccumulatorOf<S>;
   const std::int64_t dim = rows.p.head_dim, count = rows.count();
@@ -62,8 +49,8 @@ PositionRows<const S> normalized(Scratch::Scope& scope, const HeadRows<S>& rows,
 }
 
 template <class S>
-HeadInputs<S> inputs_of(Scratch::Scope& scope, const HeadRows<S>& rows, const void* qk,
-                        const void* v, const S* zeros) {
+HeadInputs<S> inputs_of(Scratch::Scope& scope, const HeadRows& rows, const void* qk, const void* v,
+                        const S* zeros) {
   const auto q = rows.in(static_cast<const S*>(qk), zeros);
   const double root = std::sqrt(static_cast<double>(rows.p.head_dim));
   return {q, rows.p.lra ? q : normalized(scope, rows, q), rows.in(static_cast<const S*>(v), zeros),
@@ -161,7 +148,7 @@ void forward_head(Scratch& scratch, const HashedAttentionForward& args, std::int
   const HashedAttentionProblem& p = args.problem;
   const A infinity = static_cast<A>(__builtin_inf());
   Scratch::Scope scope(scratch);
-  const HeadRows<S> rows{p, item};
+  const HeadRows rows{{p, item}};
   const std::int64_t count = rows.count(), dim = p.head_dim;
   const auto inputs = inputs_of(scope, rows, args.qk, args.v, zero_row<S>(scope, dim));
   std::int64_t* order = args.order + item * p.hashes * p.positions;
@@ -213,7 +200,7 @@ void backward_head(Scratch& scratch, const HashedAttentionBackward& args, std::i
   using A = AccumulatorOf<S>;
   const HashedAttentionProblem& p = args.problem;
   Scratch::Scope scope(scratch);
-  const HeadRows<S> rows{p, item};
+  const HeadRows rows{{p, item}};
   const std::int64_t count = rows.count(), dim = p.head_dim;
   const S* zeros = zero_row<S>(scope, dim);
   const auto inputs = inputs_of(scope, rows, args.qk, args.v, zeros);
