@@ -107,6 +107,12 @@ void plain_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 void grouped_plain_forward(CudaQueue&, const GroupedAttentionForward&);
 void grouped_plain_backward(CudaQueue&, const GroupedAttentionBackward&, RowStatistics*);
 
+// Inside groups on tensor cores: bfloat16, with head rows that begin at multiples of 16 bytes. Key
+// and value columns are 16 and 16, 16 and 32, 16 and 64, 32 and 32 or 64 and 64, or 8 fewer of
+// either. Both return false, and do nothing, for any other problem.
+bool grouped_tiles_forward(CudaQueue&, const GroupedAttentionForward&);
+bool grouped_tiles_backward(CudaQueue&, const GroupedAttentionBackward&, RowStatistics*);
+
 // The blocks of keys that each block of queries sees; see BlockAttentionProblem.
 struct BlockTable {
   const std::int64_t* seen = nullptr;    // [H, blocks, width]; null: all see all

@@ -159,9 +159,7 @@ struct OnlineSoftmax {
     for (int r = 0; r < R; ++r) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float m = top[r][half];
-        m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 1));
-        m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 2));
+        float m = max_of_quad(top[r][half]);
         // Each row is treated separately, so that its result does not depend on its neighbours.
         if (!(m > shift[r][half] + kSlack)) m = shift[r][half];
         float factor = m == shift[r][half] ? 1.0f : cuda::exp2_approximate(shift[r][half] - m);

@@ -59,6 +59,16 @@ __device__ __forceinline__ Lane this_lane() {
   return {index, index / 4, index % 4};
 }
 
+// Sum and maximum over the four lanes with the same g, which share the rows of a fragment.
+__device__ __forceinline__ float sum_of_quad(float v) {
+  v += __shfl_xor_sync(cuda::kWholeWarp, v, 1);
+  return v + __shfl_xor_sync(cuda::kWholeWarp, v, 2);
+}
+__device__ __forceinline__ float max_of_quad(float v) {
+  v = fmaxf(v, __shfl_xor_sync(cuda::kWholeWarp, v, 1));
+  return fmaxf(v, __shfl_xor_sync(cuda::kWholeWarp, v, 2));
+}
+
 // The thread's index, for values that are seldom needed. It is computed anew each time. Otherwise
 // the compiler keeps it in registers through a loop that has none to spare.
 __device__ __forceinline__ int recomputed_thread() {

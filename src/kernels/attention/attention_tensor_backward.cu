@@ -35,38 +35,6 @@ struct BackwardKeys : Resident<keys_residency<kBiased>(D)> {
                                               kPlaceBytes<kBiased>;
 };
 
-// The query rows of a warp of the first kernel, and their statistics.
-template <int D, int R, bool kAligned, bool kBiased>
-struct OwnQueries {
-  unsigned q[R][D / 16][4], dout[R][D / 16][4];
-  OwnStatistics<R> statistics;
-
-  __device__ __forceinline__ OwnQueries(const HeadShape& shape, const BackwardArrays& arrays,
-                                        BlockHead head, int first, Lane lane) {
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      int row = first + 16 * r;
-      unsigned out[D / 16][4];
-      load_own_rows<D, kAligned>(dout[r], arrays.dout + head.out(shape), shape.out_stride, row,
-                                 shape);
-      load_own_rows<D, kAligned>(out, arrays.out + head.out(shape), shape.out_stride, row, shape);
-      load_own_rows<D, kAligned>(q[r], arrays.qkv + head.qkv(shape), shape.qkv_stride, row, shape);
-      float delta[2];
-      dot_own_rows<D>(delta, dout[r], out);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        int at = row + lane.g + 8 * half;
-        bool inside = at < shape.tokens;
-        float lse = inside ? arrays.lse[head.row(shape) + at] * kLog2E : kNoRow<kBiased>;
-        statistics.rows[r][half] = {lse, delta[half]};
-        if (inside && lane.t == 0) {  // for the second kernel
-          arrays.statistics[head.row(shape) + at] = {lse, delta[half]};
-        }
-      }
-    }
-  }
-};
-
 template <int D, bool kAligned, bool kBiased>
 __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
                                   BackwardQueries<D, kBiased>::blocks_per_sm(kAligned))
@@ -90,7 +58,7 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
     stream_places(places, grid, row);
   };
   stream(0);
-  OwnQueries<D, R, kAligned, kBiased> own(shape, arrays, head, warp.first, lane);
+  OwnQueries<D, R, kAligned, kBiased> own(shape, shape, arrays, head, warp.first);
   QueryScores<R, kBiased> of_warp{
       lane, {arrays.score_scale, {grid, head, kLog2E}}, {grid, warp.first, lane}, {}};
   float dq[R][D / 8][4] = {};
@@ -124,23 +92,6 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
                                   shape);
 }
 
-// The key and value rows of a warp of the second kernel.
-template <int D, int R, bool kAligned>
-struct OwnKeys {
-  unsigned k[R][D / 16][4], v[R][D / 16][4];
-
-  __device__ __forceinline__ OwnKeys(const HeadShape& shape, const BackwardArrays& arrays,
-                                     BlockHead head, int first) {
-    const bfloat16* keys = arrays.qkv + head.qkv(shape) + shape.out_stride;
-    const bfloat16* values = keys + shape.out_stride;
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      load_own_rows<D, kAligned>(k[r], keys, shape.qkv_stride, first + 16 * r, shape);
-      load_own_rows<D, kAligned>(v[r], values, shape.qkv_stride, first + 16 * r, shape);
-    }
-  }
-};
-
 template <int D, bool kAligned, bool kBiased>
 __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
                                   BackwardKeys<D, kBiased>::blocks_per_sm(kAligned))
@@ -160,12 +111,13 @@ __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
                              {arrays.qkv + here.qkv(shape), shape.qkv_stride,
                               arrays.dout + here.out(shape), shape.out_stride},
                              row, shape);
-    stream_statistics(copies, statistics, arrays.statistics + here.row(shape), row, shape);
+    stream_statistics(copies, statistics + row % kRingRows, arrays.statistics + here.row(shape),
+                      row, shape.tokens);
     copies.commit();
     stream_places(places, grid, row);
   };
   stream(0);
-  OwnKeys<D, R, kAligned> own(shape, arrays, head, warp.first);
+  OwnKeys<D, R, kAligned> own(shape, shape, arrays, head, warp.first);
   KeyScores<R, kBiased> of_warp{
       lane, {arrays.score_scale, {grid, head, kLog2E}}, {grid, warp.first, lane}};
   float dk[R][D / 8][4] = {}, dv[R][D / 8][4] = {};

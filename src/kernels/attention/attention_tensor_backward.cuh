@@ -77,8 +77,7 @@ __device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a
       v = fmaf(cuda::low_bfloat16(x), cuda::low_bfloat16(y), v);
       v = fmaf(cuda::high_bfloat16(x), cuda::high_bfloat16(y), v);
     }
-    v += __shfl_xor_sync(cuda::kWholeWarp, v, 1);
-    sum[half] = v + __shfl_xor_sync(cuda::kWholeWarp, v, 2);
+    sum[half] = sum_of_quad(v);
   }
 }
 
@@ -119,14 +118,13 @@ __device__ __forceinline__ OfStreamedRows<V> load_streamed(const V* ring, int ro
   return of;
 }
 
-// Starts to copy the statistics of kTileRows query rows into a ring buffer. The whole block takes
-// part.
-__device__ __forceinline__ void stream_statistics(cuda::AsyncCopies& copies, RowStatistics* ring,
-                                                  const RowStatistics* from, int first,
-                                                  const HeadShape& shape) {
+// Starts to copy the statistics of kTileRows query rows, of which only those below `count` exist.
+// The whole block takes part.
+__device__ __forceinline__ void stream_statistics(cuda::AsyncCopies& copies, RowStatistics* to,
+                                                  const RowStatistics* from, int first, int count) {
   for (int i = recomputed_thread(); i < kTileRows; i += static_cast<int>(blockDim.x)) {
-    bool inside = first + i < shape.tokens;
-    copies.copy<8>(ring + (first + i) % kRingRows, from + (inside ? first + i : 0), inside);
+    const bool inside = first + i < count;
+    copies.copy<8>(to + i, from + (inside ? first + i : 0), inside);
   }
 }
 
@@ -139,6 +137,58 @@ __device__ __forceinline__ void begin_at_minus_delta(float (&dp)[R][2][4],
     for_scores(r, [&](ScoreIndex i) { i.of(dp) = -of_query[i].delta; });
   }
 }
+
+// The query rows of a warp, and their statistics, which are also stored for the kernel of dk and
+// dv. Only the rows of `counted` exist.
+template <int D, int R, bool kAligned, bool kBiased>
+struct OwnQueries {
+  unsigned q[R][D / 16][4], dout[R][D / 16][4];
+  OwnStatistics<R> statistics;
+
+  __device__ __forceinline__ OwnQueries(const HeadShape& shape, const HeadShape& counted,
+                                        const BackwardArrays& arrays, BlockHead head, int first) {
+    const Lane lane = this_lane();
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      int row = first + 16 * r;
+      unsigned out[D / 16][4];
+      load_own_rows<D, kAligned>(dout[r], arrays.dout + head.out(shape), shape.out_stride, row,
+                                 counted);
+      load_own_rows<D, kAligned>(out, arrays.out + head.out(shape), shape.out_stride, row, counted);
+      load_own_rows<D, kAligned>(q[r], arrays.qkv + head.qkv(shape), shape.qkv_stride, row,
+                                 counted);
+      float delta[2];
+      dot_own_rows<D>(delta, dout[r], out);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        int at = row + lane.g + 8 * half;
+        bool inside = at < counted.tokens;
+        float lse = inside ? arrays.lse[head.row(shape) + at] * kLog2E : kNoRow<kBiased>;
+        statistics.rows[r][half] = {lse, delta[half]};
+        if (inside && lane.t == 0) {
+          arrays.statistics[head.row(shape) + at] = {lse, delta[half]};
+        }
+      }
+    }
+  }
+};
+
+// The key and value rows of a warp.
+template <int D, int R, bool kAligned>
+struct OwnKeys {
+  unsigned k[R][D / 16][4], v[R][D / 16][4];
+
+  __device__ __forceinline__ OwnKeys(const HeadShape& shape, const HeadShape& counted,
+                                     const BackwardArrays& arrays, BlockHead head, int first) {
+    const bfloat16* keys = arrays.qkv + head.qkv(shape) + shape.out_stride;
+    const bfloat16* values = keys + shape.out_stride;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      load_own_rows<D, kAligned>(k[r], keys, shape.qkv_stride, first + 16 * r, counted);
+      load_own_rows<D, kAligned>(v[r], values, shape.qkv_stride, first + 16 * r, counted);
+    }
+  }
+};
 
 // p = 2^(score_scale s + bias - lse).
 template <bool kBiased>

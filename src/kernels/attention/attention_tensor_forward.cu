@@ -82,9 +82,7 @@ __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
     float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float sum = softmax.sum[r][half];
-      sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 1);
-      sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 2);
+      const float sum = sum_of_quad(softmax.sum[r][half]);
       inverse[half] = 1 / sum;
       int row = first + 16 * r + lane.g + 8 * half;
       if (lane.t == 0 && row < shape.tokens) {

@@ -25,38 +25,6 @@ __device__ __forceinline__ float less_delta(float dp, const WeightDropout<kDrops
   return dp;
 }
 
-// The query rows of a warp of the first kernel. Stores their statistics for the second kernel.
-template <int D>
-struct TileQueries {
-  unsigned q[1][D / 16][4], dout[1][D / 16][4];
-  OwnStatistics<1> statistics;
-
-  __device__ __forceinline__ TileQueries(const TileProblem& problem, const TileWarp& warp,
-                                         const BackwardArrays& arrays) {
-    const HeadShape &shape = problem.shape, counted = warp.counted(problem);
-    unsigned out[D / 16][4];
-    load_own_rows<D, true>(dout[0], arrays.dout + warp.head.out(shape), shape.out_stride,
-                           warp.first, counted);
-    load_own_rows<D, true>(out, arrays.out + warp.head.out(shape), shape.out_stride, warp.first,
-                           counted);
-    load_own_rows<D, true>(q[0], arrays.qkv + warp.head.qkv(shape), shape.qkv_stride, warp.first,
-                           counted);
-    float delta[2];
-    dot_own_rows<D>(delta, dout[0], out);
-    const Lane lane = this_lane();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = warp.first + lane.g + 8 * half;
-      const bool counts = row < warp.count;
-      const float lse = counts ? arrays.lse[warp.head.row(shape) + row] * kLog2E : 0.0f;
-      statistics.rows[0][half] = {lse, delta[half]};
-      if (counts && lane.t == 0) {
-        arrays.statistics[warp.head.row(shape) + row] = {lse, delta[half]};
-      }
-    }
-  }
-};
-
 template <int D, bool kDrops>
 __global__ void __launch_bounds__(kTileThreads, kDrops ? 3 : 4)
     attention_tiles_queries_kernel(TileProblem problem, BackwardArrays arrays,
@@ -78,7 +46,8 @@ __global__ void __launch_bounds__(kTileThreads, kDrops ? 3 : 4)
   KeyTiles tiles(problem, warp);
   const int first_tile = tiles.next();
   if (first_tile >= 0) stream(first_tile, 0);
-  const TileQueries<D> own(problem, warp, arrays);
+  const OwnQueries<D, 1, true, false> own(shape, warp.counted(problem), arrays, warp.head,
+                                          warp.first);
   float dq[1][D / 8][4] = {};
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (warp.first >= warp.count) return;
@@ -131,23 +100,15 @@ __global__ void __launch_bounds__(kTileThreads, 3)
                    {arrays.qkv + warp.head.qkv(shape), shape.qkv_stride,
                     arrays.dout + warp.head.out(shape), shape.out_stride},
                    tile, warp.count, shape);
-    const RowStatistics* from = arrays.statistics + warp.head.row(shape);
-    for (int i = recomputed_thread(); i < kTileRows; i += kTileThreads) {
-      const int row = tile * kTileRows + i;
-      const bool counts = row < warp.count;
-      copies.copy<8>(statistics + slot * kTileRows + i, from + (counts ? row : 0), counts);
-    }
+    stream_statistics(copies, statistics + slot * kTileRows,
+                      arrays.statistics + warp.head.row(shape), tile * kTileRows, warp.count);
     copies.commit();
   };
   QueryTiles tiles(problem, warp, reinterpret_cast<unsigned char*>(statistics + kRingRows));
   __syncthreads();
   const int first_tile = tiles.next();
   if (first_tile >= 0) stream(first_tile, 0);
-  const bfloat16* keys = arrays.qkv + warp.head.qkv(shape) + shape.out_stride;
-  unsigned k[1][D / 16][4], v[1][D / 16][4];
-  load_own_rows<D, true>(k[0], keys, shape.qkv_stride, warp.first, warp.counted(problem));
-  load_own_rows<D, true>(v[0], keys + shape.out_stride, shape.qkv_stride, warp.first,
-                         warp.counted(problem));
+  const OwnKeys<D, 1, true> own(shape, warp.counted(problem), arrays, warp.head, warp.first);
   const int own_left = warp.count - warp.first;  // valid rows of the warp
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
@@ -161,8 +122,8 @@ __global__ void __launch_bounds__(kTileThreads, 3)
       const OfStreamedRows<RowStatistics> of_query =
           load_streamed(statistics, slot * kTileRows + row, lane);
       begin<kDrops>(ds, of_query);
-      scores<D, 1>(p, k, q);
-      scores<D, 1>(ds, v, dout);
+      scores<D, 1>(p, own.k, q);
+      scores<D, 1>(ds, own.v, dout);
       const unsigned mask = dropout.of_keys(warp.first, tile * kTileRows + row);
       for_scores(0, [&](ScoreIndex i) {
         const RowStatistics query = of_query[i];

@@ -71,9 +71,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   float inverse[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float sum = softmax.sum[0][half];
-    sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 1);
-    sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 2);
+    const float sum = sum_of_quad(softmax.sum[0][half]);
     const int row = warp.first + lane.g + 8 * half;
     const bool counts = row < warp.count;
     inverse[half] = counts ? 1 / sum : 0.0f;

@@ -33,8 +33,7 @@ struct WholeSoftmax {
       float m = -INFINITY;
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-      m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 1));
-      m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 2)) * scale;
+      m = max_of_quad(m) * scale;
       // A row with only -infinity has no shift; its sum stays 0.
       shift[half] = m == -INFINITY ? 0.0f : m;
       sum[half] = 0;
@@ -52,10 +51,7 @@ struct WholeSoftmax {
       }
     }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sum[half] += __shfl_xor_sync(cuda::kWholeWarp, sum[half], 1);
-      sum[half] += __shfl_xor_sync(cuda::kWholeWarp, sum[half], 2);
-    }
+    for (int half = 0; half < 2; ++half) sum[half] = sum_of_quad(sum[half]);
   }
 
  private:

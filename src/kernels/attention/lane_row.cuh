@@ -1,5 +1,5 @@
-// A row of at most 32 C float32 values over the lanes of a warp: lane l holds columns l, l + 32, ...
-// Columns past the end of the row are zeros.
+// A row of at most 32 C float32 values over the lanes of a warp. Lane l holds columns l, l + 32 and
+// so on. Columns past the end of the row are zeros.
 #pragma once
 
 #include "kernels/cuda/reduce.cuh"

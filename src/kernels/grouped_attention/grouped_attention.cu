@@ -3,7 +3,6 @@
 // (attention_plain_*.cu).
 #include "kernels/attention/attention_device.cuh"
 #include "kernels/grouped_attention/grouped_attention.h"
-#include "kernels/grouped_attention/grouped_attention_tiles.h"
 
 namespace dtn {
 

@@ -75,8 +75,8 @@ class GroupedScores {
   float own_region_[2];
 };
 
-// Calls f(DK, DV) with integral constants for the heads that grouped_attention_tiles.h lists;
-// returns false for others.
+// Calls f(DK, DV) with integral constants for the heads that attention_device.cuh lists; returns
+// false for others.
 template <class F>
 bool for_grouped_heads(std::int64_t key_dim, std::int64_t value_dim, F&& f) {
   const auto is = [&](std::int64_t k, std::int64_t v) {

@@ -4,7 +4,6 @@
 // each tile loops over the units. All sums have a fixed order. See grouped_attention_tiles.cuh.
 #include "kernels/attention/attention_tensor_backward.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.cuh"
-#include "kernels/grouped_attention/grouped_attention_tiles.h"
 
 namespace dtn::attention {
 namespace {
@@ -97,12 +96,8 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 2 : 3)
                         unit_rows<true>(shape, arrays.in.q, head, shape.queries));
     stream_gathered<DV>(copies, douts, slot, tile, shape.queries, shape.value_dim,
                         unit_rows<true>(shape, arrays.dout, head, shape.queries));
-    const RowStatistics* from = arrays.statistics + shape.row(head);
-    for (int i = recomputed_thread(); i < kTileRows; i += kTileThreads) {
-      const int row = tile * kTileRows + i;
-      const bool there = row < shape.queries;
-      copies.copy<8>(statistics + slot * kTileRows + i, from + (there ? row : 0), there);
-    }
+    stream_statistics(copies, statistics + slot * kTileRows, arrays.statistics + shape.row(head),
+                      tile * kTileRows, shape.queries);
     copies.commit();
   };
   RunOfTiles tiles{0, (shape.queries + kTileRows - 1) / kTileRows};

@@ -1,6 +1,5 @@
 // Forward pass of attention inside groups on tensor cores: see grouped_attention_tiles.cuh.
 #include "kernels/grouped_attention/grouped_attention_tiles.cuh"
-#include "kernels/grouped_attention/grouped_attention_tiles.h"
 
 namespace dtn::attention {
 namespace {
@@ -55,9 +54,7 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 3 : 4)
   float inverse[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float sum = softmax.sum[0][half];
-    sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 1);
-    sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 2);
+    const float sum = sum_of_quad(softmax.sum[0][half]);
     inverse[half] = 1 / sum;
     const int query = warp.first + this_lane().g + 8 * half;
     if (this_lane().t == 0 && query < shape.queries) {

@@ -107,9 +107,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   bool alone[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float sum = softmax.sum[0][half];
-    sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 1);
-    sum += __shfl_xor_sync(cuda::kWholeWarp, sum, 2);
+    const float sum = sum_of_quad(softmax.sum[0][half]);
     const int row = warp.first + lane.g + 8 * half;
     const bool counts = row < warp.count;
     alone[half] = counts && sum == 0;
@@ -263,10 +261,8 @@ __device__ __forceinline__ void add_through_norm(float (&dq)[D / 8][4], const fl
       along = fmaf(cuda::low_bfloat16(pair), dk[i][2 * half], along);
       along = fmaf(cuda::high_bfloat16(pair), dk[i][2 * half + 1], along);
     }
-    along += __shfl_xor_sync(cuda::kWholeWarp, along, 1);
-    along += __shfl_xor_sync(cuda::kWholeWarp, along, 2);
     const float factor = inverse_norm[half];
-    along *= factor * factor;
+    along = sum_of_quad(along) * (factor * factor);
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
       const unsigned pair = k[i / 2][half + i % 2 * 2];
