@@ -7,6 +7,7 @@
 // same bits in each run on the same kind of device with the same library.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,6 +32,8 @@ struct Matmul {
   const void* bias = nullptr;  // [n], added to every row; batch must be 1
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // between products, in elements
+
+  auto operator<=>(const Matmul&) const = default;  // NOLINT(modernize-use-nullptr): generated code
 };
 
 // Alignment that the bias of a fused product must have, in bytes. The library also plans for less,

@@ -112,26 +112,16 @@ void check(cublasStatus_t status, const char* call, const Matmul& p) {
 }
 
 Key key_of(const Matmul& p, bool tf32_allowed) {
-  bool many = p.batch > 1;
-  return {p.dtype,
-          p.d_dtype,
-          p.transpose_a,
-          p.transpose_b,
+  Key key{p,
           p.c != nullptr,
           p.bias != nullptr,
           p.dtype == DType::kFloat32 && tf32_allowed,
-          p.m,
-          p.n,
-          p.k,
-          p.lda,
-          p.ldb,
-          p.ldd,
-          p.batch,
-          many ? p.stride_a : 0,
-          many ? p.stride_b : 0,
-          many ? p.stride_d : 0,
           {alignment_of(p.a), alignment_of(p.b), alignment_of(p.c ? p.c : p.d), alignment_of(p.d),
            alignment_of(p.bias)}};
+  Matmul& kind = key.kind;
+  kind.a = kind.b = kind.c = kind.bias = kind.d = nullptr;
+  if (p.batch == 1) kind.stride_a = kind.stride_b = kind.stride_d = 0;
+  return key;
 }
 
 bool Key::aligned() const {

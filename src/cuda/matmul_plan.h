@@ -22,9 +22,8 @@ inline constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 
 // Everything that the library's choice may depend on.
 struct Key {
-  DType dtype, d_dtype;
-  bool transpose_a, transpose_b, adds_c, adds_bias, tf32;
-  std::int64_t m, n, k, lda, ldb, ldd, batch, stride_a, stride_b, stride_d;
+  Matmul kind;  // without addresses, and a single product without strides
+  bool adds_c, adds_bias, tf32;
   std::array<std::uint32_t, 5> alignments;  // of a, b, c, d, bias
 
   // True if all operands are aligned to the widest loads (16 bytes). More alignment changes nothing
