@@ -169,6 +169,8 @@ inline void add_moving_cases(std::vector<PrimitiveCase>& all) {
       {x({2, 4, 3}, 24)});
   add("narrow_first", [](Context& c, const Leaves& v) { return p::narrow(c, v[0], 0, 1, 3); },
       {x({4, 3}, 24)});
+  add("narrow_strided", [](Context& c, const Leaves& v) { return p::narrow(c, v[0], 1, 1, 7, 3); },
+      {x({3, 8, 2}, 28)});
   add("pad", [](Context& c, const Leaves& v) { return p::pad(c, v[0], 1, 2, 1, 0.5); },
       {x({3, 5, 2}, 25)});
   add(

@@ -43,13 +43,10 @@
 #include "kernels/pointwise/padded_ids.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/primitive/copy.h"
-#include "kernels/primitive/depthwise.h"
 #include "kernels/primitive/elementwise.h"
-#include "kernels/primitive/pool.h"
 #include "kernels/primitive/reduce.h"
 #include "kernels/primitive/select.h"
 #include "kernels/primitive/softmax.h"
-#include "kernels/primitive/unfold.h"
 #include "kernels/sparse_attention/block_attention.h"
 #include "kernels/sparse_attention/hashed_attention.h"
 
@@ -211,10 +208,6 @@ DTN_ABSENT(StridedCopy)
 DTN_ABSENT(Reduce)
 DTN_ABSENT_PASSES(Softmax)
 DTN_ABSENT_PASSES(Select)
-DTN_ABSENT(Unfold)
-DTN_ABSENT(Fold)
-DTN_ABSENT_WEIGHTED(Depthwise)
-DTN_ABSENT_PASSES(Pool)
 DTN_ABSENT(NormalizeImages)
 DTN_ABSENT(EraseImages)
 DTN_ABSENT(BlendPairs)

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "dtn/ops/convolution.h"
+
 namespace dtn {
 namespace {
 
@@ -22,7 +24,16 @@ Conv2d::Conv2d(const Scope& scope, std::int64_t in, std::int64_t out, const Opti
       how{o.stride, o.padding, o.groups} {}
 
 Variable Conv2d::forward(Context& ctx, const Variable& x) const {
-  return primitive::conv2d(ctx, x, weight->variable, bias ? bias->variable : Variable(), how);
+  DTN_CHECK(x.value().rank() == 4, "conv2d: input ", to_string(x.shape()), " is not [B, C, H, W]");
+  const std::int64_t batch = x.dim(0), height = x.dim(2), width = x.dim(3);
+  const auto [out_h, out_w] = ops::convolved_grid(
+      {height, width}, {weight->shape[2], weight->shape[3]}, how.stride, how.padding);
+  const Variable tokens = primitive::reshape(ctx, primitive::permute(ctx, x, {0, 2, 3, 1}),
+                                             {batch, height * width, x.dim(1)});
+  const Variable y = ops::convolution(ctx, tokens, height, width, weight->variable,
+                                      bias ? bias->variable : Variable(), how);
+  return primitive::permute(
+      ctx, primitive::reshape(ctx, y, {batch, out_h, out_w, weight->shape[0]}), {0, 3, 1, 2});
 }
 
 CustomInit init_convolution(std::int64_t fan_in) {

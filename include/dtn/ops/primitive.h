@@ -96,8 +96,9 @@ Variable permute(Context&, const Variable& x, std::initializer_list<int> order);
 Variable broadcast_to(Context&, const Variable& x, const Shape& shape);
 // The elements of a, then those of b, along dimension dim.
 Variable concat(Context&, const Variable& a, const Variable& b, int dim);
-// Elements [begin, end) of dimension dim.
-Variable narrow(Context&, const Variable& x, int dim, std::int64_t begin, std::int64_t end);
+// Elements begin, begin + step, ... below end of dimension dim.
+Variable narrow(Context&, const Variable& x, int dim, std::int64_t begin, std::int64_t end,
+                std::int64_t step = 1);
 // Adds `before` and `after` elements with this value along dimension dim.
 Variable pad(Context&, const Variable& x, int dim, std::int64_t before, std::int64_t after,
              double value = 0);
@@ -116,8 +117,8 @@ struct Conv2d {
   std::int64_t groups = 1;
 };
 // x [B, C, H, W], weight [O, C / groups, kh, kw], bias [O] or undefined -> [B, O, H', W'],
-// H' = (H + 2 padding - kh) / stride + 1. Computes a cross-correlation, as usual in deep learning,
-// in the type of x; weight and bias are converted to it.
+// H' = (H + 2 padding - kh) / stride + 1. Computes a cross-correlation, as usual in deep learning.
+// The result has the type of x. For layers, ops::convolution() is faster.
 Variable conv2d(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2d& how = {});
 

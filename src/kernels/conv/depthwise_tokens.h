@@ -7,7 +7,7 @@
 
 #include "core/queue.h"
 #include "dtn/core/dtype.h"
-#include "kernels/primitive/window.h"
+#include "kernels/conv/window.h"
 
 namespace dtn {
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "kernels/conv/pool_inputs.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/row_sums.h"
-#include "kernels/primitive/pool_inputs.h"
 
 namespace dtn::DTN_ISA {
 namespace {

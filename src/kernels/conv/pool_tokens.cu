@@ -1,9 +1,9 @@
 // Pooling of tokens, with one thread per output and channel. In the backward pass, each input and
 // channel has one thread, which evaluates all windows that contain the input; see pool_tokens.h.
 // Neighbouring threads have neighbouring channels.
+#include "kernels/conv/pool_inputs.h"
 #include "kernels/conv/pool_tokens.h"
-#include "kernels/primitive/pool_inputs.h"
-#include "kernels/primitive/window.cuh"
+#include "kernels/conv/window.cuh"
 
 namespace dtn {
 namespace {

@@ -1,14 +1,19 @@
 // Maximum and average pooling of tokens, channel by channel, and their gradients. Tokens are in
-// raster order, channels innermost. Windows are treated as in the pooling of planes (see
-// kernels/primitive/pool.h). A window's maximum is that of its inputs inside the grid, and NaN if
-// one of them is NaN. The gradient of the maximum goes to the first input that has it.
+// raster order, channels innermost. A window's maximum is that of its inputs inside the grid, and
+// NaN if one of them is NaN. The gradient of the maximum goes to the first input that has it.
 #pragma once
 
 #include "core/queue.h"
 #include "dtn/core/dtype.h"
-#include "kernels/primitive/pool.h"
+#include "kernels/conv/window.h"
 
 namespace dtn {
+
+enum class WindowPooling : std::uint8_t {
+  kMax,
+  kAverage,        // over the inputs inside the grid
+  kAveragePadded,  // over the whole window, padding counting as zeros
+};
 
 struct PoolTokensForward {
   DType dtype;

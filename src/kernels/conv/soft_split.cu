@@ -1,6 +1,6 @@
 // The soft split, with one thread per element that is written; see soft_split.h.
 #include "kernels/conv/soft_split.h"
-#include "kernels/primitive/window.cuh"
+#include "kernels/conv/window.cuh"
 
 namespace dtn {
 namespace {

@@ -217,12 +217,9 @@ Variable every_nth(Context& ctx, const Variable& x, std::int64_t grid_h, std::in
                    std::int64_t s) {
   check_grid("every_nth", x, grid_h, grid_w);
   DTN_CHECK(s > 0, "every_nth: the step must be positive, not ", s);
-  const std::int64_t batch = x.dim(0), channels = x.dim(2);
-  const std::int64_t h = (grid_h + s - 1) / s, w = (grid_w + s - 1) / s;
-  Variable map = reshape(ctx, x, {batch, grid_h, grid_w, channels});
-  map = pad(ctx, pad(ctx, map, 1, 0, h * s - grid_h), 2, 0, w * s - grid_w);
-  map = narrow(ctx, reshape(ctx, map, {batch, h, s, w, s * channels}), 2, 0, 1);
-  return reshape(ctx, narrow(ctx, map, 4, 0, channels), {batch, h * w, channels});
+  Variable map = reshape(ctx, x, {x.dim(0), grid_h, grid_w, x.dim(2)});
+  map = narrow(ctx, narrow(ctx, map, 1, 0, grid_h, s), 2, 0, grid_w, s);
+  return reshape(ctx, map, {x.dim(0), map.dim(1) * map.dim(2), x.dim(2)});
 }
 
 }  // namespace reference

@@ -19,13 +19,6 @@ void check_index(const Tensor& x, int dim, const Tensor& index) {
   }
 }
 
-// Returns zeros of shape `whole`, with dy at the elements that `narrowed` took.
-Tensor widened(const Tensor& dy, const Shape& whole, int dim, std::int64_t begin) {
-  Tensor dx = Tensor::zeros(whole, dy.dtype(), dy.device());
-  insert(dy, dx, dim, begin);
-  return dx;
-}
-
 }  // namespace
 
 Variable reshape(Context& ctx, const Variable& x, const Shape& shape) {
@@ -77,11 +70,14 @@ Variable concat(Context& ctx, const Variable& a, const Variable& b, int dim) {
                     });
 }
 
-Variable narrow(Context& ctx, const Variable& x, int dim, std::int64_t begin, std::int64_t end) {
+Variable narrow(Context& ctx, const Variable& x, int dim, std::int64_t begin, std::int64_t end,
+                std::int64_t step) {
   dim = normalize_dim(dim, x.value().rank());
-  return ctx.record("narrow", narrowed(x.value(), dim, begin, end), {&x},
-                    [shape = x.shape(), dim, begin, dx = x.sink()](const Tensor& dy) {
-                      dx->accumulate(widened(dy, shape, dim, begin));
+  return ctx.record("narrow", narrowed(x.value(), dim, begin, end, step), {&x},
+                    [=, shape = x.shape(), to_x = x.sink()](const Tensor& dy) {
+                      Tensor dx = Tensor::zeros(shape, dy.dtype(), dy.device());
+                      insert(dy, dx, dim, begin, step);
+                      to_x->accumulate(std::move(dx));
                     });
 }
 

@@ -1,4 +1,4 @@
-// Matrix products and convolutions; see dtn/ops/primitive.h.
+// Matrix products; see dtn/ops/primitive.h.
 #include "dtn/ops/primitive.h"
 #include "kernels/gemm/gemm.h"
 #include "ops/primitive/tensors.h"

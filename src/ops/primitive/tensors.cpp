@@ -69,6 +69,14 @@ struct Place {
   }
 };
 
+// Returns every step-th element of a dimension from `begin` on.
+Place every(const Tensor& x, int dim, std::int64_t begin, std::int64_t step) {
+  Place place{x, dense_strides(x.shape())};
+  place.begin = begin * place.strides.step[dim];
+  place.strides.step[dim] *= step;
+  return place;
+}
+
 void copy_strided(const Shape& shape, Place from, Place to) {
   if (shape.numel() == 0) return;
   StridedCopy args{};
@@ -197,21 +205,20 @@ Tensor permuted(const Tensor& x, std::span<const int> order) {
   return y;
 }
 
-Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end) {
+Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end, std::int64_t step) {
   DTN_CHECK(0 <= begin && begin <= end && end <= x.dim(dim), "elements [", begin, ", ", end,
             ") are not in dimension ", dim, " of ", to_string(x.shape()));
-  if (dim == 0) return x.slice(begin, end);
+  DTN_CHECK(step > 0, "a step must be positive, not ", step);
+  if (dim == 0 && step == 1) return x.slice(begin, end);
   Shape shape = x.shape();
-  shape[dim] = end - begin;
+  shape[dim] = (end - begin + step - 1) / step;
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  const Strides strides = dense_strides(x.shape());
-  copy_strided(shape, {x, strides, begin * strides.step[dim]}, {y, dense_strides(shape)});
+  copy_strided(shape, every(x, dim, begin, step), {y, dense_strides(shape)});
   return y;
 }
 
-void insert(const Tensor& x, Tensor& y, int dim, std::int64_t begin) {
-  const Strides strides = dense_strides(y.shape());
-  copy_strided(x.shape(), {x, dense_strides(x.shape())}, {y, strides, begin * strides.step[dim]});
+void insert(const Tensor& x, Tensor& y, int dim, std::int64_t begin, std::int64_t step) {
+  copy_strided(x.shape(), {x, dense_strides(x.shape())}, every(y, dim, begin, step));
 }
 
 }  // namespace dtn::primitive

@@ -29,9 +29,10 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 Tensor cast_tensor(const Tensor& x, DType dtype);
 Tensor broadcast(const Tensor& x, const Shape& shape);
 Tensor permuted(const Tensor& x, std::span<const int> order);
-// Returns elements [begin, end) of a dimension.
-Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end);
-// Copies x into y, starting at element `begin` of the dimension.
-void insert(const Tensor& x, Tensor& y, int dim, std::int64_t begin);
+// Returns every step-th element of [begin, end) of a dimension.
+Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end,
+                std::int64_t step = 1);
+// Copies x into every step-th element of a dimension of y, starting at `begin`.
+void insert(const Tensor& x, Tensor& y, int dim, std::int64_t begin, std::int64_t step = 1);
 
 }  // namespace dtn::primitive

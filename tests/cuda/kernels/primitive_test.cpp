@@ -1,13 +1,10 @@
 // Compares the primitive kernels on the device with float64 on the host.
 #include "cuda/twin.h"
 #include "kernels/primitive/copy.h"
-#include "kernels/primitive/depthwise.h"
 #include "kernels/primitive/elementwise.h"
-#include "kernels/primitive/pool.h"
 #include "kernels/primitive/reduce.h"
 #include "kernels/primitive/select.h"
 #include "kernels/primitive/softmax.h"
-#include "kernels/primitive/unfold.h"
 
 namespace dtn::test {
 namespace {
@@ -259,76 +256,6 @@ TEST(CudaPrimitive, Select) {
             return SelectBackward{dtype, 3,  5, inner, 7, static_cast<const std::int64_t*>(in[1]),
                                   in[0], out};
           });
-  }
-}
-
-// {height, width, out_h, out_w, kernel, stride, padding}
-const Window kWindows[] = {{7, 9, 7, 9, 3, 3, 1, 1, 1, 1},
-                           {8, 11, 4, 4, 2, 3, 2, 3, 0, 1},
-                           {5, 37, 4, 18, 4, 3, 1, 2, 1, 0},
-                           {4, 5, 9, 8, 2, 2, 1, 1, 3, 2}};
-
-std::string text_of(const Window& w) {
-  return cat(w.height, " x ", w.width, ", kernel ", w.kernel_h, " x ", w.kernel_w, ", stride ",
-             w.stride_h, " x ", w.stride_w);
-}
-
-TEST(CudaPrimitive, UnfoldAndFold) {
-  DTN_SKIP_WITHOUT_DEVICE();
-  for (const Window& w : kWindows) {
-    const std::int64_t taps = w.kernel_h * w.kernel_w;
-    const Shape image{3, w.height, w.width}, columns{3, taps, w.out_h, w.out_w};
-    check({"unfold", text_of(w), {numbers(image, 15)}, columns},
-          [&](DType dtype, const auto& in, void* out) {
-            return Unfold{dtype, w, 3, in[0], out};
-          });
-    check({"fold", text_of(w), {numbers(columns, 16)}, image, taps},
-          [&](DType dtype, const auto& in, void* out) {
-            return Fold{dtype, w, 3, in[0], out};
-          });
-  }
-}
-
-TEST(CudaPrimitive, Depthwise) {
-  DTN_SKIP_WITHOUT_DEVICE();
-  for (const Window& w : kWindows) {
-    const std::int64_t taps = w.kernel_h * w.kernel_w;
-    const Tensor x = numbers({2, 3, w.height, w.width}, 17), weight = numbers({3, taps}, 18);
-    const Tensor dy = numbers({2, 3, w.out_h, w.out_w}, 19);
-    check({"depthwise_forward", text_of(w), {x, weight}, dy.shape(), taps},
-          [&](DType dtype, const auto& in, void* out) {
-            return DepthwiseForward{dtype, w, 2, 3, in[0], in[1], out};
-          });
-    check({"depthwise_backward_input", text_of(w), {dy, weight}, x.shape(), taps},
-          [&](DType dtype, const auto& in, void* out) {
-            return DepthwiseBackwardInput{dtype, w, 2, 3, in[0], in[1], out};
-          });
-    check(
-        {"depthwise_backward_weight", text_of(w), {x, dy}, {3, taps}, 2 * w.out_h * w.out_w, true},
-        [&](DType dtype, const auto& in, void* out) {
-          return DepthwiseBackwardWeight{dtype, w, 2, 3, in[0], in[1], out};
-        });
-  }
-}
-
-TEST(CudaPrimitive, Pooling) {
-  DTN_SKIP_WITHOUT_DEVICE();
-  for (const Window& w : kWindows) {
-    if (w.pad_h >= w.kernel_h) continue;
-    const Shape image{3, w.height, w.width}, outputs{3, w.out_h, w.out_w};
-    const std::int64_t taps = w.kernel_h * w.kernel_w;
-    for (WindowPooling kind :
-         {WindowPooling::kMax, WindowPooling::kAverage, WindowPooling::kAveragePadded}) {
-      const std::string what = cat(text_of(w), ", kind ", static_cast<int>(kind));
-      check({"pool_forward", what, {numbers(image, 20)}, outputs, taps},
-            [&](DType dtype, const auto& in, void* out) {
-              return PoolForward{dtype, kind, w, 3, in[0], out};
-            });
-      check({"pool_backward", what, {numbers(image, 20), numbers(outputs, 21)}, image, taps},
-            [&](DType dtype, const auto& in, void* out) {
-              return PoolBackward{dtype, kind, w, 3, in[0], in[1], out};
-            });
-    }
   }
 }
 

@@ -1,20 +1,14 @@
 // The hand-vectorized primitive kernels, in the build for every instruction set.
 #include "each_isa.h"
-#include "kernels/primitive/depthwise.h"
 #include "kernels/primitive/elementwise.h"
 #include "kernels/primitive/reduce.h"
 #include "kernels/primitive/softmax.h"
-#include "kernels/primitive/unfold.h"
 #include "tensors.h"
 
 DTN_RUN_ON_EACH_ISA(Elementwise)
 DTN_RUN_ON_EACH_ISA(Reduce)
 DTN_RUN_ON_EACH_ISA(SoftmaxForward)
 DTN_RUN_ON_EACH_ISA(SoftmaxBackward)
-DTN_RUN_ON_EACH_ISA(DepthwiseForward)
-DTN_RUN_ON_EACH_ISA(DepthwiseBackwardInput)
-DTN_RUN_ON_EACH_ISA(DepthwiseBackwardWeight)
-DTN_RUN_ON_EACH_ISA(Fold)
 
 namespace dtn::test {
 namespace {
@@ -114,34 +108,6 @@ TEST(PrimitiveKernels, SoftmaxOnEveryInstructionSet) {
     check("softmax backward", {numbers(shape, 6), numbers(shape, 7)}, shape, columns, false,
           [&](DType dtype, const auto& in, void* out) {
             return SoftmaxBackward{dtype, 5, columns, in[0].raw(), in[1].raw(), out};
-          });
-  }
-}
-
-TEST(PrimitiveKernels, DepthwiseOnEveryInstructionSet) {
-  const Window windows[] = {{7, 9, 7, 9, 3, 3, 1, 1, 1, 1},
-                            {5, 97, 5, 97, 3, 5, 1, 1, 1, 2},
-                            {5, 37, 4, 18, 4, 3, 1, 2, 1, 0},
-                            {4, 5, 9, 8, 2, 2, 1, 1, 3, 2}};
-  for (const Window& w : windows) {
-    const std::int64_t taps = w.kernel_h * w.kernel_w;
-    const Tensor x = numbers({2, 3, w.height, w.width}, 8), weight = numbers({3, taps}, 9);
-    const Tensor dy = numbers({2, 3, w.out_h, w.out_w}, 10);
-    check("depthwise", {x, weight}, dy.shape(), taps, false,
-          [&](DType dtype, const auto& in, void* out) {
-            return DepthwiseForward{dtype, w, 2, 3, in[0].raw(), in[1].raw(), out};
-          });
-    check("depthwise dx", {dy, weight}, x.shape(), taps, false,
-          [&](DType dtype, const auto& in, void* out) {
-            return DepthwiseBackwardInput{dtype, w, 2, 3, in[0].raw(), in[1].raw(), out};
-          });
-    check("depthwise dw", {x, dy}, weight.shape(), 2 * w.out_h * w.out_w, true,
-          [&](DType dtype, const auto& in, void* out) {
-            return DepthwiseBackwardWeight{dtype, w, 2, 3, in[0].raw(), in[1].raw(), out};
-          });
-    check("fold", {numbers({3, taps, w.out_h, w.out_w}, 11)}, {3, w.height, w.width}, taps, false,
-          [&](DType dtype, const auto& in, void* out) {
-            return Fold{dtype, w, 3, in[0].raw(), out};
           });
   }
 }

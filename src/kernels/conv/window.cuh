@@ -1,24 +1,12 @@
 // Outputs that see an input, and inputs that an output sees, on a device; see window.h.
 #pragma once
 
+#include "kernels/conv/window.h"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/primitive/window.h"
 
 namespace dtn::cuda {
 
 inline constexpr int kWindowThreads = 256;
-
-// Position of an element in planes of h x w.
-struct PlaneElement {
-  std::int64_t plane, i, j;
-  template <class Index>
-  static __device__ __forceinline__ PlaneElement of(std::int64_t element, std::int64_t h,
-                                                    std::int64_t w) {
-    const RowColumn line = row_and_column<Index>(element, w);
-    const RowColumn place = row_and_column<Index>(line.row, h);
-    return {place.row, place.column, line.column};
-  }
-};
 
 __device__ __forceinline__ std::int64_t this_element() {
   return std::int64_t{blockIdx.x} * kWindowThreads + threadIdx.x;

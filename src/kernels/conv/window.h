@@ -1,4 +1,4 @@
-// Windows that slide over a plane, for convolutions and poolings.
+// Windows that slide over a grid, for convolutions and poolings.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Window {
   std::int64_t stride_h = 1, stride_w = 1;
   std::int64_t pad_h = 0, pad_w = 0;
 
-  // Returns the number of elements that the windows of one plane see, padding included.
+  // Returns the number of elements that the windows of one channel see, padding included.
   std::int64_t elements_seen() const { return out_h * out_w * kernel_h * kernel_w; }
 };
 

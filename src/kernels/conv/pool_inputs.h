@@ -1,8 +1,8 @@
-// Inputs of one output of a pooling; see pool.h.
+// Inputs of one output of a pooling; see pool_tokens.h.
 #pragma once
 
 #include "dtn/core/host_device.h"
-#include "kernels/primitive/pool.h"
+#include "kernels/conv/pool_tokens.h"
 
 namespace dtn {
 
