@@ -1,7 +1,5 @@
-// Neighbours of tokens and rows of tables; see gather.h.
+// Neighbours of tokens; see gather.h.
 #include "kernels/pointwise/gather.h"
-
-#include <limits>
 
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
@@ -10,9 +8,6 @@
 
 namespace dtn::DTN_ISA {
 namespace {
-
-// Channels that are summed at a time, in the first-level cache.
-constexpr std::int64_t kChannels = 512;
 
 template <class T>
 void neighbours(const NeighboursForward& args) {
@@ -61,36 +56,6 @@ void neighbours_backward(const NeighboursBackward& args) {
   });
 }
 
-template <class A>
-void take_rows(const TakeRowsForward& args) {
-  const std::int64_t columns = args.columns;
-  const auto* table = static_cast<const A*>(args.table);
-  auto* y = static_cast<A*>(args.y);
-  for (std::int64_t r = 0; r < args.rows; ++r) {
-    const std::int64_t from = args.index[r];
-    A* row = y + r * columns;
-    if (0 <= from && from < args.table_rows) {
-      std::memcpy(row, table + from * columns, static_cast<std::size_t>(columns) * sizeof(A));
-    } else {
-      for (std::int64_t c = 0; c < columns; ++c) row[c] = std::numeric_limits<A>::quiet_NaN();
-    }
-  }
-}
-
-template <class A>
-void take_rows_backward(const TakeRowsBackward& args) {
-  const std::int64_t columns = args.columns;
-  const auto* dy = static_cast<const A*>(args.dy);
-  auto* dtable = static_cast<A*>(args.dtable);
-  parallel_ranges(columns, kChannels, [=, &args](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = 0; r < args.rows; ++r) {
-      const std::int64_t to = args.index[r];
-      if (to < 0 || to >= args.table_rows) continue;
-      for (std::int64_t c = begin; c < end; ++c) dtable[to * columns + c] += dy[r * columns + c];
-    }
-  });
-}
-
 }  // namespace
 
 void run(CpuQueue&, const NeighboursForward& args) {
@@ -100,18 +65,8 @@ void run(CpuQueue&, const NeighboursBackward& args) {
   for_dtype("NeighboursBackward", args.dtype,
             [&](auto t) { neighbours_backward<decltype(t)>(args); });
 }
-void run(CpuQueue&, const TakeRowsForward& args) {
-  for_accumulator_dtype("TakeRowsForward", args.dtype,
-                        [&](auto t) { take_rows<decltype(t)>(args); });
-}
-void run(CpuQueue&, const TakeRowsBackward& args) {
-  for_accumulator_dtype("TakeRowsBackward", args.dtype,
-                        [&](auto t) { take_rows_backward<decltype(t)>(args); });
-}
 
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(NeighboursForward)
 DTN_DISPATCH(NeighboursBackward)
-DTN_DISPATCH(TakeRowsForward)
-DTN_DISPATCH(TakeRowsBackward)

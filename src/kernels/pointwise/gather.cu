@@ -1,14 +1,10 @@
-// Neighbours of tokens and rows of tables; see gather.h. Copies and small sums, limited by memory.
-// Each output is written once, in vectors. Data that tokens share as neighbours comes from the
-// cache.
+// Neighbours of tokens; see gather.h. Copies and small sums, limited by memory. Each output is
+// written once, in vectors. Data that tokens share as neighbours comes from the cache.
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/partials.cuh"
 #include "kernels/pointwise/gather.h"
 
 namespace dtn {
 namespace {
-
-constexpr int kThreads = 256;
 
 // Image, grid position and channel of an element.
 template <class Index>
@@ -73,69 +69,6 @@ struct NeighboursBackwardMap {
   }
 };
 
-// Blocks: [row, columns / kThreads].
-__global__ void __launch_bounds__(kThreads)
-    take_rows_kernel(const float* table, const std::int64_t* index, std::int64_t table_rows,
-                     std::int64_t columns, std::int64_t tiles, float* y) {
-  const std::int64_t row = blockIdx.x / tiles;
-  const std::int64_t c = blockIdx.x % tiles * kThreads + threadIdx.x;
-  if (c >= columns) return;
-  const std::int64_t from = index[row];
-  const bool valid = 0 <= from && from < table_rows;
-  y[row * columns + c] = valid ? table[from * columns + c] : __uint_as_float(0x7fffffffu);
-}
-
-// Gradients of rows that were taken from a table, a chunk of rows at a time.
-struct TakenRows {
-  const float* dy;
-  const std::int64_t* index;
-  std::int64_t rows, columns, table_rows, tiles;
-  std::int64_t chunk;  // rows per chunk
-
-  std::int64_t chunks() const { return (rows + chunk - 1) / chunk; }
-};
-
-// Each block adds, in order, the rows of its chunk that were taken from its table row. No other
-// block writes there. A single chunk is added to the table (+=). Several chunks are stored
-// separately (=). Blocks: [chunk, row of the table, columns / kThreads].
-__global__ void __launch_bounds__(kThreads)
-    take_rows_backward_kernel(TakenRows a, bool single, float* sums) {
-  const std::int64_t c = blockIdx.x % a.tiles * kThreads + threadIdx.x;
-  const std::int64_t to = blockIdx.x / a.tiles % a.table_rows;
-  const std::int64_t chunk = blockIdx.x / a.tiles / a.table_rows;
-  if (c >= a.columns) return;
-  const std::int64_t first = chunk * a.chunk;
-  const std::int64_t end = first + a.chunk < a.rows ? first + a.chunk : a.rows;
-  float sum = 0;
-  bool taken = false;
-#pragma unroll 4
-  for (std::int64_t r = first; r < end; ++r) {
-    if (a.index[r] != to) continue;
-    sum += a.dy[r * a.columns + c];
-    taken = true;
-  }
-  if (!single) {
-    sums[(chunk * a.table_rows + to) * a.columns + c] = sum;
-  } else if (taken) {
-    sums[to * a.columns + c] += sum;
-  }
-}
-
-// Returns the rows per chunk: 1024, so that many chunks are summed at once, or more if the sums of
-// all chunks would exceed kSums values.
-std::int64_t rows_of_chunk(const TakeRowsBackward& args) {
-  constexpr std::int64_t kRows = 1024, kSums = std::int64_t{1} << 23;
-  const std::int64_t most = kSums / (args.table_rows * args.columns);
-  const std::int64_t chunks = most < 1 ? 1 : most;
-  const std::int64_t rows = (args.rows + chunks - 1) / chunks;
-  return rows < kRows ? kRows : rows;
-}
-
-void require_float32(const char* kernel, DType dtype) {
-  if (dtype == DType::kFloat32) return;
-  throw Error(cat(kernel, ": ", name_of(dtype), " is not computed on CUDA devices; float32 is"));
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const NeighboursForward& args) {
@@ -168,39 +101,6 @@ void run(CudaQueue& queue, const NeighboursBackward& args) {
                            cuda::is_vectorizable<T>(args.dx, args.channels));
     });
   });
-}
-
-void run(CudaQueue& queue, const TakeRowsForward& args) {
-  require_float32("take_rows_forward", args.dtype);
-  if (args.rows == 0 || args.columns == 0) return;
-  const std::int64_t tiles = (args.columns + kThreads - 1) / kThreads;
-  launch(queue, {"take_rows_forward", {args.rows, args.columns}}, take_rows_kernel,
-         {blocks_for(args.rows * tiles, 1), kThreads}, static_cast<const float*>(args.table),
-         args.index, args.table_rows, args.columns, tiles, static_cast<float*>(args.y));
-}
-
-void run(CudaQueue& queue, const TakeRowsBackward& args) {
-  require_float32("take_rows_backward", args.dtype);
-  if (args.rows == 0 || args.columns == 0 || args.table_rows == 0) return;
-  const TakenRows taken{static_cast<const float*>(args.dy),
-                        args.index,
-                        args.rows,
-                        args.columns,
-                        args.table_rows,
-                        (args.columns + kThreads - 1) / kThreads,
-                        rows_of_chunk(args)};
-  auto* dtable = static_cast<float*>(args.dtable);
-  const std::int64_t chunks = taken.chunks(), table = args.table_rows * args.columns;
-  const dim3 blocks = blocks_for(chunks * args.table_rows * taken.tiles, 1);
-  const KernelName name{"take_rows_backward", {args.rows, args.columns}};
-  if (chunks == 1) {
-    launch(queue, name, take_rows_backward_kernel, {blocks, kThreads}, taken, true, dtable);
-    return;
-  }
-  const auto sums = queue.scratch<float>(chunks * table);
-  launch(queue, name, take_rows_backward_kernel, {blocks, kThreads}, taken, false, sums.get());
-  cuda::add_partials(queue, "take_rows_sums",
-                     cuda::Partials{sums.get(), chunks, table, 1, {dtable, nullptr}});
 }
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Copies of rows into the layout that a matrix product needs, and their gradients.
+// Copies of tokens into the layout that a matrix product needs, and their gradients.
 #pragma once
 
 #include <cstdint>
@@ -30,28 +30,5 @@ struct NeighboursBackward {
 };
 void run(CpuQueue&, const NeighboursBackward&);
 void run(CudaQueue&, const NeighboursBackward&);
-
-//    y[r] = table[index[r]]
-// The caller should reject an index outside [0, table_rows). It gives a row of NaN and no gradient.
-struct TakeRowsForward {
-  DType dtype;  // float32 or float64
-  std::int64_t rows, columns, table_rows;
-  const void* table;          // [table_rows, columns]
-  const std::int64_t* index;  // [rows]
-  void* y;                    // [rows, columns]
-};
-void run(CpuQueue&, const TakeRowsForward&);
-void run(CudaQueue&, const TakeRowsForward&);
-
-// dtable[index[r]] += dy[r], in the order of the rows.
-struct TakeRowsBackward {
-  DType dtype;
-  std::int64_t rows, columns, table_rows;
-  const std::int64_t* index;  // [rows]
-  const void* dy;             // [rows, columns]
-  void* dtable;               // [table_rows, columns], +=
-};
-void run(CpuQueue&, const TakeRowsBackward&);
-void run(CudaQueue&, const TakeRowsBackward&);
 
 }  // namespace dtn

@@ -1,6 +1,8 @@
-// Slices selected by an index; see select.h. In the backward pass, a thread owns a column and goes
-// through the index in order. So the order of the sums is fixed, and dy is read once.
+// Slices selected by an index; see select.h. In the backward pass, a thread owns an element of the
+// slices and goes through the index in order, so the order of the sums is fixed. If x is one table
+// of rows (outer = 1), a block owns a row instead, in one chunk of the index.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/partials.cuh"
 #include "kernels/primitive/select.h"
 
 namespace dtn {
@@ -34,6 +36,61 @@ __global__ void __launch_bounds__(kThreads) select_backward_kernel(SelectBackwar
   }
 }
 
+// Each block adds, in order, the rows of its chunk that were taken from its row of the table. No
+// other block writes there. A single chunk is added to the table (+=). Several chunks are stored
+// separately (=). Blocks: [chunk, row of the table, tile of kThreads columns].
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    select_table_backward_kernel(SelectBackward a, std::int64_t chunk_rows, std::int64_t tiles,
+                                 bool single, float* sums) {
+  const std::int64_t c = blockIdx.x % tiles * kThreads + threadIdx.x;
+  const std::int64_t to = blockIdx.x / tiles % a.extent, chunk = blockIdx.x / tiles / a.extent;
+  if (c >= a.inner) return;
+  const std::int64_t first = chunk * chunk_rows;
+  const std::int64_t end = first + chunk_rows < a.count ? first + chunk_rows : a.count;
+  float sum = 0;
+  bool taken = false;
+#pragma unroll 4
+  for (std::int64_t r = first; r < end; ++r) {
+    if (a.index[r] != to) continue;
+    sum += cuda::to_float(static_cast<const T*>(a.dy)[r * a.inner + c]);
+    taken = true;
+  }
+  if (!single) {
+    sums[(chunk * a.extent + to) * a.inner + c] = sum;
+  } else if (taken) {
+    sums[to * a.inner + c] += sum;
+  }
+}
+
+// Returns the rows per chunk: 1024, so that many chunks are summed at once, or more if the sums of
+// all chunks would exceed kSums values.
+std::int64_t rows_of_chunk(const SelectBackward& args) {
+  constexpr std::int64_t kRows = 1024, kSums = std::int64_t{1} << 23;
+  const std::int64_t most = kSums / (args.extent * args.inner);
+  const std::int64_t chunks = most < 1 ? 1 : most;
+  const std::int64_t rows = (args.count + chunks - 1) / chunks;
+  return rows < kRows ? kRows : rows;
+}
+
+template <class T>
+void table_backward(CudaQueue& queue, const SelectBackward& args) {
+  const std::int64_t chunk_rows = rows_of_chunk(args), table = args.extent * args.inner;
+  const std::int64_t chunks = (args.count + chunk_rows - 1) / chunk_rows;
+  const std::int64_t tiles = (args.inner + kThreads - 1) / kThreads;
+  auto* dx = static_cast<float*>(args.dx);
+  auto launch_chunks = [&](float* sums) {
+    launch(queue, {"select_backward", {args.outer, args.extent, args.inner, args.count}},
+           select_table_backward_kernel<T>, {blocks_for(chunks * args.extent * tiles, 1), kThreads},
+           args, chunk_rows, tiles, chunks == 1, sums);
+  };
+  if (chunks == 1) return launch_chunks(dx);
+  const auto sums = queue.scratch<float>(chunks * table);
+  launch_chunks(sums.get());
+  cuda::add_partials(queue, "select_sums",
+                     cuda::Partials{sums.get(), chunks, table, 1, {dx, nullptr}});
+}
+
 }  // namespace
 
 void run(CudaQueue& queue, const SelectForward& args) {
@@ -52,7 +109,8 @@ void run(CudaQueue& queue, const SelectForward& args) {
 void run(CudaQueue& queue, const SelectBackward& args) {
   for_cuda_dtype("select_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (args.outer * args.inner == 0 || args.count == 0) return;
+    if (args.outer * args.extent * args.inner == 0 || args.count == 0) return;
+    if (args.outer == 1) return table_backward<T>(queue, args);
     launch(queue, {"select_backward", {args.outer, args.extent, args.inner, args.count}},
            select_backward_kernel<T>, {blocks_for(args.outer * args.inner, kThreads), kThreads},
            args);

@@ -5,7 +5,7 @@
 #include "core/cuda_device.h"
 #include "dtn/ops/primitive.h"
 #include "kernels/gemm/linear.h"
-#include "ops/pointwise/scale_rows.h"
+#include "ops/pointwise/rows.h"
 
 namespace dtn::ops {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "dtn/core/check.h"
-#include "ops/pointwise/scale_rows.h"
+#include "ops/pointwise/rows.h"
 
 namespace dtn::ops {
 

@@ -4,7 +4,7 @@
 #include "dtn/ops/primitive.h"
 #include "kernels/pointwise/pointwise.h"
 #include "ops/host_constant.h"
-#include "ops/pointwise/scale_rows.h"
+#include "ops/pointwise/rows.h"
 
 namespace dtn::ops {
 namespace {

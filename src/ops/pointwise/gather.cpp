@@ -4,6 +4,10 @@
 #include "kernels/gemm/linear.h"
 #include "kernels/pointwise/gather.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/primitive/select.h"
+#include "ops/host_constant.h"
+#include "ops/pointwise/rows.h"
+#include "ops/primitive/tensors.h"
 
 namespace dtn::ops {
 namespace {
@@ -11,31 +15,6 @@ namespace {
 void check_grid(const Variable& x, std::int64_t grid_h, std::int64_t grid_w) {
   DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid_h * grid_w, "neighbours: input ",
             to_string(x.shape()), " is not [B, ", grid_h, " x ", grid_w, ", C]");
-}
-
-void check_index(const Variable& table, const Tensor& index) {
-  DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64,
-            "take_rows needs an int64 index [R]");
-  DTN_CHECK(index.device() == table.device(), "take_rows: the index is on ",
-            to_string(index.device()), ", the table on ", to_string(table.device()));
-  if (index.device() != kCpu) return;
-  for (std::int64_t r = 0; r < index.numel(); ++r) {
-    const std::int64_t row = index.data<std::int64_t>()[r];
-    DTN_CHECK(0 <= row && row < table.dim(0), "index ", row, " of sample ", r, " is outside [0, ",
-              table.dim(0), ")");
-  }
-}
-
-// Copies `columns` of each row of x, from column x_begin on, to the rows of y from y_begin on.
-void copy_columns(const Tensor& x, std::int64_t x_begin, Tensor& y, std::int64_t y_begin,
-                  std::int64_t columns) {
-  const std::size_t unit = size_of(x.dtype());
-  run_on(x.device(),
-         CopyRows{x.dtype(), x.numel() / x.dim(-1), columns,
-                  static_cast<const std::byte*>(x.raw()) + static_cast<std::size_t>(x_begin) * unit,
-                  x.dim(-1),
-                  static_cast<std::byte*>(y.raw()) + static_cast<std::size_t>(y_begin) * unit,
-                  y.dim(-1)});
 }
 
 }  // namespace
@@ -56,18 +35,18 @@ Variable neighbours(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
 }
 
 Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
-  check_index(table, index);
+  primitive::check_index("take_rows", table.value(), 0, index, "of sample");
   const std::int64_t rows = index.numel(), columns = table.dim(1), table_rows = table.dim(0);
   const auto* places = static_cast<const std::int64_t*>(index.raw());
   Tensor y = Tensor::empty({rows, columns}, table.dtype(), table.device());
-  run_on(table.device(), TakeRowsForward{table.dtype(), rows, columns, table_rows,
-                                         table.value().raw(), places, y.raw()});
+  run_on(table.device(), SelectForward{table.dtype(), 1, table_rows, columns, rows,
+                                       table.value().raw(), places, y.raw()});
   return ctx.record(
       "take_rows", y, {&table}, [=, shape = table.shape(), sink = table.sink()](const Tensor& dy) {
         Tensor& dtable = sink->buffer(shape, dy.dtype(), dy.device());
-        run_on(dy.device(), TakeRowsBackward{dy.dtype(), rows, columns, table_rows,
-                                             static_cast<const std::int64_t*>(index.raw()),
-                                             dy.raw(), dtable.raw()});
+        run_on(dy.device(), SelectBackward{dy.dtype(), 1, table_rows, columns, rows,
+                                           static_cast<const std::int64_t*>(index.raw()), dy.raw(),
+                                           dtable.raw()});
       });
 }
 
@@ -118,15 +97,16 @@ Variable join_columns(Context& ctx, const Variable& a, const Variable& b) {
   DTN_CHECK(a.dtype() == b.dtype() && with_last(b.shape(), left) == a.shape(),
             "join_columns: cannot join ", to_string(a.shape()), " and ", to_string(b.shape()));
   Tensor y = Tensor::empty(with_last(a.shape(), left + right), a.dtype(), a.device());
-  copy_columns(a.value(), 0, y, 0, left);
-  copy_columns(b.value(), 0, y, left, right);
+  const std::int64_t rows = y.numel() / (left + right);
+  copy_rows(a.value(), 0, left, y, 0, left + right, rows, left);
+  copy_rows(b.value(), 0, right, y, left, left + right, rows, right);
   return ctx.record(
       "join_columns", y, {&a, &b},
       [=, shape = a.shape(), to_a = a.sink(), to_b = b.sink()](const Tensor& dy) {
         auto send = [&](const GradSink& sink, std::int64_t begin, std::int64_t columns) {
           if (!sink) return;
           Tensor part = Tensor::empty(with_last(shape, columns), dy.dtype(), dy.device());
-          copy_columns(dy, begin, part, 0, columns);
+          copy_rows(dy, begin, left + right, part, 0, columns, rows, columns);
           sink->accumulate(std::move(part));
         };
         send(to_a, 0, left);
@@ -153,8 +133,15 @@ Variable neighbours(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
 }
 
 Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
-  check_index(table, index);
-  return gather(ctx, table, 0, index);
+  check_index("take_rows", table.value(), 0, index, "of sample");
+  const Tensor rows = index.to(kCpu);
+  const std::int64_t extent = table.dim(0);
+  const auto is_taken = [&](std::int64_t i) {
+    return rows.data<std::int64_t>()[i / extent] == i % extent;
+  };
+  const Shape shape{rows.numel(), extent};
+  const Tensor taken = host_constant(shape, table.dtype(), table.device(), is_taken);
+  return matmul(ctx, Variable(taken), table);
 }
 
 Variable mix_rows(Context& ctx, const Variable& table, const Variable& weights) {

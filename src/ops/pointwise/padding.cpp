@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "dtn/core/check.h"
-#include "kernels/pointwise/pointwise.h"
+#include "ops/pointwise/rows.h"
 
 namespace dtn::ops {
 namespace {
@@ -12,21 +12,14 @@ std::int64_t sum_of(std::span<const std::int64_t> lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-// Copies `count` tokens of x, from token `first` on, to y, from token `place` on.
-void copy(const Tensor& x, std::int64_t first, Tensor& y, std::int64_t place, std::int64_t count) {
-  const std::int64_t channels = x.dim(-1);
-  const auto bytes = channels * static_cast<std::int64_t>(size_of(x.dtype()));
-  run_on(x.device(), CopyRows{x.dtype(), count, channels,
-                              static_cast<const std::byte*>(x.raw()) + first * bytes, channels,
-                              static_cast<std::byte*>(y.raw()) + place * bytes, channels});
-}
-
 // x [B, T, C] -> [N, C]
 Tensor pack(const Tensor& x, std::span<const std::int64_t> lengths) {
   Tensor y = Tensor::empty({sum_of(lengths), x.dim(2)}, x.dtype(), x.device());
+  const std::int64_t width = x.dim(2);
   std::int64_t place = 0;
   for (std::size_t b = 0; b < lengths.size(); ++b) {
-    copy(x, static_cast<std::int64_t>(b) * x.dim(1), y, place, lengths[b]);
+    copy_rows(x, static_cast<std::int64_t>(b) * x.dim(1) * width, width, y, place * width, width,
+              lengths[b], width);
     place += lengths[b];
   }
   return y;
@@ -36,9 +29,11 @@ Tensor pack(const Tensor& x, std::span<const std::int64_t> lengths) {
 Tensor unpack(const Tensor& x, std::span<const std::int64_t> lengths, std::int64_t tokens) {
   Tensor y = Tensor::zeros({static_cast<std::int64_t>(lengths.size()), tokens, x.dim(1)}, x.dtype(),
                            x.device());
+  const std::int64_t width = x.dim(1);
   std::int64_t first = 0;
   for (std::size_t b = 0; b < lengths.size(); ++b) {
-    copy(x, first, y, static_cast<std::int64_t>(b) * tokens, lengths[b]);
+    copy_rows(x, first * width, width, y, static_cast<std::int64_t>(b) * tokens * width, width,
+              lengths[b], width);
     first += lengths[b];
   }
   return y;

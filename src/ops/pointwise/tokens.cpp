@@ -1,21 +1,10 @@
 #include "dtn/ops/tokens.h"
 
 #include "dtn/ops/linear.h"
-#include "kernels/pointwise/pointwise.h"
+#include "ops/pointwise/rows.h"
 
 namespace dtn::ops {
 namespace {
-
-// Copies `rows` rows of `columns` elements. Rows of x start at element x_begin and are x_stride
-// elements apart; rows of y start at y_begin and are y_stride apart.
-void copy_rows(const Tensor& x, std::int64_t x_begin, std::int64_t x_stride, Tensor& y,
-               std::int64_t y_begin, std::int64_t y_stride, std::int64_t rows,
-               std::int64_t columns) {
-  auto unit = static_cast<std::int64_t>(size_of(x.dtype()));
-  run_on(x.device(),
-         CopyRows{x.dtype(), rows, columns, static_cast<const std::byte*>(x.raw()) + x_begin * unit,
-                  x_stride, static_cast<std::byte*>(y.raw()) + y_begin * unit, y_stride});
-}
 
 // sink += sum of the `rows` rows of x, in the accumulator type.
 void sum_rows_into(const Tensor& x, std::int64_t rows, const GradSink& sink, const Shape& shape) {

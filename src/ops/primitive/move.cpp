@@ -4,22 +4,6 @@
 #include "ops/primitive/tensors.h"
 
 namespace dtn::primitive {
-namespace {
-
-void check_index(const Tensor& x, int dim, const Tensor& index) {
-  DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64,
-            "gather needs an int64 index [R]");
-  DTN_CHECK(index.device() == x.device(), "gather: the index is on ", to_string(index.device()),
-            ", x on ", to_string(x.device()));
-  if (index.device() != kCpu) return;
-  for (std::int64_t r = 0; r < index.numel(); ++r) {
-    const std::int64_t i = index.data<std::int64_t>()[r];
-    DTN_CHECK(0 <= i && i < x.dim(dim), "index ", i, " at place ", r, " is outside [0, ",
-              x.dim(dim), ")");
-  }
-}
-
-}  // namespace
 
 Variable reshape(Context& ctx, const Variable& x, const Shape& shape) {
   return ctx.record(
@@ -98,7 +82,7 @@ Variable pad(Context& ctx, const Variable& x, int dim, std::int64_t before, std:
 
 Variable gather(Context& ctx, const Variable& x, int dim, const Tensor& index) {
   dim = normalize_dim(dim, x.value().rank());
-  check_index(x.value(), dim, index);
+  check_index("gather", x.value(), dim, index, "at place");
   Shape shape = x.shape();
   shape[dim] = index.numel();
   std::int64_t outer = 1, inner = 1;

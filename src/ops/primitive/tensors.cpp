@@ -205,6 +205,19 @@ Tensor permuted(const Tensor& x, std::span<const int> order) {
   return y;
 }
 
+void check_index(const char* op, const Tensor& x, int dim, const Tensor& index, const char* place) {
+  DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64, op,
+            " needs an int64 index [R]");
+  DTN_CHECK(index.device() == x.device(), op, ": the index is on ", to_string(index.device()),
+            ", the elements on ", to_string(x.device()));
+  if (index.device() != kCpu) return;
+  for (std::int64_t r = 0; r < index.numel(); ++r) {
+    const std::int64_t i = index.data<std::int64_t>()[r];
+    DTN_CHECK(0 <= i && i < x.dim(dim), "index ", i, " ", place, " ", r, " is outside [0, ",
+              x.dim(dim), ")");
+  }
+}
+
 Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end, std::int64_t step) {
   DTN_CHECK(0 <= begin && begin <= end && end <= x.dim(dim), "elements [", begin, ", ", end,
             ") are not in dimension ", dim, " of ", to_string(x.shape()));

@@ -29,6 +29,9 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 Tensor cast_tensor(const Tensor& x, DType dtype);
 Tensor broadcast(const Tensor& x, const Shape& shape);
 Tensor permuted(const Tensor& x, std::span<const int> order);
+// Checks an index [R] of elements of dimension `dim`. An index out of range, which only the CPU
+// detects, is named by its place, for instance "of sample" r.
+void check_index(const char* op, const Tensor& x, int dim, const Tensor& index, const char* place);
 // Returns every step-th element of [begin, end) of a dimension.
 Tensor narrowed(const Tensor& x, int dim, std::int64_t begin, std::int64_t end,
                 std::int64_t step = 1);

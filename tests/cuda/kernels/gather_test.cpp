@@ -1,6 +1,7 @@
 #include "kernels/pointwise/gather.h"
 
 #include "cuda/twin.h"
+#include "kernels/primitive/select.h"
 
 namespace dtn::test {
 namespace {
@@ -38,7 +39,7 @@ TEST(CudaNeighbours, MatchHost) {
   }
 }
 
-TEST(CudaTakeRows, MatchHostAndGiveNaNForInvalidIndex) {
+TEST(CudaSelect, RowsOfTableMatchHostAndGiveNaNForInvalidIndex) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::vector<std::int64_t> places = {3, 0, 3, -1, 5, 6, 3};  // -1 and 6 are bad
   for (std::int64_t columns : {1, 77, 300}) {
@@ -49,10 +50,10 @@ TEST(CudaTakeRows, MatchHostAndGiveNaNForInvalidIndex) {
     Twin dtable = Twin::accumulated({6, columns}, DType::kFloat32, 3);
     for (Where where : {kOnHost, kOnDevice}) {
       const auto* i = static_cast<const std::int64_t*>(index.at(where));
-      const TakeRowsForward forward{DType::kFloat32, 7, columns,    6,
-                                    table.at(where), i, y.at(where)};
-      const TakeRowsBackward backward{DType::kFloat32, 7, columns, 6, i, dy.at(where),
-                                      dtable.at(where)};
+      const SelectForward forward{DType::kFloat32, 1, 6,          columns, 7,
+                                  table.at(where), i, y.at(where)};
+      const SelectBackward backward{DType::kFloat32, 1, 6, columns, 7, i, dy.at(where),
+                                    dtable.at(where)};
       where == kOnDevice ? run(cuda_queue(), forward) : run(cpu_queue(), forward);
       where == kOnDevice ? run(cuda_queue(), backward) : run(cpu_queue(), backward);
     }
@@ -62,7 +63,7 @@ TEST(CudaTakeRows, MatchHostAndGiveNaNForInvalidIndex) {
       EXPECT_TRUE(std::isnan(got[static_cast<std::size_t>(r * columns)])) << "row " << r;
     }
     // The device sums the rows before it adds them to the table.
-    expect_close("gather", "take_rows", dtable.device(), doubles(dtable.host()),
+    expect_close("gather", "select", dtable.device(), doubles(dtable.host()),
                  rounding_bound(DType::kFloat32, 4));
   }
   // More rows than are summed at once.
@@ -74,26 +75,16 @@ TEST(CudaTakeRows, MatchHostAndGiveNaNForInvalidIndex) {
   under_every_schedule([&] {
     const Twin dtable = Twin::accumulated({6, 40}, DType::kFloat32, 5);
     auto backward = [&](Where where) {
-      return TakeRowsBackward{DType::kFloat32,
-                              kRows,
-                              40,
-                              6,
-                              static_cast<const std::int64_t*>(index.at(where)),
-                              dy.at(where),
-                              dtable.at(where)};
+      const auto* i = static_cast<const std::int64_t*>(index.at(where));
+      return SelectBackward{DType::kFloat32, 1, 6, 40, kRows, i, dy.at(where), dtable.at(where)};
     };
     run(cpu_queue(), backward(kOnHost));
     run(cuda_queue(), backward(kOnDevice));
-    expect_close("gather", "take_rows of many", dtable.device(), doubles(dtable.host()),
+    expect_close("gather", "select of many", dtable.device(), doubles(dtable.host()),
                  rounding_bound(DType::kFloat32, kRows));
     return std::vector<Tensor>{dtable.device()};
   });
-  const TakeRowsForward wrong{DType::kBFloat16, 0, 0, 0, nullptr, nullptr, nullptr};
-  EXPECT_THROW(run(cuda_queue(), wrong), Error);
-  EXPECT_THROW(run(cpu_queue(), wrong), Error);
-  TakeRowsForward nothing = wrong;
-  nothing.dtype = DType::kFloat32;
-  run(cuda_queue(), nothing);
+  run(cuda_queue(), SelectForward{DType::kFloat32, 1, 0, 0, 0, nullptr, nullptr, nullptr});
   run(cuda_queue(), NeighboursForward{DType::kFloat32, 0, 3, 3, 4, nullptr, nullptr});
 }
 
