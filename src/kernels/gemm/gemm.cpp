@@ -145,8 +145,6 @@ Plan make_plan(const Gemm& g, bool has_epilogue) {
   return p;
 }
 
-using Epilogue = std::function<void(CpuQueue&, const ProductTile&)>;
-
 // State of one product during its computation.
 struct Job {
   const Gemm& g;
@@ -154,10 +152,10 @@ struct Job {
   const GatherPart* gather_b;  // may be null
   Plan plan;
   DType accumulator;
-  const Epilogue* epilogue;
-  void* partials;               // [groups - 1, m, n]; group 0 is written to C
-  void* sum_partials;           // [groups - 1, m], the same for a_sums
-  const onednn::Panel* panels;  // [tiles_n], or null: B is used without packing
+  const TileEpilogue* epilogue;
+  void* partials = nullptr;               // [groups - 1, m, n]; group 0 is written to C
+  void* sum_partials = nullptr;           // [groups - 1, m], the same for a_sums
+  const onednn::Panel* panels = nullptr;  // [tiles_n], or null: B is used without packing
 };
 
 GemmTile column_of_b(const Gemm& g, const Plan& plan, std::int64_t j) {
@@ -307,7 +305,7 @@ void clear_c(const Gemm& g) {
 }
 
 void run_product(CpuQueue& queue, const Gemm& g, const GatherPart* gather_a,
-                 const GatherPart* gather_b, const Epilogue* epilogue) {
+                 const GatherPart* gather_b, const TileEpilogue* epilogue) {
   check_gemm(g, epilogue != nullptr);
   DTN_CHECK(!(gather_a && g.transpose_a) && !(gather_b && g.transpose_b),
             "a gathered factor cannot be transposed");
@@ -319,15 +317,8 @@ void run_product(CpuQueue& queue, const Gemm& g, const GatherPart* gather_a,
     if (!g.accumulate) clear_c(g);
     return;
   }
-  Job job{g,
-          gather_a,
-          gather_b,
-          make_plan(g, epilogue != nullptr),
-          accumulator_of(g.dtype),
-          epilogue,
-          nullptr,
-          nullptr,
-          nullptr};
+  Job job{g,       gather_a, gather_b, make_plan(g, epilogue != nullptr), accumulator_of(g.dtype),
+          epilogue};
   const Plan& plan = job.plan;
   Scratch::Scope scope(queue.scratch());
   auto take = [&](std::int64_t count) {
@@ -356,12 +347,12 @@ void run_product(CpuQueue& queue, const Gemm& g, const GatherPart* gather_a,
 
 void run(CpuQueue& queue, const Gemm& g) { run_product(queue, g, nullptr, nullptr, nullptr); }
 
-void run_with_epilogue(CpuQueue& queue, const Gemm& g, const Epilogue& epilogue) {
+void run_with_epilogue(CpuQueue& queue, const Gemm& g, const TileEpilogue& epilogue) {
   run_product(queue, g, nullptr, nullptr, &epilogue);
 }
 
 void run_gathered(CpuQueue& queue, const Gemm& g, const GatherPart* a, const GatherPart* b,
-                  const Epilogue* epilogue) {
+                  const TileEpilogue* epilogue) {
   run_product(queue, g, a, b, epilogue);
 }
 

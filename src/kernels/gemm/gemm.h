@@ -47,10 +47,10 @@ struct ProductTile {
   const void* values;  // [rows, cols], accumulator type
   std::int64_t ld;
 };
+using TileEpilogue = std::function<void(CpuQueue&, const ProductTile&)>;
 // Like run(), for batch 1 and without accumulate, but passes each tile to `epilogue` instead of
 // storing it in C (c, ldc and c_dtype are not used). The epilogue runs on the thread of the tile.
-void run_with_epilogue(CpuQueue&, const Gemm&,
-                       const std::function<void(CpuQueue&, const ProductTile&)>& epilogue);
+void run_with_epilogue(CpuQueue&, const Gemm&, const TileEpilogue& epilogue);
 
 // Writes part of a factor, `rows` from `row` on and `cols` from `col` on, to `to` [rows, cols].
 using GatherPart = std::function<void(std::int64_t row, std::int64_t rows, std::int64_t col,
@@ -60,7 +60,7 @@ using GatherPart = std::function<void(std::int64_t row, std::int64_t rows, std::
 // means that this factor is in memory. A gathered factor is not transposed, and its pointer is not
 // used.
 void run_gathered(CpuQueue&, const Gemm&, const GatherPart* a, const GatherPart* b,
-                  const std::function<void(CpuQueue&, const ProductTile&)>* epilogue = nullptr);
+                  const TileEpilogue* epilogue = nullptr);
 
 // Returns the library for products of this type on this machine: "onednn" or "eigen".
 const char* gemm_backend(DType dtype);

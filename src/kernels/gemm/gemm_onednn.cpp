@@ -31,6 +31,15 @@ struct KeyHash {
 template <class T>
 using Cache = std::unordered_map<Key, T, KeyHash>;
 
+// Returns the entry of `key`; make() creates it the first time.
+template <class T, class Make>
+T& cached(Cache<T>& cache, const Key& key, Make&& make) {
+  const auto found = cache.find(key);
+  if (found != cache.end()) return found->second;
+  if (cache.size() >= kMaxEntries) cache.clear();
+  return cache.emplace(key, make()).first->second;
+}
+
 struct Product {
   dnnl::matmul primitive;
   memory a, b, c, scratch;
@@ -90,17 +99,13 @@ memory::desc rows_in_turn(const GemmTile& t, std::int64_t stride) {
 
 // Returns the layout that oneDNN prefers for a [k, n] right-hand side that is used many times.
 const memory::desc& packed_layout(const GemmTile& t) {
-  Cache<memory::desc>& cache = state().layouts;
-  Key key{{static_cast<int>(t.dtype), t.k, t.n}};
-  auto found = cache.find(key);
-  if (found != cache.end()) return found->second;
-  if (cache.size() >= kMaxEntries) cache.clear();
-  memory::desc a = matrix(t.dtype, kPackingRows, t.k, t.k, false);
-  memory::desc b({t.k, t.n}, type_of(t.dtype), memory::format_tag::any);
-  memory::desc c = matrix(DType::kFloat32, kPackingRows, t.n, t.n, false);
-  memory::desc layout = describe(a, b, c).weights_desc();
-  if (layout == rows_in_turn(t, t.n)) layout = rows_in_turn(t, uncrowded(t.dtype, t.n));
-  return cache.emplace(key, layout).first->second;
+  return cached(state().layouts, {{static_cast<int>(t.dtype), t.k, t.n}}, [&] {
+    memory::desc a = matrix(t.dtype, kPackingRows, t.k, t.k, false);
+    memory::desc b({t.k, t.n}, type_of(t.dtype), memory::format_tag::any);
+    memory::desc c = matrix(DType::kFloat32, kPackingRows, t.n, t.n, false);
+    memory::desc layout = describe(a, b, c).weights_desc();
+    return layout == rows_in_turn(t, t.n) ? rows_in_turn(t, uncrowded(t.dtype, t.n)) : layout;
+  });
 }
 
 Product make_product(const GemmTile& t) {
@@ -122,26 +127,19 @@ Product make_product(const GemmTile& t) {
 }
 
 Product& find_product(const GemmTile& t) {
-  Cache<Product>& cache = state().products;
   int flags = t.transpose_a + 2 * t.transpose_b + 4 * t.accumulate + 8 * (t.packed_b != nullptr);
   Key key{{static_cast<int>(t.dtype), static_cast<int>(t.c_dtype), t.m, t.n, t.k, t.lda,
            t.packed_b ? 0 : t.ldb, t.ldc, flags}};
-  auto found = cache.find(key);
-  if (found != cache.end()) return found->second;
-  if (cache.size() >= kMaxEntries) cache.clear();
-  return cache.emplace(key, make_product(t)).first->second;
+  return cached(state().products, key, [&] { return make_product(t); });
 }
 
 Reorder& find_reorder(const GemmTile& t, const memory& panel) {
-  Cache<Reorder>& cache = state().reorders;
-  Key key{{static_cast<int>(t.dtype), t.k, t.n, t.ldb, t.transpose_b}};
-  auto found = cache.find(key);
-  if (found != cache.end()) return found->second;
-  if (cache.size() >= kMaxEntries) cache.clear();
-  memory::desc from = matrix(t.dtype, t.k, t.n, t.ldb, t.transpose_b);
-  dnnl::reorder::primitive_desc pd(engine(), from, engine(), panel.get_desc());
-  return cache.emplace(key, Reorder{dnnl::reorder(pd), memory(from, engine(), DNNL_MEMORY_NONE)})
-      .first->second;
+  const Key key{{static_cast<int>(t.dtype), t.k, t.n, t.ldb, t.transpose_b}};
+  return cached(state().reorders, key, [&] {
+    memory::desc from = matrix(t.dtype, t.k, t.n, t.ldb, t.transpose_b);
+    dnnl::reorder::primitive_desc pd(engine(), from, engine(), panel.get_desc());
+    return Reorder{dnnl::reorder(pd), memory(from, engine(), DNNL_MEMORY_NONE)};
+  });
 }
 
 void point(memory& m, const void* data) { m.set_data_handle(const_cast<void*>(data)); }

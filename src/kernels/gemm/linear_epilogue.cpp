@@ -1,7 +1,7 @@
 #include "kernels/gemm/linear_epilogue.h"
 
+#include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/pointwise/gelu.h"
 
 namespace dtn::DTN_ISA {
@@ -87,19 +87,11 @@ void gelu_gradient(const LinearGeluGradient& g) {
 }  // namespace
 
 void run(CpuQueue&, const LinearEpilogue& e) {
-  switch (e.dtype) {
-    case DType::kBFloat16: return finish<bfloat16>(e);
-    case DType::kFloat64: return finish<double>(e);
-    default: return finish<float>(e);
-  }
+  for_dtype("LinearEpilogue", e.dtype, [&](auto t) { finish<decltype(t)>(e); });
 }
 
 void run(CpuQueue&, const LinearGeluGradient& g) {
-  switch (g.dtype) {
-    case DType::kBFloat16: return gelu_gradient<bfloat16>(g);
-    case DType::kFloat64: return gelu_gradient<double>(g);
-    default: return gelu_gradient<float>(g);
-  }
+  for_dtype("LinearGeluGradient", g.dtype, [&](auto t) { gelu_gradient<decltype(t)>(g); });
 }
 
 }  // namespace dtn::DTN_ISA

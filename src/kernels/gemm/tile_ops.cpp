@@ -1,7 +1,7 @@
 #include "kernels/gemm/tile_ops.h"
 
+#include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -70,11 +70,7 @@ void run(CpuQueue&, const ConvertTile& t) {
 }
 
 void run(CpuQueue&, const ColumnSums& s) {
-  switch (s.dtype) {
-    case DType::kBFloat16: return column_sums<bfloat16>(s);
-    case DType::kFloat64: return column_sums<double>(s);
-    default: return column_sums<float>(s);
-  }
+  for_dtype("ColumnSums", s.dtype, [&](auto t) { column_sums<decltype(t)>(s); });
 }
 
 void run(CpuQueue&, const SumPartials& s) {
