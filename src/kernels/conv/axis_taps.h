@@ -2,11 +2,13 @@
 // its window. In the backward pass, an input sums the outputs whose windows contain it. Inputs
 // whose distance is a multiple of the stride see outputs in the same pattern. So the gradient
 // splits into `stride` phases along an axis. Each phase is a separate correlation with stride 1.
+// The functions are static, because every instruction set compiles its own copy.
 #pragma once
 
 #include <cstdint>
 
 #include "dtn/core/host_device.h"
+#include "kernels/conv/window.h"
 
 namespace dtn {
 
@@ -38,16 +40,16 @@ struct AxisTaps {
 };
 
 // Outputs from inputs.
-inline AxisTaps forward_taps(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
-                             std::int64_t stride, std::int64_t pad) {
+static inline AxisTaps forward_taps(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
+                                    std::int64_t stride, std::int64_t pad) {
   return {0, 1, outputs, -pad, stride, inputs, 0, 1, kernel};
 }
 
 // Inputs i with (i + pad) mod stride = phase, from outputs. Tap u = phase + k stride lies over
 // input i in the window of output (i + pad - u) / stride. The taps run from last to first, so that
 // the outputs are in ascending order.
-inline AxisTaps backward_taps(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
-                              std::int64_t stride, std::int64_t pad, std::int64_t phase) {
+static inline AxisTaps backward_taps(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
+                                     std::int64_t stride, std::int64_t pad, std::int64_t phase) {
   AxisTaps a{};
   a.first = ((phase - pad) % stride + stride) % stride;
   a.step = stride;
@@ -59,6 +61,20 @@ inline AxisTaps backward_taps(std::int64_t inputs, std::int64_t outputs, std::in
   a.tap = phase + (a.taps - 1) * stride;
   a.tap_step = -stride;
   return a;
+}
+
+// Both axes of a grid.
+struct GridTaps {
+  AxisTaps h, w;
+};
+static inline GridTaps forward_taps(const Window& w) {
+  return {forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
+          forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w)};
+}
+// There are stride_h stride_w phases.
+static inline GridTaps backward_taps(const Window& w, std::int64_t phase) {
+  return {backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w),
+          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w)};
 }
 
 }  // namespace dtn

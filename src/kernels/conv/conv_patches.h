@@ -12,8 +12,7 @@ namespace dtn {
 
 // Patches of the channels [first_channel, first_channel + width) of maps
 // [h.sources, w.sources, channels]. An element has `unit` bytes.
-struct Patches {
-  AxisTaps h, w;
+struct Patches : GridTaps {
   std::int64_t channels, first_channel, width;
   std::int64_t unit;
   const char* from;

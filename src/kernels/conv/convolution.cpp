@@ -47,8 +47,8 @@ struct TapOrder {
 };
 
 TapOrder all_taps(const Window& w) { return {w.kernel_h, w.kernel_w, 0, w.kernel_w, 1}; }
-TapOrder taps_of(const AxisTaps& h, const AxisTaps& w, std::int64_t kernel_w) {
-  return {h.taps, w.taps, h.tap * kernel_w + w.tap, h.tap_step * kernel_w, w.tap_step};
+TapOrder taps_of(const GridTaps& t, std::int64_t kernel_w) {
+  return {t.h.taps, t.w.taps, t.h.tap * kernel_w + t.w.tap, t.h.tap_step * kernel_w, t.w.tap_step};
 }
 
 // Copies kernels [O, C / groups, taps] with the channels innermost. Element (o, t, c) goes to
@@ -77,14 +77,8 @@ GatherPart gather_of(const Patches& patches) {
 }
 
 Patches input_patches(const ConvolutionShape& s, std::int64_t group, const void* x) {
-  const Window& w = s.window;
-  return {forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
-          forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w),
-          s.channels,
-          group * s.channels_of_group(),
-          s.channels_of_group(),
-          unit_of(s),
-          static_cast<const char*>(x)};
+  return {forward_taps(s.window), s.channels, group * s.channels_of_group(),
+          s.channels_of_group(),  unit_of(s), static_cast<const char*>(x)};
 }
 
 // C[m, n] = A[m, k] B[k, n] of one group, with the strides of dense matrices.
@@ -99,8 +93,9 @@ Gemm product(const ConvolutionShape& s, std::int64_t m, std::int64_t n, std::int
 // --- gradient of the input ----------------------------------------------------------------------
 
 // Writes the rows of a tile of [B h.count w.count, C] to their places in dx.
-void store_places(CpuQueue& queue, const ConvolutionShape& s, const AxisTaps& h, const AxisTaps& w,
+void store_places(CpuQueue& queue, const ConvolutionShape& s, const GridTaps& taps,
                   const ProductTile& tile, char* dx) {
+  const AxisTaps &h = taps.h, &w = taps.w;
   const std::int64_t of_image = h.count * w.count, unit = unit_of(s);
   LinearEpilogue e{};
   e.dtype = s.dtype;
@@ -119,11 +114,12 @@ void store_places(CpuQueue& queue, const ConvolutionShape& s, const AxisTaps& h,
 }
 
 // Computes the gradients of the inputs of one phase of the stride, for one group.
-void backward_phase(CpuQueue& queue, const ConvolutionBackwardInput& args, const AxisTaps& h,
-                    const AxisTaps& w, std::int64_t group, const char* weight) {
+void backward_phase(CpuQueue& queue, const ConvolutionBackwardInput& args, const GridTaps& taps,
+                    std::int64_t group, const char* weight) {
+  const AxisTaps &h = taps.h, &w = taps.w;
   const ConvolutionShape& s = args.shape;
   const std::int64_t unit = unit_of(s), out = s.outputs_of_group();
-  const Patches patches{h, w, s.outputs, group * out, out, unit, static_cast<const char*>(args.dy)};
+  const Patches patches{taps, s.outputs, group * out, out, unit, static_cast<const char*>(args.dy)};
   Gemm g = product(s, s.batch * h.count * w.count, s.channels_of_group(), patches.columns());
   g.b = weight + group * out * h.taps * w.taps * s.channels_of_group() * unit;
   char* dx = static_cast<char*>(args.dx) + group * s.channels_of_group() * unit;
@@ -136,8 +132,9 @@ void backward_phase(CpuQueue& queue, const ConvolutionBackwardInput& args, const
     g.lda = s.outputs;
     return run(queue, g);
   }
-  const std::function<void(CpuQueue&, const ProductTile&)> store =
-      [&](CpuQueue& q, const ProductTile& tile) { store_places(q, s, h, w, tile, dx); };
+  const TileEpilogue store = [&](CpuQueue& q, const ProductTile& tile) {
+    store_places(q, s, taps, tile, dx);
+  };
   run_gathered(queue, g, &gather, nullptr, &store);
 }
 
@@ -147,12 +144,9 @@ void backward_phases(CpuQueue& queue, const ConvolutionBackwardInput& args) {
   const ConvolutionShape& s = args.shape;
   const Window& w = s.window;
   for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
-    const AxisTaps rows =
-        backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w);
-    const AxisTaps columns =
-        backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w);
-    const TapOrder taps = taps_of(rows, columns, w.kernel_w);
-    if (taps.count() == 0 || rows.count * columns.count == 0) continue;
+    const GridTaps grid = backward_taps(w, phase);
+    const TapOrder taps = taps_of(grid, w.kernel_w);
+    if (taps.count() == 0 || grid.h.count * grid.w.count == 0) continue;
     const std::int64_t in = s.channels_of_group(), out = s.outputs_of_group();
     Scratch::Scope scope(queue.scratch());
     char* weight = scope.take<char>(s.outputs * taps.count() * in * unit_of(s));
@@ -163,7 +157,7 @@ void backward_phases(CpuQueue& queue, const ConvolutionBackwardInput& args) {
       const std::int64_t first = group * out * in * unit_of(s);
       channels_last(one, taps, static_cast<const char*>(args.weight) + first * s.taps(),
                     weight + first * taps.count(), in, out * in);
-      backward_phase(queue, args, rows, columns, group, weight);
+      backward_phase(queue, args, grid, group, weight);
     }
   }
 }
@@ -249,10 +243,7 @@ void check_shape(const ConvolutionShape& s) {
 void run(CpuQueue& queue, const ConvolutionForward& args) {
   const ConvolutionShape& s = args.shape;
   check_shape(s);
-  if (s.depthwise()) {
-    return run(queue, DepthwiseTokensForward{s.dtype, s.window, s.batch, s.channels, args.x,
-                                             args.weight, args.bias, args.y});
-  }
+  if (s.depthwise()) return run(queue, DepthwiseTokensForward{args});
   if (s.pointwise()) {
     return run(queue, LinearForward{s.dtype, s.positions(), s.channels, s.outputs, args.x,
                                     args.weight, args.bias, args.y});
@@ -274,19 +265,18 @@ void run(CpuQueue& queue, const ConvolutionForward& args) {
       g.a = static_cast<const char*>(args.x) + group * s.channels_of_group() * unit;
       g.lda = s.channels;
     }
-    const std::function<void(CpuQueue&, const ProductTile&)> add_bias =
-        [&](CpuQueue& q, const ProductTile& tile) {
-          const std::int64_t first = group * out + tile.col;
-          LinearEpilogue e{};
-          e.dtype = s.dtype;
-          e.rows = tile.rows, e.cols = tile.cols;
-          e.product = tile.values;
-          e.ld_product = tile.ld;
-          e.bias = at_element(args.bias, accumulator_of(s.dtype), first);
-          e.y = at_element(args.y, s.dtype, tile.row * s.outputs + first);
-          e.ld = s.outputs;
-          run(q, e);
-        };
+    const TileEpilogue add_bias = [&](CpuQueue& q, const ProductTile& tile) {
+      const std::int64_t first = group * out + tile.col;
+      LinearEpilogue e{};
+      e.dtype = s.dtype;
+      e.rows = tile.rows, e.cols = tile.cols;
+      e.product = tile.values;
+      e.ld_product = tile.ld;
+      e.bias = at_element(args.bias, accumulator_of(s.dtype), first);
+      e.y = at_element(args.y, s.dtype, tile.row * s.outputs + first);
+      e.ld = s.outputs;
+      run(q, e);
+    };
     run_gathered(queue, g, s.in_place() ? nullptr : &gather, nullptr,
                  args.bias ? &add_bias : nullptr);
   }
@@ -295,10 +285,7 @@ void run(CpuQueue& queue, const ConvolutionForward& args) {
 void run(CpuQueue& queue, const ConvolutionBackwardInput& args) {
   const ConvolutionShape& s = args.shape;
   check_shape(s);
-  if (s.depthwise()) {
-    return run(queue, DepthwiseTokensBackwardInput{s.dtype, s.window, s.batch, s.channels, args.dy,
-                                                   args.weight, args.dx});
-  }
+  if (s.depthwise()) return run(queue, DepthwiseTokensBackwardInput{args});
   if (s.pointwise()) {
     return run(queue, LinearBackwardInput{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
                                           args.weight, args.dx});
@@ -310,10 +297,7 @@ void run(CpuQueue& queue, const ConvolutionBackwardInput& args) {
 void run(CpuQueue& queue, const ConvolutionBackwardWeight& args) {
   const ConvolutionShape& s = args.shape;
   check_shape(s);
-  if (s.depthwise()) {
-    return run(queue, DepthwiseTokensBackwardWeight{s.dtype, s.window, s.batch, s.channels, args.x,
-                                                    args.dy, args.dweight, args.dbias});
-  }
+  if (s.depthwise()) return run(queue, DepthwiseTokensBackwardWeight{args});
   if (s.pointwise() || !args.dweight) {
     return run(queue, LinearBackwardWeight{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
                                            args.x, args.dweight, args.dbias});

@@ -75,10 +75,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-Sources<T> sources_of(const AxisTaps& h, const AxisTaps& w, const void* from, std::int64_t channels,
+Sources<T> sources_of(const GridTaps& taps, const void* from, std::int64_t channels,
                       std::int64_t width) {
   const bool wide = channels % 4 == 0 && width % 4 == 0 && cuda::all_aligned(from);
-  return {h, w, static_cast<const T*>(from), channels, width, wide};
+  return {taps, static_cast<const T*>(from), channels, width, wide};
 }
 
 // Number of inputs of a group that a convolution computes with. It is padded to a multiple of eight
@@ -110,16 +110,14 @@ Inputs<T> inputs_of(CudaQueue& queue, const ConvolutionShape& s, const void* x) 
            inputs.filled_up.get(), count);
     x = inputs.filled_up.get();
   }
-  inputs.sources = sources_of<T>(forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
-                                 forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w), x,
-                                 channels, computed);
+  inputs.sources = sources_of<T>(forward_taps(w), x, channels, computed);
   return inputs;
 }
 
 template <class T>
-DeviceScratch<T> kernel_matrix(CudaQueue& queue, const ConvolutionShape& s, const AxisTaps& h,
-                               const AxisTaps& w, bool of_outputs, std::int64_t inputs,
-                               const void* weight) {
+DeviceScratch<T> kernel_matrix(CudaQueue& queue, const ConvolutionShape& s, const GridTaps& taps,
+                               bool of_outputs, std::int64_t inputs, const void* weight) {
+  const AxisTaps &h = taps.h, &w = taps.w;
   const std::int64_t kernel_w = s.window.kernel_w;
   const KernelOrder order{
       s.groups,   h.taps,   w.taps, h.tap * kernel_w + w.tap, h.tap_step * kernel_w,
@@ -202,10 +200,7 @@ void backward_weight(CudaQueue& queue, const ConvolutionBackwardWeight& args) {
 
 void run(CudaQueue& queue, const ConvolutionForward& args) {
   const ConvolutionShape& s = args.shape;
-  if (s.depthwise()) {
-    return run(queue, DepthwiseTokensForward{s.dtype, s.window, s.batch, s.channels, args.x,
-                                             args.weight, args.bias, args.y});
-  }
+  if (s.depthwise()) return run(queue, DepthwiseTokensForward{args});
   if (s.pointwise()) {
     return run(queue, LinearForward{s.dtype, s.positions(), s.channels, s.outputs, args.x,
                                     args.weight, args.bias, args.y});
@@ -215,8 +210,7 @@ void run(CudaQueue& queue, const ConvolutionForward& args) {
     if (s.positions() == 0) return;
     const Inputs<T> inputs = inputs_of<T>(queue, s, args.x);
     const Sources<T>& sources = inputs.sources;
-    const auto weight =
-        kernel_matrix<T>(queue, s, sources.h, sources.w, false, sources.width, args.weight);
+    const auto weight = kernel_matrix<T>(queue, s, sources, false, sources.width, args.weight);
     correlate(queue, "convolution_forward",
               Correlation<T>{sources, s.positions(), weight.get(),
                              static_cast<const float*>(args.bias), static_cast<T*>(args.y),
@@ -227,10 +221,7 @@ void run(CudaQueue& queue, const ConvolutionForward& args) {
 
 void run(CudaQueue& queue, const ConvolutionBackwardInput& args) {
   const ConvolutionShape& s = args.shape;
-  if (s.depthwise()) {
-    return run(queue, DepthwiseTokensBackwardInput{s.dtype, s.window, s.batch, s.channels, args.dy,
-                                                   args.weight, args.dx});
-  }
+  if (s.depthwise()) return run(queue, DepthwiseTokensBackwardInput{args});
   if (s.pointwise()) {
     return run(queue, LinearBackwardInput{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
                                           args.weight, args.dx});
@@ -239,17 +230,14 @@ void run(CudaQueue& queue, const ConvolutionBackwardInput& args) {
     using T = decltype(zero);
     const Window& w = s.window;
     for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
-      const AxisTaps rows =
-          backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w);
-      const AxisTaps columns =
-          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w);
+      const GridTaps taps = backward_taps(w, phase);
       const auto weight =
-          kernel_matrix<T>(queue, s, rows, columns, true, s.channels_of_group(), args.weight);
+          kernel_matrix<T>(queue, s, taps, true, s.channels_of_group(), args.weight);
       correlate(queue, "convolution_backward_input",
-                Correlation<T>{
-                    sources_of<T>(rows, columns, args.dy, s.outputs, s.outputs_of_group()),
-                    s.batch * rows.count * columns.count, weight.get(), nullptr,
-                    static_cast<T*>(args.dx), w.height, w.width, s.channels, s.channels_of_group()},
+                Correlation<T>{sources_of<T>(taps, args.dy, s.outputs, s.outputs_of_group()),
+                               s.batch * taps.h.count * taps.w.count, weight.get(), nullptr,
+                               static_cast<T*>(args.dx), w.height, w.width, s.channels,
+                               s.channels_of_group()},
                 s.groups);
     }
   });
@@ -257,10 +245,7 @@ void run(CudaQueue& queue, const ConvolutionBackwardInput& args) {
 
 void run(CudaQueue& queue, const ConvolutionBackwardWeight& args) {
   const ConvolutionShape& s = args.shape;
-  if (s.depthwise()) {
-    return run(queue, DepthwiseTokensBackwardWeight{s.dtype, s.window, s.batch, s.channels, args.x,
-                                                    args.dy, args.dweight, args.dbias});
-  }
+  if (s.depthwise()) return run(queue, DepthwiseTokensBackwardWeight{args});
   if (s.pointwise()) {
     return run(queue, LinearBackwardWeight{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
                                            args.x, args.dweight, args.dbias});

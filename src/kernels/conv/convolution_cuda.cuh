@@ -10,8 +10,7 @@ namespace dtn::cuda {
 
 // The channels of one group in maps of sources.
 template <class T>
-struct Sources {
-  AxisTaps h, w;
+struct Sources : GridTaps {
   const T* from;          // [B, h.sources, w.sources, channels]
   std::int64_t channels;  // of the map
   std::int64_t width;     // of a group
@@ -134,11 +133,10 @@ inline const ProductTileShape& tensor_tile(std::int64_t out) {
 }
 
 // On CUDA cores, in float32.
-void correlate_plain(CudaQueue&, const char* name, const Correlation<float>&, std::int64_t groups);
-void correlate_plain(CudaQueue&, const char* name, const Correlation<bfloat16>&,
-                     std::int64_t groups);
-void weight_gradient_plain(CudaQueue&, const WeightGradient<float>&);
-void weight_gradient_plain(CudaQueue&, const WeightGradient<bfloat16>&);
+template <class T>
+void correlate_plain(CudaQueue&, const char* name, const Correlation<T>&, std::int64_t groups);
+template <class T>
+void weight_gradient_plain(CudaQueue&, const WeightGradient<T>&);
 
 // On tensor cores. In all arrays that are read and written, eight channels of a group, from a
 // multiple of eight on, must be aligned.

@@ -201,9 +201,11 @@ __global__ void __launch_bounds__(kThreads) convolution_weight_kernel(WeightGrad
   }
 }
 
+}  // namespace
+
 template <class T>
-void correlate(CudaQueue& queue, const char* name, const Correlation<T>& args,
-               std::int64_t groups) {
+void correlate_plain(CudaQueue& queue, const char* name, const Correlation<T>& args,
+                     std::int64_t groups) {
   const dim3 grid(blocks_for(args.rows, kRows).x, blocks_for(args.out, kColumns).x,
                   static_cast<unsigned>(groups));
   for_index(args.rows, [&](auto index) {
@@ -213,7 +215,7 @@ void correlate(CudaQueue& queue, const char* name, const Correlation<T>& args,
 }
 
 template <class T>
-void weight_gradient(CudaQueue& queue, const WeightGradient<T>& args) {
+void weight_gradient_plain(CudaQueue& queue, const WeightGradient<T>& args) {
   const std::int64_t columns = args.sources.columns();
   const std::int64_t shares = (args.positions + args.share - 1) / args.share;
   const dim3 grid(blocks_for(columns, kRows).x, blocks_for(args.out, kColumns).x,
@@ -224,21 +226,9 @@ void weight_gradient(CudaQueue& queue, const WeightGradient<T>& args) {
   });
 }
 
-}  // namespace
-
-void correlate_plain(CudaQueue& queue, const char* name, const Correlation<float>& args,
-                     std::int64_t groups) {
-  correlate(queue, name, args, groups);
-}
-void correlate_plain(CudaQueue& queue, const char* name, const Correlation<bfloat16>& args,
-                     std::int64_t groups) {
-  correlate(queue, name, args, groups);
-}
-void weight_gradient_plain(CudaQueue& queue, const WeightGradient<float>& args) {
-  weight_gradient(queue, args);
-}
-void weight_gradient_plain(CudaQueue& queue, const WeightGradient<bfloat16>& args) {
-  weight_gradient(queue, args);
-}
+template void correlate_plain(CudaQueue&, const char*, const Correlation<float>&, std::int64_t);
+template void correlate_plain(CudaQueue&, const char*, const Correlation<bfloat16>&, std::int64_t);
+template void weight_gradient_plain(CudaQueue&, const WeightGradient<float>&);
+template void weight_gradient_plain(CudaQueue&, const WeightGradient<bfloat16>&);
 
 }  // namespace dtn::cuda

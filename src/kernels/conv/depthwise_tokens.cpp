@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-#include "kernels/conv/axis_taps.h"
+#include "kernels/conv/depthwise_map.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/row_sums.h"
@@ -23,19 +23,12 @@ namespace {
 // Stride in channels of the tokens in scratch memory, and of the taps.
 std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16 + 16; }
 
-// Sources and places of all images. Either may be the input of the convolution.
-struct Map {
-  AxisTaps h, w;
-  std::int64_t channels, kernel_w;
-  std::int64_t height, width;  // of the image that is written
+using depthwise::Map;
 
-  // Offset of tap (u, v) in kernels [taps, padded(C)].
-  std::int64_t tap(std::int64_t u, std::int64_t v) const {
-    return ((h.tap + u * h.tap_step) * kernel_w + w.tap + v * w.tap_step) * padded(channels);
-  }
-  // Number of sources from the first to the last one that a row of places sees.
-  std::int64_t columns_seen() const { return (w.count - 1) * w.source_step + w.taps; }
-};
+// Number of sources from the first to the last one that a row of places sees.
+std::int64_t columns_seen(const Map& map) {
+  return (map.w.count - 1) * map.w.source_step + map.w.taps;
+}
 
 // Channels [begin, end) of a token.
 struct Block {
@@ -50,7 +43,7 @@ class Lines {
  public:
   Lines(Scratch::Scope& scope, const Map& map, std::int64_t most_channels)
       : map_(map),
-        columns_(map.columns_seen()),
+        columns_(columns_seen(map)),
         values_(scope.take<A>(map.h.taps * columns_ * padded(most_channels))) {}
 
   // Starts a walk at row n of places; advance() must follow.
@@ -105,15 +98,15 @@ class Lines {
 
 // Number of rows of places per task. Windows of adjacent rows share sources, but a few images must
 // still keep many threads busy.
-std::int64_t rows_together(const Map& map, std::int64_t batch) {
+std::int64_t rows_together(const Map& map) {
   const std::int64_t most = std::min<std::int64_t>(16, map.h.count);
-  return std::clamp<std::int64_t>(batch * map.h.count / 64, 1, most);
+  return std::clamp<std::int64_t>(map.batch * map.h.count / 64, 1, most);
 }
 
 // Number of channels per block: the lines of a block take about 256 KiB as float32.
 std::int64_t channels_of_block(const Map& map) {
   constexpr std::int64_t kValues = 64 << 10;
-  const std::int64_t tokens = std::max<std::int64_t>(1, map.h.taps * map.columns_seen());
+  const std::int64_t tokens = std::max<std::int64_t>(1, map.h.taps * columns_seen(map));
   return std::min(map.channels, std::max<std::int64_t>(64, kValues / tokens / 32 * 32));
 }
 
@@ -167,12 +160,12 @@ void correlate(const Map& map, const Lines<A>& lines, std::int64_t m, const Bloc
     for (int q = 0; q < kRun; ++q) sum[q] = bias ? load_n(bias + block.begin + c, count) : Vec<A>{};
     for (std::int64_t u = 0; u < map.h.taps; ++u) {
       const A* taps = weight + block.begin + c;
-      for_taps<kRun, kTaps>(lines.source(u, m) + c, lines.stride(), map.w, count,
-                            [&](std::int64_t v, auto&& x) {
-                              const Vec<A> tap = load_n(taps + map.tap(u, v), count);
+      for_taps<kRun, kTaps>(
+          lines.source(u, m) + c, lines.stride(), map.w, count, [&](std::int64_t v, auto&& x) {
+            const Vec<A> tap = load_n(taps + map.tap(u, v) * padded(map.channels), count);
 #pragma GCC unroll 8
-                              for (int q = 0; q < kRun; ++q) sum[q] += tap * x(q);
-                            });
+            for (int q = 0; q < kRun; ++q) sum[q] += tap * x(q);
+          });
     }
 #pragma GCC unroll 8
     for (int q = 0; q < kRun; ++q) store_n(to + q * apart + block.begin + c, sum[q], count);
@@ -180,12 +173,12 @@ void correlate(const Map& map, const Lines<A>& lines, std::int64_t m, const Bloc
 }
 
 template <class T, class A>
-void correlate_images(CpuQueue& queue, const Map& map, std::int64_t batch, const T* from,
-                      const A* weight, const A* bias, T* to) {
-  if (batch * map.channels * map.h.count * map.w.count == 0) return;
-  const std::int64_t rows = rows_together(map, batch), width = channels_of_block(map);
+void correlate_images(CpuQueue& queue, const Map& map, const T* from, const A* weight,
+                      const A* bias, T* to) {
+  if (map.batch * map.channels * map.h.count * map.w.count == 0) return;
+  const std::int64_t rows = rows_together(map), width = channels_of_block(map);
   const std::int64_t bands = (map.h.count + rows - 1) / rows;
-  parallel_for(batch * bands, [&](std::int64_t task) {
+  parallel_for(map.batch * bands, [&](std::int64_t task) {
     const std::int64_t image = task / bands, first = task % bands * rows;
     const std::int64_t last = std::min(first + rows, map.h.count);
     const T* sources = from + image * map.h.sources * map.w.sources * map.channels;
@@ -209,25 +202,16 @@ void correlate_images(CpuQueue& queue, const Map& map, std::int64_t batch, const
 }
 
 // Copies [C, taps] to [taps, padded(C)] in the accumulator type.
-template <class A, class T>
-const A* taps_first(Scratch::Scope& scope, const T* weight, std::int64_t channels,
-                    std::int64_t taps) {
+template <class T, class A = AccumulatorOf<T>>
+const A* taps_first(Scratch::Scope& scope, const ConvolutionShape& s, const void* weight) {
+  const std::int64_t channels = s.channels, taps = s.taps();
   A* to = scope.take<A>(padded(channels) * taps);
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t k = 0; k < taps; ++k) {
-      to[k * padded(channels) + c] = static_cast<A>(weight[c * taps + k]);
+      to[k * padded(channels) + c] = static_cast<A>(static_cast<const T*>(weight)[c * taps + k]);
     }
   }
   return to;
-}
-
-Map forward_map(const Window& w, std::int64_t channels) {
-  return {forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
-          forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w),
-          channels,
-          w.kernel_w,
-          w.out_h,
-          w.out_w};
 }
 
 // sums[tap, c] += dy[c] x[c], and after the taps sums[taps, c] += dy[c], over a run of outputs.
@@ -247,7 +231,7 @@ void add_products(const Map& map, const Lines<A>& lines, std::int64_t m, const B
     for (std::int64_t u = 0; u < map.h.taps; ++u) {
       for_taps<kRun, kTaps>(lines.source(u, m) + c, lines.stride(), map.w, count,
                             [&](std::int64_t v, auto&& x) {
-                              A* to = sums + map.tap(u, v) + channel;
+                              A* to = sums + map.tap(u, v) * padded(map.channels) + channel;
                               Vec<A> sum = load_n(to, count);
 #pragma GCC unroll 8
                               for (int q = 0; q < kRun; ++q) sum += d[q] * x(q);
@@ -279,8 +263,8 @@ void add_rows(const Map& map, Lines<A>& lines, std::int64_t first, std::int64_t 
 template <class T>
 void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args) {
   using A = AccumulatorOf<T>;
-  const Map map = forward_map(args.window, args.channels);
-  const std::int64_t taps = map.h.taps * map.w.taps, stride = padded(args.channels);
+  const Map map = depthwise::forward_map(args.shape);
+  const std::int64_t taps = map.h.taps * map.w.taps, stride = padded(map.channels);
   const std::int64_t count = (taps + 1) * stride, width = channels_of_block(map);
   const std::int64_t inputs = map.h.sources * map.w.sources * map.channels;
   const std::int64_t outputs = map.h.count * map.w.count * map.channels;
@@ -289,7 +273,7 @@ void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args)
   std::fill_n(totals, count, A(0));
   void* const to[1] = {totals};
   constexpr std::int64_t kMinRows = 4;  // a chunk's fixed cost is about that of one row
-  add_row_sums<A, 1>(queue, args.batch * map.h.count, count, kMinRows, to,
+  add_row_sums<A, 1>(queue, map.batch * map.h.count, count, kMinRows, to,
                      [&](std::int64_t first, std::int64_t last, A*(&sums)[1]) {
                        Scratch::Scope of_chunk(queue.scratch());
                        Lines<A> lines(of_chunk, map, width);
@@ -301,7 +285,7 @@ void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args)
                                   static_cast<const T*>(args.dy) + image * outputs, sums[0]);
                        }
                      });
-  for (std::int64_t c = 0; c < args.channels; ++c) {
+  for (std::int64_t c = 0; c < map.channels; ++c) {
     for (std::int64_t k = 0; args.dweight && k < taps; ++k) {
       static_cast<A*>(args.dweight)[c * taps + k] += totals[k * stride + c];
     }
@@ -312,44 +296,33 @@ void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args)
 }  // namespace
 
 void run(CpuQueue& queue, const DepthwiseTokensForward& args) {
-  for_dtype("DepthwiseTokensForward", args.dtype, [&](auto t) {
+  for_dtype("DepthwiseTokensForward", args.shape.dtype, [&](auto t) {
     using T = decltype(t);
-    using A = AccumulatorOf<T>;
-    const Window& w = args.window;
     Scratch::Scope scope(queue.scratch());
-    const A* weight = taps_first<A>(scope, static_cast<const T*>(args.weight), args.channels,
-                                    w.kernel_h * w.kernel_w);
-    correlate_images(queue, forward_map(w, args.channels), args.batch,
-                     static_cast<const T*>(args.x), weight, static_cast<const A*>(args.bias),
-                     static_cast<T*>(args.y));
+    correlate_images(queue, depthwise::forward_map(args.shape), static_cast<const T*>(args.x),
+                     taps_first<T>(scope, args.shape, args.weight),
+                     static_cast<const AccumulatorOf<T>*>(args.bias), static_cast<T*>(args.y));
   });
 }
 
 void run(CpuQueue& queue, const DepthwiseTokensBackwardInput& args) {
-  for_dtype("DepthwiseTokensBackwardInput", args.dtype, [&](auto t) {
+  for_dtype("DepthwiseTokensBackwardInput", args.shape.dtype, [&](auto t) {
     using T = decltype(t);
     using A = AccumulatorOf<T>;
-    const Window& w = args.window;
+    const Window& w = args.shape.window;
     Scratch::Scope scope(queue.scratch());
-    const A* weight = taps_first<A>(scope, static_cast<const T*>(args.weight), args.channels,
-                                    w.kernel_h * w.kernel_w);
+    const A* weight = taps_first<T>(scope, args.shape, args.weight);
     for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
-      const Map map{
-          backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w),
-          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w),
-          args.channels,
-          w.kernel_w,
-          w.height,
-          w.width};
-      correlate_images(queue, map, args.batch, static_cast<const T*>(args.dy), weight,
-                       static_cast<const A*>(nullptr), static_cast<T*>(args.dx));
+      correlate_images(queue, depthwise::backward_map(args.shape, phase),
+                       static_cast<const T*>(args.dy), weight, static_cast<const A*>(nullptr),
+                       static_cast<T*>(args.dx));
     }
   });
 }
 
 void run(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args) {
-  if (args.batch == 0) return;
-  for_dtype("DepthwiseTokensBackwardWeight", args.dtype,
+  if (args.shape.batch == 0) return;
+  for_dtype("DepthwiseTokensBackwardWeight", args.shape.dtype,
             [&](auto t) { backward_weight<decltype(t)>(queue, args); });
 }
 

@@ -124,8 +124,8 @@ struct AddToKernels {
 };
 
 template <class T>
-DeviceScratch<float> taps_first(CudaQueue& queue, const void* weight, std::int64_t channels,
-                                std::int64_t taps) {
+DeviceScratch<float> taps_first(CudaQueue& queue, const ConvolutionShape& s, const void* weight) {
+  const std::int64_t channels = s.channels, taps = s.taps();
   auto to = queue.scratch<float>(channels * taps);
   launch(queue, {"depthwise_tokens_taps", {channels, taps}}, taps_first_kernel<T>,
          {blocks_for(channels * taps, kThreads), kThreads}, static_cast<const T*>(weight), channels,
@@ -146,7 +146,7 @@ void correlate(CudaQueue& queue, const char* name, const Map& map, const T* from
     });
   };
   if (map.channels % kVector == 0 && cuda::all_aligned(from, to)) {
-    if (map.slides_3x3()) {
+    if (depthwise::slides_3x3(map)) {
       return depthwise::correlate_3x3(queue, name, map, from, weight, bias, to);
     }
     run_width(std::integral_constant<int, kVector>{});
@@ -155,75 +155,57 @@ void correlate(CudaQueue& queue, const char* name, const Map& map, const T* from
   }
 }
 
-Map forward_map(const Window& w, std::int64_t batch, std::int64_t channels) {
-  return {forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
-          forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w),
-          batch,
-          channels,
-          w.kernel_w,
-          w.out_h,
-          w.out_w};
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const DepthwiseTokensForward& args) {
-  for_cuda_dtype("depthwise_tokens_forward", args.dtype, [&](auto zero) {
+  for_cuda_dtype("depthwise_tokens_forward", args.shape.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Window& w = args.window;
-    if (args.batch * args.channels == 0) return;
-    const auto weight = taps_first<T>(queue, args.weight, args.channels, w.kernel_h * w.kernel_w);
-    correlate(queue, "depthwise_tokens_forward", forward_map(w, args.batch, args.channels),
+    if (args.shape.batch * args.shape.channels == 0) return;
+    const auto weight = taps_first<T>(queue, args.shape, args.weight);
+    correlate(queue, "depthwise_tokens_forward", depthwise::forward_map(args.shape),
               static_cast<const T*>(args.x), weight.get(), static_cast<const float*>(args.bias),
               static_cast<T*>(args.y));
   });
 }
 
 void run(CudaQueue& queue, const DepthwiseTokensBackwardInput& args) {
-  for_cuda_dtype("depthwise_tokens_backward_input", args.dtype, [&](auto zero) {
+  for_cuda_dtype("depthwise_tokens_backward_input", args.shape.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Window& w = args.window;
-    if (args.batch * args.channels == 0) return;
-    const auto weight = taps_first<T>(queue, args.weight, args.channels, w.kernel_h * w.kernel_w);
+    const Window& w = args.shape.window;
+    if (args.shape.batch * args.shape.channels == 0) return;
+    const auto weight = taps_first<T>(queue, args.shape, args.weight);
     for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
-      const Map map{
-          backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w),
-          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w),
-          args.batch,
-          args.channels,
-          w.kernel_w,
-          w.height,
-          w.width};
-      correlate(queue, "depthwise_tokens_backward_input", map, static_cast<const T*>(args.dy),
+      correlate(queue, "depthwise_tokens_backward_input",
+                depthwise::backward_map(args.shape, phase), static_cast<const T*>(args.dy),
                 weight.get(), static_cast<const float*>(nullptr), static_cast<T*>(args.dx));
     }
   });
 }
 
 void run(CudaQueue& queue, const DepthwiseTokensBackwardWeight& args) {
-  for_cuda_dtype("depthwise_tokens_backward_weight", args.dtype, [&](auto zero) {
+  for_cuda_dtype("depthwise_tokens_backward_weight", args.shape.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Window& w = args.window;
-    const std::int64_t taps = w.kernel_h * w.kernel_w, rows = args.batch * w.out_h;
-    if (rows * args.channels == 0) return;
-    const Map map = forward_map(w, args.batch, args.channels);
+    const Window& w = args.shape.window;
+    const Map map = depthwise::forward_map(args.shape);
+    const std::int64_t taps = args.shape.taps(), rows = map.batch * w.out_h;
+    if (rows * map.channels == 0) return;
     constexpr std::int64_t kMaxChunks = 128;  // with 32 channels each enough blocks for a device
     std::int64_t per_chunk = (rows + kMaxChunks - 1) / kMaxChunks;
     if (per_chunk < kWarps) per_chunk = kWarps;
     const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
-    auto partials = queue.scratch<float>(chunks * (taps + 1) * args.channels);
+    auto partials = queue.scratch<float>(chunks * (taps + 1) * map.channels);
     const auto* x = static_cast<const T*>(args.x);
     const auto* dy = static_cast<const T*>(args.dy);
     auto run_side = [&]<int kSide>(std::integral_constant<int, kSide>) {
       constexpr int kSums = kSide == 3 ? 10 : 1;
-      const dim3 grid(static_cast<unsigned>(chunks), blocks_for(args.channels, cuda::kWarpSize).x,
+      const dim3 grid(static_cast<unsigned>(chunks), blocks_for(map.channels, cuda::kWarpSize).x,
                       static_cast<unsigned>(kSide == 3 ? 1 : taps + 1));
-      launch(queue, {"depthwise_tokens_backward_weight", {rows, w.out_w, args.channels}},
+      launch(queue, {"depthwise_tokens_backward_weight", {rows, w.out_w, map.channels}},
              depthwise_tokens_weight_kernel<T, kSide>,
              {grid, kWarps * cuda::kWarpSize, kWarps * kSums * cuda::kWarpSize * sizeof(float)},
              map, x, dy, rows, per_chunk, partials.get());
     };
-    if (map.slides_3x3() && args.channels % kVector == 0 && cuda::all_aligned(x, dy)) {
+    if (depthwise::slides_3x3(map) && map.channels % kVector == 0 && cuda::all_aligned(x, dy)) {
       depthwise::weight_sums_3x3(queue, map, x, dy, rows, per_chunk, partials.get());
     } else if (w.kernel_h == 3 && w.kernel_w == 3) {
       run_side(std::integral_constant<int, 3>{});
@@ -232,7 +214,7 @@ void run(CudaQueue& queue, const DepthwiseTokensBackwardWeight& args) {
     }
     cuda::add_partials(
         queue, "depthwise_tokens_add_partials",
-        cuda::PartialSums{partials.get(), chunks, args.channels, static_cast<int>(taps + 1)},
+        cuda::PartialSums{partials.get(), chunks, map.channels, static_cast<int>(taps + 1)},
         AddToKernels{taps, static_cast<float*>(args.dweight), static_cast<float*>(args.dbias)});
   });
 }

@@ -1,7 +1,7 @@
 // Shared parts of the kernels of depthwise convolutions on a device.
 #pragma once
 
-#include "kernels/conv/axis_taps.h"
+#include "kernels/conv/depthwise_map.h"
 #include "kernels/cuda/elementwise.cuh"
 
 namespace dtn::depthwise {
@@ -14,23 +14,12 @@ inline constexpr int kBlocks = 2;
 inline constexpr int kWarps = 8;   // per block, for the gradient of the kernel
 inline constexpr int kVector = 4;  // channels of a thread, if they are aligned
 
-// Sources and places of all images. Either may be the input of the convolution.
-struct Map {
-  AxisTaps h, w;
-  std::int64_t batch, channels, kernel_w;
-  std::int64_t height, width;  // of the image that is written
-
-  // Index of tap (u, v) in the kernel.
-  DTN_HOST_DEVICE std::int64_t tap(std::int64_t u, std::int64_t v) const {
-    return (h.tap + u * h.tap_step) * kernel_w + w.tap + v * w.tap_step;
-  }
-  // True if a place has 3 x 3 sources, and the sources of the next place are one column or row
-  // further.
-  bool slides_3x3() const {
-    return h.taps == 3 && w.taps == 3 && h.source_step == 1 && w.source_step == 1 &&
-           w.sources < (1 << 30);
-  }
-};
+// True if a place has 3 x 3 sources, and the sources of the next place are one column or row
+// further.
+inline bool slides_3x3(const Map& map) {
+  return map.h.taps == 3 && map.w.taps == 3 && map.h.source_step == 1 && map.w.source_step == 1 &&
+         map.w.sources < (1 << 30);
+}
 
 // A thread's places and channels. Threads are [image, group of kRows rows, group of kBeside places,
 // vector of n channels], the last innermost.
@@ -73,7 +62,7 @@ __device__ __forceinline__ void store_sums(const Map& map, const Places& at, std
   }
 }
 
-// The functions below are for maps with slides_3x3() and vectors of kVector channels
+// The functions below are for maps with slides_3x3 and vectors of kVector channels
 // (depthwise_tokens_3x3.cu).
 
 // Computes `to` from `from`; weight is [taps, C] in float32.

@@ -14,9 +14,6 @@ struct Window {
   std::int64_t kernel_h, kernel_w;
   std::int64_t stride_h = 1, stride_w = 1;
   std::int64_t pad_h = 0, pad_w = 0;
-
-  // Returns the number of elements that the windows of one channel see, padding included.
-  std::int64_t elements_seen() const { return out_h * out_w * kernel_h * kernel_w; }
 };
 
 }  // namespace dtn

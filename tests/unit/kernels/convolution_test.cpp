@@ -66,16 +66,15 @@ Results run_convolution(const ConvolutionValues& v, ConvolutionShape s, DType dt
       });
 }
 
-Results run_depthwise(const ConvolutionValues& v, const ConvolutionShape& s, DType dtype, Isa isa) {
+Results run_depthwise(const ConvolutionValues& v, ConvolutionShape s, DType dtype, Isa isa) {
+  s.dtype = dtype;
   return results_of(
       v, dtype,
       [&](const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& dy, Results& r) {
-        run_on(isa, DepthwiseTokensForward{dtype, s.window, s.batch, s.channels, x.raw(), w.raw(),
-                                           bias.raw(), r.y.raw()});
-        run_on(isa, DepthwiseTokensBackwardInput{dtype, s.window, s.batch, s.channels, dy.raw(),
-                                                 w.raw(), r.dx.raw()});
-        run_on(isa, DepthwiseTokensBackwardWeight{dtype, s.window, s.batch, s.channels, x.raw(),
-                                                  dy.raw(), r.dweight.raw(), r.dbias.raw()});
+        run_on(isa, DepthwiseTokensForward{{s, x.raw(), w.raw(), bias.raw(), r.y.raw()}});
+        run_on(isa, DepthwiseTokensBackwardInput{{s, dy.raw(), w.raw(), r.dx.raw()}});
+        run_on(isa, DepthwiseTokensBackwardWeight{
+                        {s, x.raw(), dy.raw(), r.dweight.raw(), r.dbias.raw()}});
       });
 }
 
