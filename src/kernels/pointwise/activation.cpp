@@ -3,39 +3,38 @@
 
 #include <type_traits>
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/pointwise/map_values.h"
 
 namespace dtn::DTN_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 15;
 
 template <class V>
 V sigmoid(V x) {
   return 1 / (1 + exp(-x));
 }
 
+// Each function has its value (x), and its gradient (x, dy).
 struct Relu {
   template <class V>
-  static V value(V x) {
+  V operator()(V x) const {
     return max(V{}, x);  // this operand order keeps NaN
   }
   template <class V>
-  static V gradient(V x, V dy) {
+  V operator()(V x, V dy) const {
     return x <= 0 ? V{} : dy;
   }
 };
 struct Silu {
   template <class V>
-  static V value(V x) {
+  V operator()(V x) const {
     const V above = max(V{} - 100, x);  // avoids 0 * inf for an infinite x; keeps NaN
     return above * sigmoid(above);
   }
   template <class V>
-  static V gradient(V x, V dy) {
+  V operator()(V x, V dy) const {
     const V within = min(V{} + 100, max(V{} - 100, x));
     const V e = exp(-within);
     const V s = 1 / (1 + e);
@@ -47,13 +46,13 @@ struct Silu {
 template <class Exponent>
 struct Gated {
   template <class V>
-  static V value(V x) {
+  V operator()(V x) const {
     const V above = max(V{} - Exponent::kLimit, x);
     const V within = min(V{} + Exponent::kLimit, above);
     return above * sigmoid(Exponent::value(within));
   }
   template <class V>
-  static V gradient(V x, V dy) {
+  V operator()(V x, V dy) const {
     const V within = min(V{} + Exponent::kLimit, max(V{} - Exponent::kLimit, x));
     const V e = exp(-Exponent::value(within));
     const V s = 1 / (1 + e);
@@ -90,11 +89,11 @@ struct QuickGeluExponent {
 };
 struct Tanh {
   template <class V>
-  static V value(V x) {
+  V operator()(V x) const {
     return tanh(x);
   }
   template <class V>
-  static V gradient(V x, V dy) {
+  V operator()(V x, V dy) const {
     const V y = tanh(x);
     return dy * (1 - y) * (1 + y);
   }
@@ -102,12 +101,12 @@ struct Tanh {
 struct Hardswish {
   // The factor 1 / 6 comes before the product, which could overflow. NaN passes through x.
   template <class V>
-  static V value(V x) {
+  V operator()(V x) const {
     const V above = max(V{} - 3, x);  // avoids 0 * inf for an infinite x
     return above * (min(V{} + 6, above + 3) * sixth<V>);
   }
   template <class V>
-  static V gradient(V x, V dy) {
+  V operator()(V x, V dy) const {
     const V within = dy * ((2 * x + 3) * sixth<V>);
     return x <= -3 ? V{} : x >= 3 ? dy : within;
   }
@@ -131,32 +130,16 @@ void for_activation(Activation kind, F&& f) {
 
 void run(CpuQueue&, const ActivationForward& args) {
   for_dtype("ActivationForward", args.dtype, [&](auto t) {
-    using T = decltype(t);
     for_activation(args.kind, [&](auto function) {
-      const T* x = static_cast<const T*>(args.x);
-      T* y = static_cast<T*>(args.y);
-      parallel_ranges(args.count, kChunk, [=](std::int64_t begin, std::int64_t end) {
-        for_each_vector<AccumulatorOf<T>>(end - begin, [=](std::int64_t i, auto count) {
-          store_n(y + begin + i, function.value(load_n(x + begin + i, count)), count);
-        });
-      });
+      map_values<decltype(t)>(args.count, function, args.y, args.x);
     });
   });
 }
 
 void run(CpuQueue&, const ActivationBackward& args) {
   for_dtype("ActivationBackward", args.dtype, [&](auto t) {
-    using T = decltype(t);
     for_activation(args.kind, [&](auto function) {
-      const T* x = static_cast<const T*>(args.x);
-      const T* dy = static_cast<const T*>(args.dy);
-      T* dx = static_cast<T*>(args.dx);
-      parallel_ranges(args.count, kChunk, [=](std::int64_t begin, std::int64_t end) {
-        for_each_vector<AccumulatorOf<T>>(end - begin, [=](std::int64_t i, auto count) {
-          i += begin;
-          store_n(dx + i, function.gradient(load_n(x + i, count), load_n(dy + i, count)), count);
-        });
-      });
+      map_values<decltype(t)>(args.count, function, args.dx, args.x, args.dy);
     });
   });
 }

@@ -1,21 +1,22 @@
 // Activation functions elementwise, limited by memory; see activation.h.
-#include "kernels/cuda/elementwise.cuh"
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/map_values.cuh"
 
 namespace dtn {
 namespace {
 
+// Each function has its value of(x), and its gradient of(x, dy).
 struct Relu {
-  static __device__ __forceinline__ float value(float x) { return x <= 0 ? 0.0f : x; }
-  static __device__ __forceinline__ float gradient(float x, float dy) { return x <= 0 ? 0.0f : dy; }
+  static __device__ __forceinline__ float of(float x) { return x <= 0 ? 0.0f : x; }
+  static __device__ __forceinline__ float of(float x, float dy) { return x <= 0 ? 0.0f : dy; }
 };
 // Clamping at +-100 does not change the result, and avoids 0 * inf for an infinite x.
 struct Silu {
-  static __device__ __forceinline__ float value(float x) {
+  static __device__ __forceinline__ float of(float x) {
     const float above = x < -100 ? -100.0f : x;
     return above / (1 + expf(-above));
   }
-  static __device__ __forceinline__ float gradient(float x, float dy) {
+  static __device__ __forceinline__ float of(float x, float dy) {
     const float within = x < -100 ? -100.0f : x > 100 ? 100.0f : x;
     const float e = expf(within < 0 ? within : -within);  // does not overflow
     const float s = 1 / (1 + e), rest = e * s;            // sigmoid(|x|), 1 - sigmoid(|x|)
@@ -28,11 +29,11 @@ struct Gated {
   static __device__ __forceinline__ float within(float x) {
     return x < -Exponent::kLimit ? -Exponent::kLimit : x > Exponent::kLimit ? Exponent::kLimit : x;
   }
-  static __device__ __forceinline__ float value(float x) {
+  static __device__ __forceinline__ float of(float x) {
     const float above = x < -Exponent::kLimit ? -Exponent::kLimit : x;
     return above / (1 + expf(-Exponent::value(within(x))));
   }
-  static __device__ __forceinline__ float gradient(float x, float dy) {
+  static __device__ __forceinline__ float of(float x, float dy) {
     const float z = within(x), e = expf(-Exponent::value(z));
     const float s = 1 / (1 + e);
     return dy * s * fmaf(z * Exponent::slope(z), e * s, 1.0f);
@@ -56,54 +57,19 @@ struct QuickGeluExponent {
   static __device__ __forceinline__ float slope(float) { return kScale; }
 };
 struct Tanh {
-  static __device__ __forceinline__ float value(float x) { return tanhf(x); }
-  static __device__ __forceinline__ float gradient(float x, float dy) {
+  static __device__ __forceinline__ float of(float x) { return tanhf(x); }
+  static __device__ __forceinline__ float of(float x, float dy) {
     const float y = tanhf(x);
     return dy * (1 - y) * (1 + y);
   }
 };
 struct Hardswish {
-  static __device__ __forceinline__ float value(float x) {
+  static __device__ __forceinline__ float of(float x) {
     const float above = x < -3 ? -3.0f : x;  // avoids 0 * inf for an infinite x
     return above * ((above > 3 ? 6.0f : above + 3) * (1.0f / 6));
   }
-  static __device__ __forceinline__ float gradient(float x, float dy) {
+  static __device__ __forceinline__ float of(float x, float dy) {
     return x <= -3 ? 0.0f : x >= 3 ? dy : dy * ((2 * x + 3) * (1.0f / 6));
-  }
-};
-
-template <class T, class Function>
-struct ActivationMap {
-  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 1;
-  const T* x;
-  T* y;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[1][n]) const {
-    cuda::load_values(x + i, v[0]);
-  }
-  template <int n>
-  __device__ void store(std::int64_t i, float (&v)[1][n]) const {
-    for (int k = 0; k < n; ++k) v[0][k] = Function::value(v[0][k]);
-    cuda::store_values(y + i, v[0]);
-  }
-};
-
-template <class T, class Function>
-struct ActivationBackwardMap {
-  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 2;
-  const T *x, *dy;
-  T* dx;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
-    cuda::load_values(x + i, v[0]);
-    cuda::load_values(dy + i, v[1]);
-  }
-  template <int n>
-  __device__ void store(std::int64_t i, float (&v)[2][n]) const {
-    for (int k = 0; k < n; ++k) v[1][k] = Function::gradient(v[0][k], v[1][k]);
-    cuda::store_values(dx + i, v[1]);
   }
 };
 
@@ -123,25 +89,18 @@ void for_activation(Activation kind, F&& f) {
 
 void run(CudaQueue& queue, const ActivationForward& args) {
   for_cuda_dtype("activation_forward", args.dtype, [&](auto zero) {
-    using T = decltype(zero);
     for_activation(args.kind, [&](auto function) {
-      cuda::launch_map(queue, "activation_forward",
-                       ActivationMap<T, decltype(function)>{static_cast<const T*>(args.x),
-                                                            static_cast<T*>(args.y)},
-                       args.count, cuda::all_aligned(args.x, args.y));
+      cuda::map_values<decltype(zero), decltype(function)>(queue, "activation_forward", args.count,
+                                                           args.y, args.x);
     });
   });
 }
 
 void run(CudaQueue& queue, const ActivationBackward& args) {
   for_cuda_dtype("activation_backward", args.dtype, [&](auto zero) {
-    using T = decltype(zero);
     for_activation(args.kind, [&](auto function) {
-      cuda::launch_map(queue, "activation_backward",
-                       ActivationBackwardMap<T, decltype(function)>{static_cast<const T*>(args.x),
-                                                                    static_cast<const T*>(args.dy),
-                                                                    static_cast<T*>(args.dx)},
-                       args.count, cuda::all_aligned(args.x, args.dy, args.dx));
+      cuda::map_values<decltype(zero), decltype(function)>(queue, "activation_backward", args.count,
+                                                           args.dx, args.x, args.dy);
     });
   });
 }

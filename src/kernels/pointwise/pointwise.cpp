@@ -2,16 +2,12 @@
 // See pointwise.h for the formulas.
 #include "kernels/pointwise/pointwise.h"
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/pointwise/map_values.h"
 
 namespace dtn::DTN_ISA {
 namespace {
-
-// Elements per chunk: a multiple of every vector width, so only the last chunk has a tail.
-constexpr std::int64_t kChunk = 1 << 15;
 
 template <class To, class From>
 void cast_range(const From* x, To* y, std::int64_t n) {
@@ -29,26 +25,13 @@ void cast_range(const From* x, To* y, std::int64_t n) {
 }
 
 template <class T>
-void add(const Add& args) {
-  auto* a = static_cast<const T*>(args.a);
-  auto* b = static_cast<const T*>(args.b);
-  auto* y = static_cast<T*>(args.y);
-  parallel_ranges(args.count, kChunk, [=](std::int64_t begin, std::int64_t end) {
-    for_each_vector<AccumulatorOf<T>>(end - begin, [=](std::int64_t i, auto count) {
-      i += begin;
-      store_n(y + i, load_n(a + i, count) + load_n(b + i, count), count);
-    });
-  });
-}
-
-template <class T>
 void scale_rows(const ScaleRows& args) {
   using A = AccumulatorOf<T>;
   auto* scale = static_cast<const A*>(args.scale);
   auto* x = static_cast<const T*>(args.x);
   auto* residual = static_cast<const T*>(args.residual);
   auto* y = static_cast<T*>(args.y);
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(args.count, kMapChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       std::int64_t row = begin / args.per_scale;
       std::int64_t left = (row + 1) * args.per_scale - begin;
@@ -92,18 +75,6 @@ void patchify(const Patchify& args) {
   });
 }
 
-// Calls f for the accumulator types. bfloat16 is not one of them.
-template <class F>
-void for_accumulator(const char* kernel, DType dtype, F&& f) {
-  for_dtype(kernel, dtype, [&](auto t) {
-    if constexpr (std::is_same_v<decltype(t), bfloat16>) {
-      detail::fail_dtype(kernel, dtype);
-    } else {
-      f(t);
-    }
-  });
-}
-
 template <class A>
 void sigmoid(const Sigmoid& args) {
   auto* x = static_cast<const A*>(args.x);
@@ -118,7 +89,7 @@ void run(CpuQueue&, const Cast& args) {
     for_dtype("Cast", args.to, [&](auto to) {
       auto* x = static_cast<const decltype(from)*>(args.x);
       auto* y = static_cast<decltype(to)*>(args.y);
-      parallel_ranges(args.count, kChunk, [=](std::int64_t begin, std::int64_t end) {
+      parallel_ranges(args.count, kMapChunk, [=](std::int64_t begin, std::int64_t end) {
         cast_range(x + begin, y + begin, end - begin);
       });
     });
@@ -126,7 +97,10 @@ void run(CpuQueue&, const Cast& args) {
 }
 
 void run(CpuQueue&, const Add& args) {
-  for_dtype("Add", args.dtype, [&](auto t) { add<decltype(t)>(args); });
+  for_dtype("Add", args.dtype, [&](auto t) {
+    map_values<decltype(t)>(
+        args.count, [](auto a, auto b) { return a + b; }, args.y, args.a, args.b);
+  });
 }
 
 void run(CpuQueue&, const ScaleRows& args) {
@@ -138,7 +112,7 @@ void run(CpuQueue&, const Patchify& args) {
 }
 
 void run(CpuQueue&, const Sigmoid& args) {
-  for_accumulator("Sigmoid", args.dtype, [&](auto t) { sigmoid<decltype(t)>(args); });
+  for_accumulator_dtype("Sigmoid", args.dtype, [&](auto t) { sigmoid<decltype(t)>(args); });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -1,7 +1,7 @@
 // Small elementwise kernels, limited by memory bandwidth: one pass of 16-byte accesses. See
 // pointwise.h for the formulas. Products that are added use explicit fused multiply-adds, so the
 // bits do not depend on what the compiler contracts.
-#include "kernels/cuda/elementwise.cuh"
+#include "kernels/pointwise/map_values.cuh"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
@@ -23,22 +23,11 @@ struct CastMap {
   }
 };
 
-template <class T>
-struct AddMap {
-  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 2;
-  const T *a, *b;
-  T* y;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
-    cuda::load_values(a + i, v[0]);
-    cuda::load_values(b + i, v[1]);
-  }
-  template <int n>
-  __device__ void store(std::int64_t i, float (&v)[2][n]) const {
-    for (int k = 0; k < n; ++k) v[0][k] += v[1][k];
-    cuda::store_values(y + i, v[0]);
-  }
+struct Sum {
+  static __device__ __forceinline__ float of(float a, float b) { return a + b; }
+};
+struct Logistic {
+  static __device__ __forceinline__ float of(float x) { return 1.0f / (1.0f + expf(-x)); }
 };
 
 template <class T, class Index, bool kResidual>
@@ -86,22 +75,6 @@ struct AddToRowsMap {
   }
 };
 
-struct SigmoidMap {
-  static constexpr int kWidth = 4, kVectors = 1, kInputs = 1;
-  const float* x;
-  float* y;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[1][n]) const {
-    cuda::load_values(x + i, v[0]);
-  }
-  template <int n>
-  __device__ void store(std::int64_t i, float (&v)[1][n]) const {
-    for (int k = 0; k < n; ++k) v[0][k] = 1.0f / (1.0f + expf(-v[0][k]));
-    cuda::store_values(y + i, v[0]);
-  }
-};
-
 template <class Map>
 void scale_rows(CudaQueue& queue, const ScaleRows& args) {
   using T = typename Map::Element;
@@ -140,11 +113,7 @@ void run(CudaQueue& queue, const Cast& args) {
 
 void run(CudaQueue& queue, const Add& args) {
   for_cuda_dtype("add", args.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    cuda::launch_map(queue, "add",
-                     AddMap<T>{static_cast<const T*>(args.a), static_cast<const T*>(args.b),
-                               static_cast<T*>(args.y)},
-                     args.count, cuda::all_aligned(args.a, args.b, args.y));
+    cuda::map_values<decltype(zero), Sum>(queue, "add", args.count, args.y, args.a, args.b);
   });
 }
 
@@ -179,9 +148,7 @@ void run(CudaQueue& queue, const AddToRows& args) {
 
 void run(CudaQueue& queue, const Sigmoid& args) {
   require_float32("sigmoid", args.dtype);
-  cuda::launch_map(queue, "sigmoid",
-                   SigmoidMap{static_cast<const float*>(args.x), static_cast<float*>(args.y)},
-                   args.count, cuda::all_aligned(args.x, args.y));
+  cuda::map_values<float, Logistic>(queue, "sigmoid", args.count, args.y, args.x);
 }
 
 }  // namespace dtn

@@ -185,13 +185,7 @@ void run(CpuQueue&, const SpreadMean& args) {
 void run(CpuQueue&, const CopyRows& args) { copy_rows(args); }
 
 void run(CpuQueue& queue, const Mean& args) {
-  for_dtype("Mean", args.dtype, [&](auto t) {
-    if constexpr (std::is_same_v<decltype(t), bfloat16>) {
-      detail::fail_dtype("Mean", args.dtype);
-    } else {
-      mean<decltype(t)>(queue, args);
-    }
-  });
+  for_accumulator_dtype("Mean", args.dtype, [&](auto t) { mean<decltype(t)>(queue, args); });
 }
 
 }  // namespace dtn::DTN_ISA
