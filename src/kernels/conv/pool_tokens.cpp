@@ -123,18 +123,14 @@ void run(CpuQueue&, const PoolTokensForward& args) {
   if (args.channels == 0) return;
   for_dtype("PoolTokensForward", args.dtype, [&](auto t) {
     using T = decltype(t);
-    parallel_ranges(args.batch * w.out_h, row_grain(w.width * args.channels),
-                    [&](std::int64_t first, std::int64_t last) {
-                      for (std::int64_t r = first; r < last; ++r) {
-                        const std::int64_t image = r / w.out_h, i = r % w.out_h;
-                        const T* x = static_cast<const T*>(args.x) +
-                                     image * w.height * w.width * args.channels;
-                        for (std::int64_t j = 0; j < w.out_w; ++j) {
-                          pool_window(args, PoolInputs(w, i, j), x,
-                                      static_cast<T*>(args.y) + (r * w.out_w + j) * args.channels);
-                        }
-                      }
-                    });
+    for_each_row(args.batch * w.out_h, w.width * args.channels, [&](std::int64_t r) {
+      const std::int64_t image = r / w.out_h, i = r % w.out_h;
+      const T* x = static_cast<const T*>(args.x) + image * w.height * w.width * args.channels;
+      T* y = static_cast<T*>(args.y) + r * w.out_w * args.channels;
+      for (std::int64_t j = 0; j < w.out_w; ++j) {
+        pool_window(args, PoolInputs(w, i, j), x, y + j * args.channels);
+      }
+    });
   });
 }
 

@@ -57,17 +57,12 @@ void run(CpuQueue&, const SoftSplitForward& args) {
   if (width == 0) return;
   for_dtype("SoftSplitForward", args.dtype, [&](auto t) {
     using T = decltype(t);
-    parallel_ranges(args.batch * w.out_h, row_grain(w.out_w * width),
-                    [&](std::int64_t first, std::int64_t last) {
-                      for (std::int64_t r = first; r < last; ++r) {
-                        const T* x = static_cast<const T*>(args.x) +
-                                     r / w.out_h * w.height * w.width * args.channels;
-                        for (std::int64_t j = 0; j < w.out_w; ++j) {
-                          split_token(args, r % w.out_h, j, x,
-                                      static_cast<T*>(args.y) + (r * w.out_w + j) * width);
-                        }
-                      }
-                    });
+    for_each_row(args.batch * w.out_h, w.out_w * width, [&](std::int64_t r) {
+      const T* x = static_cast<const T*>(args.x) + r / w.out_h * w.height * w.width * args.channels;
+      T* y = static_cast<T*>(args.y) + r * w.out_w * width;
+      for (std::int64_t j = 0; j < w.out_w; ++j)
+        split_token(args, r % w.out_h, j, x, y + j * width);
+    });
   });
 }
 

@@ -70,4 +70,12 @@ inline std::int64_t row_grain(std::int64_t channels) {
   return channels < 16384 ? 16384 / channels : 1;
 }
 
+// Calls f(row) for all rows of `channels` values, in parallel.
+template <class F>
+void for_each_row(std::int64_t rows, std::int64_t channels, F&& f) {
+  parallel_ranges(rows, row_grain(channels), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) f(row);
+  });
+}
+
 }  // namespace dtn::DTN_ISA

@@ -2,39 +2,30 @@
 // once.
 #include "kernels/pointwise/modulate.h"
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/row_sums.h"
 
 namespace dtn::DTN_ISA {
 namespace {
 
-// Approximate number of elements per task.
-constexpr std::int64_t kChunk = 1 << 15;
 // Channels per task of a sum over tokens: the sums stay in the first-level cache.
 constexpr std::int64_t kChannels = 512;
-
-std::int64_t rows_per_task(std::int64_t channels) {
-  return channels < kChunk ? kChunk / channels : 1;
-}
 
 template <class T>
 void modulate(const ModulateForward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  parallel_ranges(args.rows, rows_per_task(channels), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* x = static_cast<const T*>(args.x) + r * channels;
-      const T* shift = static_cast<const T*>(args.modulation) + r * 2 * channels;
-      const T* gain = shift + channels;
-      T* y = static_cast<T*>(args.y) + r * channels;
-      for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-        const Vec<A> v = load_n(x + c, count);
-        const Vec<A> product = v * load_n(gain + c, count) + v;
-        store_n(y + c, Vec<A>(product + load_n(shift + c, count)), count);
-      });
-    }
+  for_each_row(args.rows, channels, [&](std::int64_t r) {
+    const T* x = static_cast<const T*>(args.x) + r * channels;
+    const T* shift = static_cast<const T*>(args.modulation) + r * 2 * channels;
+    const T* gain = shift + channels;
+    T* y = static_cast<T*>(args.y) + r * channels;
+    for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
+      const Vec<A> v = load_n(x + c, count);
+      const Vec<A> product = v * load_n(gain + c, count) + v;
+      store_n(y + c, Vec<A>(product + load_n(shift + c, count)), count);
+    });
   });
 }
 
@@ -42,26 +33,24 @@ template <class T>
 void modulate_backward(const ModulateBackward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  parallel_ranges(args.rows, rows_per_task(channels), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* x = static_cast<const T*>(args.x) + r * channels;
-      const T* gain = static_cast<const T*>(args.modulation) + (2 * r + 1) * channels;
-      const T* dy = static_cast<const T*>(args.dy) + r * channels;
-      const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + r * channels : nullptr;
-      T* dx = args.dx ? static_cast<T*>(args.dx) + r * channels : nullptr;
-      T* dshift = args.dmodulation ? static_cast<T*>(args.dmodulation) + r * 2 * channels : nullptr;
-      for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-        const Vec<A> g = load_n(dy + c, count);
-        if (dshift) {
-          store_n(dshift + c, g, count);
-          store_n(dshift + channels + c, Vec<A>(g * load_n(x + c, count)), count);
-        }
-        if (!dx) return;
-        Vec<A> d = g * load_n(gain + c, count) + g;
-        if (add) d += load_n(add + c, count);
-        store_n(dx + c, d, count);
-      });
-    }
+  for_each_row(args.rows, channels, [&](std::int64_t r) {
+    const T* x = static_cast<const T*>(args.x) + r * channels;
+    const T* gain = static_cast<const T*>(args.modulation) + (2 * r + 1) * channels;
+    const T* dy = static_cast<const T*>(args.dy) + r * channels;
+    const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + r * channels : nullptr;
+    T* dx = args.dx ? static_cast<T*>(args.dx) + r * channels : nullptr;
+    T* dshift = args.dmodulation ? static_cast<T*>(args.dmodulation) + r * 2 * channels : nullptr;
+    for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
+      const Vec<A> g = load_n(dy + c, count);
+      if (dshift) {
+        store_n(dshift + c, g, count);
+        store_n(dshift + channels + c, Vec<A>(g * load_n(x + c, count)), count);
+      }
+      if (!dx) return;
+      Vec<A> d = g * load_n(gain + c, count) + g;
+      if (add) d += load_n(add + c, count);
+      store_n(dx + c, d, count);
+    });
   });
 }
 
@@ -69,21 +58,18 @@ template <class T>
 void gate(const GateForward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  parallel_ranges(
-      args.batch * args.tokens, rows_per_task(channels), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const std::int64_t at = r * channels;
-          const T* x = static_cast<const T*>(args.x) + at;
-          const A* gain = static_cast<const A*>(args.gain) + r / args.tokens * channels;
-          const T* residual = args.residual ? static_cast<const T*>(args.residual) + at : nullptr;
-          T* y = static_cast<T*>(args.y) + at;
-          for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-            Vec<A> v = load_n(x + c, count) * load_n(gain + c, count);
-            if (residual) v += load_n(residual + c, count);
-            store_n(y + c, v, count);
-          });
-        }
-      });
+  for_each_row(args.batch * args.tokens, channels, [&](std::int64_t r) {
+    const std::int64_t at = r * channels;
+    const T* x = static_cast<const T*>(args.x) + at;
+    const A* gain = static_cast<const A*>(args.gain) + r / args.tokens * channels;
+    const T* residual = args.residual ? static_cast<const T*>(args.residual) + at : nullptr;
+    T* y = static_cast<T*>(args.y) + at;
+    for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
+      Vec<A> v = load_n(x + c, count) * load_n(gain + c, count);
+      if (residual) v += load_n(residual + c, count);
+      store_n(y + c, v, count);
+    });
+  });
 }
 
 // Each task processes some channels of all tokens of a sample.
@@ -120,16 +106,14 @@ template <class T>
 void scale_shift_rows(const ScaleShiftRowsForward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  parallel_ranges(args.rows, rows_per_task(channels), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* x = static_cast<const T*>(args.x) + r * channels;
-      T* y = static_cast<T*>(args.y) + r * channels;
-      const A gain = static_cast<const A*>(args.gain)[r];
-      const Vec<A> shift = broadcast(static_cast<const A*>(args.shift)[r]);
-      for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-        store_n(y + c, Vec<A>(load_n(x + c, count) * gain + shift), count);
-      });
-    }
+  for_each_row(args.rows, channels, [&](std::int64_t r) {
+    const T* x = static_cast<const T*>(args.x) + r * channels;
+    T* y = static_cast<T*>(args.y) + r * channels;
+    const A gain = static_cast<const A*>(args.gain)[r];
+    const Vec<A> shift = broadcast(static_cast<const A*>(args.shift)[r]);
+    for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
+      store_n(y + c, Vec<A>(load_n(x + c, count) * gain + shift), count);
+    });
   });
 }
 
@@ -137,22 +121,20 @@ template <class T>
 void scale_shift_rows_backward(const ScaleShiftRowsBackward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  parallel_ranges(args.rows, rows_per_task(channels), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* x = static_cast<const T*>(args.x) + r * channels;
-      const T* dy = static_cast<const T*>(args.dy) + r * channels;
-      T* dx = args.dx ? static_cast<T*>(args.dx) + r * channels : nullptr;
-      const A gain = static_cast<const A*>(args.gain)[r];
-      Vec<A> sum{}, dot{};
-      for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
-        const Vec<A> g = load_n(dy + c, count);
-        sum += g;
-        dot += g * load_n(x + c, count);
-        if (dx) store_n(dx + c, Vec<A>(g * gain), count);
-      });
-      if (args.dgain) static_cast<A*>(args.dgain)[r] = reduce_add(dot);
-      if (args.dshift) static_cast<A*>(args.dshift)[r] = reduce_add(sum);
-    }
+  for_each_row(args.rows, channels, [&](std::int64_t r) {
+    const T* x = static_cast<const T*>(args.x) + r * channels;
+    const T* dy = static_cast<const T*>(args.dy) + r * channels;
+    T* dx = args.dx ? static_cast<T*>(args.dx) + r * channels : nullptr;
+    const A gain = static_cast<const A*>(args.gain)[r];
+    Vec<A> sum{}, dot{};
+    for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+      const Vec<A> g = load_n(dy + c, count);
+      sum += g;
+      dot += g * load_n(x + c, count);
+      if (dx) store_n(dx + c, Vec<A>(g * gain), count);
+    });
+    if (args.dgain) static_cast<A*>(args.dgain)[r] = reduce_add(dot);
+    if (args.dshift) static_cast<A*>(args.dshift)[r] = reduce_add(sum);
   });
 }
 

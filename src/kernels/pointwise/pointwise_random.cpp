@@ -33,11 +33,6 @@ inline void philox_groups(const PhiloxKey& key, std::uint64_t group, std::uint32
   interleave((c[0] & 0xffffffffu) | (c[1] << 32), (c[2] & 0xffffffffu) | (c[3] << 32), words);
 }
 
-inline PhiloxKey key_at_step(PhiloxKey key, const std::uint32_t* step) {
-  if (step) key.step = *step;
-  return key;
-}
-
 constexpr std::int64_t kBlock = 1024;         // elements per batch of random words
 constexpr std::int64_t kChunk = 32 * kBlock;  // elements per task
 

@@ -9,11 +9,6 @@
 namespace dtn {
 namespace {
 
-__device__ __forceinline__ PhiloxKey key_at_step(PhiloxKey key, const std::uint32_t* step) {
-  if (step) key.step = *step;
-  return key;
-}
-
 // Numbers of elements, consecutive from the first one.
 struct InOrder {
   std::uint64_t first;

@@ -20,18 +20,15 @@ void run(CpuQueue&, const SelectForward& args) {
     T* y = static_cast<T*>(args.y);
     const T nan = static_cast<T>(std::numeric_limits<AccumulatorOf<T>>::quiet_NaN());
     const std::size_t bytes = static_cast<std::size_t>(args.inner) * sizeof(T);
-    auto copy = [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t from = args.index[r % args.count];
-        T* to = y + r * args.inner;
-        if (0 <= from && from < args.extent) {
-          std::memcpy(to, x + (r / args.count * args.extent + from) * args.inner, bytes);
-        } else {
-          for (std::int64_t i = 0; i < args.inner; ++i) to[i] = nan;
-        }
+    for_each_row(args.outer * args.count, args.inner, [=](std::int64_t r) {
+      const std::int64_t from = args.index[r % args.count];
+      T* to = y + r * args.inner;
+      if (0 <= from && from < args.extent) {
+        std::memcpy(to, x + (r / args.count * args.extent + from) * args.inner, bytes);
+      } else {
+        std::fill_n(to, args.inner, nan);
       }
-    };
-    parallel_ranges(args.outer * args.count, row_grain(args.inner), copy);
+    });
   });
 }
 

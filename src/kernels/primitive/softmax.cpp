@@ -59,20 +59,18 @@ void run(CpuQueue&, const SoftmaxBackward& args) {
   for_dtype("SoftmaxBackward", args.dtype, [&](auto t) {
     using T = decltype(t);
     using A = AccumulatorOf<T>;
-    parallel_ranges(args.rows, row_grain(args.columns), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const T* y = static_cast<const T*>(args.y) + r * args.columns;
-        const T* dy = static_cast<const T*>(args.dy) + r * args.columns;
-        T* dx = static_cast<T*>(args.dx) + r * args.columns;
-        Vec<A> products{};
-        for_each_vector<A>(args.columns, [&](std::int64_t i, auto count) {
-          products += load_n(y + i, count) * load_n(dy + i, count);
-        });
-        const A dot = reduce_add(products);
-        for_each_vector<A>(args.columns, [&](std::int64_t i, auto count) {
-          store_n(dx + i, load_n(y + i, count) * (load_n(dy + i, count) - dot), count);
-        });
-      }
+    for_each_row(args.rows, args.columns, [&](std::int64_t r) {
+      const T* y = static_cast<const T*>(args.y) + r * args.columns;
+      const T* dy = static_cast<const T*>(args.dy) + r * args.columns;
+      T* dx = static_cast<T*>(args.dx) + r * args.columns;
+      Vec<A> products{};
+      for_each_vector<A>(args.columns, [&](std::int64_t i, auto count) {
+        products += load_n(y + i, count) * load_n(dy + i, count);
+      });
+      const A dot = reduce_add(products);
+      for_each_vector<A>(args.columns, [&](std::int64_t i, auto count) {
+        store_n(dx + i, load_n(y + i, count) * (load_n(dy + i, count) - dot), count);
+      });
     });
   });
 }
