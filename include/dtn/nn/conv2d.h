@@ -19,7 +19,7 @@ struct Conv2d {
   };
   Conv2d(const Scope&, std::int64_t in, std::int64_t out, const Options&);
 
-  // x [B, in, height, width] -> [B, out, height', width'], see primitive::conv2d.
+  // x [B, in, height, width] -> [B, out, height', width'], see ops::convolution().
   Variable forward(Context&, const Variable& x) const;
 
   Parameter* weight;
