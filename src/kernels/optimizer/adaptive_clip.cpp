@@ -4,7 +4,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/square_sum.h"
-#include "kernels/optimizer/adaptive_clip_factor.h"
+#include "kernels/optimizer/optimizer_factors.h"
 
 namespace dtn::DTN_ISA {
 namespace {

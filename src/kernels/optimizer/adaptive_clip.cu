@@ -2,7 +2,7 @@
 // elements, and whole small tensors. A gradient that is not clipped is read once and not written.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/optimizer/adaptive_clip.h"
-#include "kernels/optimizer/adaptive_clip_factor.h"
+#include "kernels/optimizer/optimizer_factors.h"
 
 namespace dtn {
 namespace {

@@ -3,16 +3,13 @@
 // traffic is about the same as with a stored u, but it needs no memory for u.
 #include "kernels/optimizer/lamb.h"
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/cpu/square_sum.h"
-#include "kernels/optimizer/lamb_factors.h"
+#include "kernels/optimizer/optimizer_factors.h"
+#include "kernels/optimizer/update_vectors.h"
 
 namespace dtn::DTN_ISA {
 namespace {
-
-constexpr std::int64_t kChunk = 1 << 16;  // elements of a range without trust ratios
 
 // Stores the new moments at i.
 template <class N>
@@ -33,17 +30,14 @@ template <class N>
 inline void move(const LambStep& args, const LambFactors& f, float step, std::int64_t i, N count) {
   VecF p = load_n(args.param + i, count);
   p = p + step * update_at(args, f, p, i, count);
-  store_n(args.param + i, p, count);
-  if (args.param_bf16) store_n(args.param_bf16 + i, p, count);
+  store_params(args, i, p, count);
 }
 
 void step_without_ratios(const LambStep& args, const LambFactors& f) {
   const float step = static_cast<float>(-f.lr);
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    for_each_vector<float>(end - begin, [=, &args](std::int64_t i, auto count) {
-      advance_moments(args, f, begin + i, count);
-      move(args, f, step, begin + i, count);
-    });
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
+    advance_moments(args, f, i, count);
+    move(args, f, step, i, count);
   });
 }
 
@@ -86,7 +80,7 @@ void step_with_ratios(Scratch& scratch, const LambStep& args, const LambFactors&
 }  // namespace
 
 void run(CpuQueue& queue, const LambStep& args) {
-  const LambFactors f = lamb_factors(args);
+  const LambFactors f = factors_of(args);
   if (!f.apply) return;
   if (args.tensors.tensor_count == 0) {
     step_without_ratios(args, f);

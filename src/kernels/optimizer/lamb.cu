@@ -6,8 +6,7 @@
 // Products and sums are fused exactly where the host compilers fuse them.
 #include "kernels/cuda/sums.cuh"
 #include "kernels/optimizer/lamb.h"
-#include "kernels/optimizer/lamb_factors.h"
-#include "kernels/optimizer/moments_map.cuh"
+#include "kernels/optimizer/update_map.cuh"
 
 namespace dtn {
 namespace {
@@ -29,10 +28,8 @@ __device__ __forceinline__ float update_of(const LambFactors& f, float p, float 
   return __fmaf_rn(f.decay, p, adam);
 }
 
-struct LambMap : MomentsMap<LambStep, LambFactors> {
-  __device__ void prepare() {
-    prepare_by([](const LambStep& step) { return lamb_factors(step); });
-  }
+struct LambMap
+    : UpdateMap<LambStep, 2, true, &LambStep::param, &LambStep::m, &LambStep::v, &LambStep::grad> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[4][n]) const {
     if (!f.apply) return;
@@ -42,7 +39,9 @@ struct LambMap : MomentsMap<LambStep, LambFactors> {
       advance_moments(f, v[3][k], v[1][k], v[2][k]);
       v[0][k] = __fmaf_rn(step, update_of(f, v[0][k], v[1][k], v[2][k]), v[0][k]);
     }
-    write(i, v);
+    cuda::store_values(args.m + i, v[1]);
+    cuda::store_values(args.v + i, v[2]);
+    store_params(i, v[0]);
   }
 };
 
@@ -67,7 +66,7 @@ struct LambShared {
 __global__ void __launch_bounds__(kChunkThreads)
     lamb_moments_kernel(LambStep args, LambSums* partial) {
   DTN_SHARED(LambShared, shared);
-  if (threadIdx.x == 0) shared->factors = lamb_factors(args);
+  if (threadIdx.x == 0) shared->factors = factors_of(args);
   __syncthreads();
   const LambFactors f = shared->factors;
   if (!f.apply) return;
@@ -108,13 +107,13 @@ __global__ void __launch_bounds__(kRatioThreads)
   }
   sums.param = cuda::block_sum_once(sums.param, shared->scratch[0]);
   sums.update = cuda::block_sum_once(sums.update, shared->scratch[1]);
-  if (threadIdx.x == 0) steps[blockIdx.x] = lamb_step(lamb_factors(args), sums);
+  if (threadIdx.x == 0) steps[blockIdx.x] = lamb_step(factors_of(args), sums);
 }
 
 __global__ void __launch_bounds__(kChunkThreads)
     lamb_step_kernel(LambStep args, const float* steps) {
   DTN_SHARED(LambShared, shared);
-  if (threadIdx.x == 0) shared->factors = lamb_factors(args);
+  if (threadIdx.x == 0) shared->factors = factors_of(args);
   __syncthreads();
   const LambFactors f = shared->factors;
   if (!f.apply) return;
@@ -154,7 +153,7 @@ void step_with_ratios(CudaQueue& queue, const LambStep& args) {
 
 void run(CudaQueue& queue, const LambStep& args) {
   if (args.tensors.tensor_count > 0) return step_with_ratios(queue, args);
-  cuda::launch_map(queue, "lamb", LambMap{{args, {}}}, args.count,
+  cuda::launch_map(queue, "lamb", LambMap{{args}}, args.count,
                    cuda::all_aligned(args.param, args.m, args.v, args.grad, args.param_bf16),
                    sizeof(LambFactors));
 }

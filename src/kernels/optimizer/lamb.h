@@ -28,19 +28,7 @@ struct LambTensors {
   const std::int64_t* first_chunk = nullptr;  // [tensor_count + 1]
 };
 
-struct LambStep {
-  std::int64_t count;
-  float* param;
-  float* m;
-  float* v;
-  const float* grad;
-  bfloat16* param_bf16 = nullptr;
-  double lr, beta1, beta2, eps, weight_decay;
-  std::int64_t t;  // 1 for the first update
-  double grad_scale = 1;
-  const StepInputs* inputs = nullptr;  // as for AdamW
-  const UpdateState* state = nullptr;
-  double lr_factor = 1;
+struct LambStep : AdamWStep {
   // Empty: r is 1. Otherwise elements between the tensors stay unchanged, and buffers are aligned
   // to 16 bytes.
   LambTensors tensors{};

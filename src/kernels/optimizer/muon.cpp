@@ -1,29 +1,15 @@
 #include "kernels/optimizer/muon.h"
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/optimizer/muon_factors.h"
+#include "kernels/optimizer/optimizer_factors.h"
+#include "kernels/optimizer/update_vectors.h"
 
 namespace dtn::DTN_ISA {
-namespace {
-
-constexpr std::int64_t kChunk = 1 << 16;  // elements; does not affect results
-
-// Calls f(i, count) for the vectors of all elements, in parallel.
-template <class F>
-void for_all_vectors(std::int64_t count, F&& f) {
-  parallel_ranges(count, kChunk, [&](std::int64_t begin, std::int64_t end) {
-    for_each_vector<float>(end - begin, [&](std::int64_t i, auto lanes) { f(begin + i, lanes); });
-  });
-}
-
-}  // namespace
 
 void run(CpuQueue&, const MuonMomentum& args) {
-  const MuonMomentumFactors f = momentum_factors(args);
+  const MuonMomentumFactors f = factors_of(args);
   if (!f.apply) return;
-  for_all_vectors(args.count, [=, &args](std::int64_t i, auto count) {
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
     const VecF g = f.rest * (load_n(args.grad + i, count) * f.grad_scale);
     const VecF m = load_n(args.m + i, count) * f.keep + g;
     store_n(args.m + i, m, count);
@@ -32,8 +18,8 @@ void run(CpuQueue&, const MuonMomentum& args) {
 }
 
 void run(CpuQueue&, const DivideByNorm& args) {
-  const float factor = norm_factor(args);
-  for_all_vectors(args.count, [=, &args](std::int64_t i, auto count) {
+  const float factor = factors_of(args);
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
     store_n(args.x + i, load_n(args.x + i, count) * factor, count);
   });
 }
@@ -51,13 +37,12 @@ void run(CpuQueue&, const AddDiagonal& args) {
 }
 
 void run(CpuQueue&, const MuonStep& args) {
-  const MuonStepFactors f = muon_factors(args);
+  const MuonStepFactors f = factors_of(args);
   if (!f.apply) return;
-  for_all_vectors(args.count, [=, &args](std::int64_t i, auto count) {
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
     const VecF p =
         load_n(args.param + i, count) * f.decay + f.step * load_n(args.update + i, count);
-    store_n(args.param + i, p, count);
-    if (args.param_bf16) store_n(args.param_bf16 + i, p, count);
+    store_params(args, i, p, count);
   });
 }
 

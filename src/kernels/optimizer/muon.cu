@@ -1,23 +1,11 @@
 // Elementwise parts of Muon, limited by memory bandwidth; see muon.h for the formulas. Products and
 // sums are fused where the host compilers fuse them.
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/optimizer/muon.h"
-#include "kernels/optimizer/muon_factors.h"
+#include "kernels/optimizer/update_map.cuh"
 
 namespace dtn {
 namespace {
 
-struct MuonMomentumMap {
-  static constexpr int kWidth = 4, kVectors = 4, kInputs = 2;
-  MuonMomentum args;
-  MuonMomentumFactors f;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
-    cuda::load_values(args.m + i, v[0]);
-    cuda::load_values(args.grad + i, v[1]);
-  }
-  __device__ void prepare() { f = momentum_factors(args); }
+struct MuonMomentumMap : UpdateMap<MuonMomentum, 4, false, &MuonMomentum::m, &MuonMomentum::grad> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[2][n]) const {
     if (!f.apply) return;
@@ -32,26 +20,11 @@ struct MuonMomentumMap {
   }
 };
 
-struct DivideByNormMap {
-  static constexpr int kWidth = 4, kVectors = 4, kInputs = 1;
-  DivideByNorm args;
-  float factor;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[1][n]) const {
-    cuda::load_values(args.x + i, v[0]);
-  }
-  // One thread of a block computes the root and the quotient in float64.
-  __device__ void prepare() {
-    DTN_SHARED(float, shared);
-    if (threadIdx.x == 0) *shared = norm_factor(args);
-    __syncthreads();
-    factor = *shared;
-  }
+struct DivideByNormMap : UpdateMap<DivideByNorm, 4, true, &DivideByNorm::x> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[1][n]) const {
 #pragma unroll
-    for (int k = 0; k < n; ++k) v[0][k] = __fmul_rn(v[0][k], factor);
+    for (int k = 0; k < n; ++k) v[0][k] = __fmul_rn(v[0][k], f);
     cuda::store_values(args.x + i, v[0]);
   }
 };
@@ -80,17 +53,7 @@ struct AddDiagonalMap {
   }
 };
 
-struct MuonStepMap {
-  static constexpr int kWidth = 4, kVectors = 4, kInputs = 2;
-  MuonStep args;
-  MuonStepFactors f;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
-    cuda::load_values(args.param + i, v[0]);
-    cuda::load_values(args.update + i, v[1]);
-  }
-  __device__ void prepare() { f = muon_factors(args); }
+struct MuonStepMap : UpdateMap<MuonStep, 4, false, &MuonStep::param, &MuonStep::update> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[2][n]) const {
     if (!f.apply) return;
@@ -98,20 +61,19 @@ struct MuonStepMap {
     for (int k = 0; k < n; ++k) {
       v[0][k] = __fmaf_rn(v[0][k], f.decay, __fmul_rn(f.step, v[1][k]));
     }
-    cuda::store_values(args.param + i, v[0]);
-    if (args.param_bf16) cuda::store_values(args.param_bf16 + i, v[0]);
+    store_params(i, v[0]);
   }
 };
 
 }  // namespace
 
 void run(CudaQueue& queue, const MuonMomentum& args) {
-  cuda::launch_map(queue, "muon_momentum", MuonMomentumMap{args, {}}, args.count,
+  cuda::launch_map(queue, "muon_momentum", MuonMomentumMap{{args}}, args.count,
                    cuda::all_aligned(args.m, args.grad, args.update));
 }
 
 void run(CudaQueue& queue, const DivideByNorm& args) {
-  cuda::launch_map(queue, "divide_by_norm", DivideByNormMap{args, 0}, args.count,
+  cuda::launch_map(queue, "divide_by_norm", DivideByNormMap{{args}}, args.count,
                    cuda::all_aligned(args.x), sizeof(float));
 }
 
@@ -127,7 +89,7 @@ void run(CudaQueue& queue, const AddDiagonal& args) {
 }
 
 void run(CudaQueue& queue, const MuonStep& args) {
-  cuda::launch_map(queue, "muon", MuonStepMap{args, {}}, args.count,
+  cuda::launch_map(queue, "muon", MuonStepMap{{args}}, args.count,
                    cuda::all_aligned(args.param, args.update, args.param_bf16));
 }
 

@@ -4,17 +4,12 @@
 
 #include <cstring>
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/optimizer/optimizer_factors.h"
+#include "kernels/optimizer/update_vectors.h"
 
 namespace dtn::DTN_ISA {
 namespace {
-
-// Elements per chunk, a multiple of every vector width. Elementwise results do not depend on it.
-// The sum of squares does, so the value is part of that result's definition.
-constexpr std::int64_t kChunk = 1 << 16;
 
 // Returns the sum of the squares of [0, n), in float64, from four interleaved sums.
 double sum_squares_range(const float* x, std::int64_t n) {
@@ -44,83 +39,58 @@ double sum_squares_range(const float* x, std::int64_t n) {
 void run(CpuQueue&, const PrepareUpdate& args) { prepare_update(args); }
 
 void run(CpuQueue&, const AdamWStep& args) {
-  const AdamWFactors f = adamw_factors(args);
+  const AdamWFactors f = factors_of(args);
   if (!f.apply) return;
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    float *param = args.param + begin, *m = args.m + begin, *v = args.v + begin;
-    const float* grad = args.grad + begin;
-    bfloat16* copy = args.param_bf16 ? args.param_bf16 + begin : nullptr;
-    for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
-      VecF g = load_n(grad + i, count) * f.grad_scale;
-      VecF p = load_n(param + i, count) * f.decay;
-      VecF new_m = load_n(m + i, count) * f.beta1 + f.rest1 * g;
-      VecF new_v = load_n(v + i, count) * f.beta2 + f.rest2 * g * g;
-      VecF denominator = sqrt(new_v) / f.root_correction2 + f.eps;
-      p = p + f.step * new_m / denominator;
-      store_n(m + i, new_m, count);
-      store_n(v + i, new_v, count);
-      store_n(param + i, p, count);
-      if (copy) store_n(copy + i, p, count);
-    });
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
+    VecF g = load_n(args.grad + i, count) * f.grad_scale;
+    VecF p = load_n(args.param + i, count) * f.decay;
+    VecF m = load_n(args.m + i, count) * f.beta1 + f.rest1 * g;
+    VecF v = load_n(args.v + i, count) * f.beta2 + f.rest2 * g * g;
+    VecF denominator = sqrt(v) / f.root_correction2 + f.eps;
+    p = p + f.step * m / denominator;
+    store_n(args.m + i, m, count);
+    store_n(args.v + i, v, count);
+    store_params(args, i, p, count);
   });
 }
 
 void run(CpuQueue&, const SgdStep& args) {
-  const SgdFactors f = sgd_factors(args);
+  const SgdFactors f = factors_of(args);
   if (!f.apply) return;
-  const bool keep = args.momentum != 0, nesterov = args.nesterov;
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    float* param = args.param + begin;
-    float* buffer = keep ? args.momentum_buffer + begin : nullptr;
-    const float* grad = args.grad + begin;
-    bfloat16* copy = args.param_bf16 ? args.param_bf16 + begin : nullptr;
-    for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
-      VecF p = load_n(param + i, count);
-      VecF g = load_n(grad + i, count) * f.grad_scale + f.decay * p;
-      VecF move = g;
-      if (keep) {
-        if (!f.first) move = f.momentum * load_n(buffer + i, count) + g;
-        store_n(buffer + i, move, count);
-        if (nesterov) move = f.momentum * move + g;
-      }
-      p = p + f.step * move;
-      store_n(param + i, p, count);
-      if (copy) store_n(copy + i, p, count);
-    });
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
+    VecF p = load_n(args.param + i, count);
+    VecF g = load_n(args.grad + i, count) * f.grad_scale + f.decay * p;
+    VecF move = g;
+    if (args.momentum != 0) {
+      if (!f.first) move = f.momentum * load_n(args.momentum_buffer + i, count) + g;
+      store_n(args.momentum_buffer + i, move, count);
+      if (args.nesterov) move = f.momentum * move + g;
+    }
+    store_params(args, i, p + f.step * move, count);
   });
 }
 
 void run(CpuQueue&, const LionStep& args) {
-  const LionFactors f = lion_factors(args);
+  const LionFactors f = factors_of(args);
   if (!f.apply) return;
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    float *param = args.param + begin, *m = args.m + begin;
-    const float* grad = args.grad + begin;
-    bfloat16* copy = args.param_bf16 ? args.param_bf16 + begin : nullptr;
-    for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
-      const VecF zero{}, step = broadcast(f.step);
-      VecF g = load_n(grad + i, count) * f.grad_scale;
-      VecF old_m = load_n(m + i, count);
-      VecF direction = old_m * f.beta1 + f.rest1 * g;
-      VecF p = load_n(param + i, count) * f.decay;
-      p = p + (direction > zero ? step : direction < zero ? -step : zero);
-      store_n(m + i, old_m * f.beta2 + f.rest2 * g, count);
-      store_n(param + i, p, count);
-      if (copy) store_n(copy + i, p, count);
-    });
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
+    const VecF zero{}, step = broadcast(f.step);
+    VecF g = load_n(args.grad + i, count) * f.grad_scale;
+    VecF m = load_n(args.m + i, count);
+    VecF direction = m * f.beta1 + f.rest1 * g;
+    VecF p = load_n(args.param + i, count) * f.decay;
+    p = p + (direction > zero ? step : direction < zero ? -step : zero);
+    store_n(args.m + i, m * f.beta2 + f.rest2 * g, count);
+    store_params(args, i, p, count);
   });
 }
 
 void run(CpuQueue&, const EmaStep& args) {
-  const EmaFactors f = ema_factors(args);
+  const EmaFactors f = factors_of(args);
   if (!f.apply) return;
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    float* average = args.average + begin;
-    const float* param = args.param + begin;
-    for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
-      VecF next = f.decay * load_n(average + i, count) + f.rest * load_n(param + i, count);
-      store_n(average + i, next, count);
-    });
+  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
+    VecF next = f.decay * load_n(args.average + i, count) + f.rest * load_n(args.param + i, count);
+    store_n(args.average + i, next, count);
   });
 }
 
@@ -131,11 +101,11 @@ void run(CpuQueue&, const CommitBuffers& args) {
 }
 
 void run(CpuQueue& queue, const SumSquares& args) {
-  const std::int64_t chunks = args.count > 0 ? (args.count + kChunk - 1) / kChunk : 0;
+  const std::int64_t chunks = args.count > 0 ? (args.count + kUpdateChunk - 1) / kUpdateChunk : 0;
   Scratch::Scope scope(queue.scratch());
   double* partial = scope.take<double>(chunks);  // [chunks]
-  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    partial[begin / kChunk] = sum_squares_range(args.x + begin, end - begin);
+  parallel_ranges(args.count, kUpdateChunk, [=, &args](std::int64_t begin, std::int64_t end) {
+    partial[begin / kUpdateChunk] = sum_squares_range(args.x + begin, end - begin);
   });
   double sum = 0;
   for (std::int64_t i = 0; i < chunks; ++i) sum += partial[i];

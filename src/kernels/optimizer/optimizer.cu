@@ -7,17 +7,13 @@
 //
 // Products and sums are fused exactly where the host compilers fuse them.
 #include "kernels/cuda/sums.cuh"
-#include "kernels/optimizer/moments_map.cuh"
-#include "kernels/optimizer/optimizer.h"
-#include "kernels/optimizer/optimizer_factors.h"
+#include "kernels/optimizer/update_map.cuh"
 
 namespace dtn {
 namespace {
 
-struct AdamWMap : MomentsMap<AdamWStep, AdamWFactors> {
-  __device__ void prepare() {
-    prepare_by([](const AdamWStep& step) { return adamw_factors(step); });
-  }
+struct AdamWMap : UpdateMap<AdamWStep, 2, true, &AdamWStep::param, &AdamWStep::m, &AdamWStep::v,
+                            &AdamWStep::grad> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[4][n]) const {
     if (!f.apply) return;
@@ -32,26 +28,25 @@ struct AdamWMap : MomentsMap<AdamWStep, AdamWFactors> {
       v[1][k] = m;
       v[2][k] = s;
     }
-    write(i, v);
+    cuda::store_values(args.m + i, v[1]);
+    cuda::store_values(args.v + i, v[2]);
+    store_params(i, v[0]);
   }
 };
 
 // The buffer is also loaded at the first step, but not used then.
 template <bool kMomentum>
-struct SgdMap {
-  static constexpr int kWidth = 4, kVectors = 2, kInputs = 3;
-  SgdStep args;
-  SgdFactors f;
+using SgdBuffers = std::conditional_t<
+    kMomentum,
+    UpdateMap<SgdStep, 2, false, &SgdStep::param, &SgdStep::grad, &SgdStep::momentum_buffer>,
+    UpdateMap<SgdStep, 2, false, &SgdStep::param, &SgdStep::grad>>;
 
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[3][n]) const {
-    cuda::load_values(args.param + i, v[0]);
-    cuda::load_values(args.grad + i, v[1]);
-    if constexpr (kMomentum) cuda::load_values(args.momentum_buffer + i, v[2]);
-  }
-  __device__ void prepare() { f = sgd_factors(args); }
-  template <int n>
-  __device__ void store(std::int64_t i, float (&v)[3][n]) const {
+template <bool kMomentum>
+struct SgdMap : SgdBuffers<kMomentum> {
+  using SgdBuffers<kMomentum>::args, SgdBuffers<kMomentum>::f;
+
+  template <int kInputs, int n>
+  __device__ void store(std::int64_t i, float (&v)[kInputs][n]) const {
     if (!f.apply) return;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
@@ -65,23 +60,11 @@ struct SgdMap {
       v[0][k] = __fmaf_rn(f.step, move, v[0][k]);
     }
     if constexpr (kMomentum) cuda::store_values(args.momentum_buffer + i, v[2]);
-    cuda::store_values(args.param + i, v[0]);
-    if (args.param_bf16) cuda::store_values(args.param_bf16 + i, v[0]);
+    this->store_params(i, v[0]);
   }
 };
 
-struct LionMap {
-  static constexpr int kWidth = 4, kVectors = 2, kInputs = 3;
-  LionStep args;
-  LionFactors f;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[3][n]) const {
-    cuda::load_values(args.param + i, v[0]);
-    cuda::load_values(args.m + i, v[1]);
-    cuda::load_values(args.grad + i, v[2]);
-  }
-  __device__ void prepare() { f = lion_factors(args); }
+struct LionMap : UpdateMap<LionStep, 2, false, &LionStep::param, &LionStep::m, &LionStep::grad> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[3][n]) const {
     if (!f.apply) return;
@@ -94,28 +77,11 @@ struct LionMap {
       v[1][k] = __fmaf_rn(v[1][k], f.beta2, __fmul_rn(f.rest2, g));
     }
     cuda::store_values(args.m + i, v[1]);
-    cuda::store_values(args.param + i, v[0]);
-    if (args.param_bf16) cuda::store_values(args.param_bf16 + i, v[0]);
+    store_params(i, v[0]);
   }
 };
 
-struct EmaMap {
-  static constexpr int kWidth = 4, kVectors = 4, kInputs = 2;
-  EmaStep args;
-  EmaFactors f;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
-    cuda::load_values(args.average + i, v[0]);
-    cuda::load_values(args.param + i, v[1]);
-  }
-  // One thread of a block computes the power in float64.
-  __device__ void prepare() {
-    DTN_SHARED(EmaFactors, shared);
-    if (threadIdx.x == 0) *shared = ema_factors(args);
-    __syncthreads();
-    f = *shared;
-  }
+struct EmaMap : UpdateMap<EmaStep, 4, true, &EmaStep::average, &EmaStep::param> {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[2][n]) const {
     if (!f.apply) return;
@@ -167,7 +133,7 @@ void run(CudaQueue& queue, const PrepareUpdate& args) {
 }
 
 void run(CudaQueue& queue, const AdamWStep& args) {
-  cuda::launch_map(queue, "adamw", AdamWMap{{args, {}}}, args.count,
+  cuda::launch_map(queue, "adamw", AdamWMap{{args}}, args.count,
                    cuda::all_aligned(args.param, args.m, args.v, args.grad, args.param_bf16),
                    sizeof(AdamWFactors));
 }
@@ -175,19 +141,19 @@ void run(CudaQueue& queue, const AdamWStep& args) {
 void run(CudaQueue& queue, const SgdStep& args) {
   const bool wide = cuda::all_aligned(args.param, args.momentum_buffer, args.grad, args.param_bf16);
   if (args.momentum != 0) {
-    cuda::launch_map(queue, "sgd", SgdMap<true>{args, {}}, args.count, wide);
+    cuda::launch_map(queue, "sgd", SgdMap<true>{{args}}, args.count, wide);
   } else {
-    cuda::launch_map(queue, "sgd", SgdMap<false>{args, {}}, args.count, wide);
+    cuda::launch_map(queue, "sgd", SgdMap<false>{{args}}, args.count, wide);
   }
 }
 
 void run(CudaQueue& queue, const LionStep& args) {
-  cuda::launch_map(queue, "lion", LionMap{args, {}}, args.count,
+  cuda::launch_map(queue, "lion", LionMap{{args}}, args.count,
                    cuda::all_aligned(args.param, args.m, args.grad, args.param_bf16));
 }
 
 void run(CudaQueue& queue, const EmaStep& args) {
-  cuda::launch_map(queue, "ema", EmaMap{args, {}}, args.count,
+  cuda::launch_map(queue, "ema", EmaMap{{args}}, args.count,
                    cuda::all_aligned(args.average, args.param), sizeof(EmaFactors));
 }
 
