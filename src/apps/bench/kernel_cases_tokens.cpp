@@ -1,5 +1,6 @@
 // Norms and attention of a model's blocks.
 #include <cmath>
+#include <utility>
 
 #include "apps/bench/kernel_case_list.h"
 #include "kernels/attention/attention.h"
@@ -22,37 +23,25 @@ void add_layer_norm(CaseList& cases, const StepShape& s, std::int64_t tokens) {
   const std::int64_t rows = s.B * tokens;
   const Shape x = {rows, s.C}, of_rows = {rows}, of_channels = {s.C};
   const double eps = s.config.model.eps;
-  if (s.fused_residual) {
-    cases.add("layer_norm_fwd", {rows, s.C}, [=](KernelTensors& m) {
-      return LayerNormForward{s.t,
-                              rows,
-                              s.C,
-                              eps,
-                              m.in(x, s.t),
-                              m.in(of_channels, s.acc),
-                              m.in(of_channels, s.acc),
-                              m.out(x, s.t),
-                              m.out(of_rows, s.acc),
-                              m.out(of_rows, s.acc)};
-    });
-  } else {
-    cases.add("layer_norm_fwd", {rows, s.C}, [=](KernelTensors& m) {
-      ResidualLayerNormForward args{.dtype = s.t,
-                                    .rows = rows,
-                                    .channels = s.C,
-                                    .eps = eps,
-                                    .residual = m.in(x, s.t),
-                                    .branch = m.in(x, s.t),
-                                    .sum = m.out(x, s.t),
-                                    .weight = m.in(of_channels, s.acc),
-                                    .bias = m.in(of_channels, s.acc),
-                                    .y = m.out(x, s.t),
-                                    .mean = m.out(of_rows, s.acc),
-                                    .rstd = m.out(of_rows, s.acc)};
+  cases.add("layer_norm_fwd", {rows, s.C}, [=](KernelTensors& m) {
+    LayerNormForward args{s.t,
+                          rows,
+                          s.C,
+                          eps,
+                          m.in(x, s.t),
+                          m.in(of_channels, s.acc),
+                          m.in(of_channels, s.acc),
+                          m.out(x, s.t),
+                          m.out(of_rows, s.acc),
+                          m.out(of_rows, s.acc)};
+    if (!s.fused_residual) {
+      args.residual = std::exchange(args.x, nullptr);
+      args.branch = m.in(x, s.t);
+      args.sum = m.out(x, s.t);
       set_drop_path(m, s, rows, args);
-      return args;
-    });
-  }
+    }
+    return args;
+  });
   cases.add("layer_norm_bwd", {rows, s.C}, [=](KernelTensors& m) {
     LayerNormBackward args{s.t,
                            rows,

@@ -2,13 +2,17 @@
 // from the first-level cache.
 #include "kernels/norm/layer_norm.h"
 
-#include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn::DTN_ISA {
+
+void run(CpuQueue&, const Add&);
+void run(CpuQueue&, const ScaleRows&);
+
 namespace {
 
 // Returns the offset of the parameters of a row.
@@ -21,15 +25,12 @@ constexpr int kRowsTogether = 4;
 // Calls f(row, count) for groups of rows that cover [begin, end). The rows of a group share their
 // parameters. count is the constant kRowsTogether, or 1 for the last rows of a set.
 template <class F>
-void for_each_group(const ParameterSets& sets, std::int64_t begin, std::int64_t end, F&& f) {
-  std::int64_t row = begin;
-  while (row < end) {
-    std::int64_t last = sets.rows > 0 ? (row / sets.rows + 1) * sets.rows : end;
+void for_each_in_sets(const ParameterSets& sets, std::int64_t begin, std::int64_t end, F&& f) {
+  while (begin < end) {
+    std::int64_t last = sets.rows > 0 ? (begin / sets.rows + 1) * sets.rows : end;
     if (last > end) last = end;
-    for (; row + kRowsTogether <= last; row += kRowsTogether) {
-      f(row, std::integral_constant<int, kRowsTogether>{});
-    }
-    for (; row < last; ++row) f(row, std::integral_constant<int, 1>{});
+    for_each_group<kRowsTogether>(begin, last, f);
+    begin = last;
   }
 }
 
@@ -143,10 +144,6 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
   }
 }
 
-// Target number of chunks of rows, each with partial parameter gradients. Few enough to add up
-// quickly, enough to keep many threads busy. The chunks depend only on the shape.
-constexpr std::int64_t kChunks = 64;
-
 template <class A>
 void add_partials(const A* partials, std::int64_t chunks, std::int64_t stride,
                   std::int64_t channels, A* total) {
@@ -164,7 +161,7 @@ void backward(CpuQueue& queue, const LayerNormBackward& args) {
   const std::int64_t set_rows = args.sets.rows > 0 ? args.sets.rows : args.rows;
   if (set_rows <= 0) return;
   const std::int64_t sets = args.rows / set_rows;
-  const std::int64_t wanted = (kChunks + sets - 1) / sets;  // chunks per set
+  const std::int64_t wanted = (kRowChunks + sets - 1) / sets;  // chunks per set
   std::int64_t grain = (set_rows + wanted - 1) / wanted;
   if (grain < kRowsTogether) grain = kRowsTogether;
   const std::int64_t chunks = (set_rows + grain - 1) / grain;
@@ -177,7 +174,7 @@ void backward(CpuQueue& queue, const LayerNormBackward& args) {
     A* dweight = partials + chunk * stride;
     A* dbias = dweight + stride / 2;
     for (std::int64_t c = 0; c < stride; ++c) dweight[c] = 0;
-    for_each_group(args.sets, first + begin, first + end, [&](std::int64_t row, auto count) {
+    for_each_in_sets(args.sets, first + begin, first + end, [&](std::int64_t row, auto count) {
       backward_rows<T, count>(args, row, dweight, dbias);
     });
   });
@@ -201,6 +198,17 @@ const A* filled(Scratch::Scope& scope, std::int64_t channels, A value) {
   return values;
 }
 
+// Computes the residual sum, which the norm reads again from memory.
+void make_sum(CpuQueue& queue, const LayerNormForward& args) {
+  const std::int64_t count = args.rows * args.channels;
+  if (args.row_scale) {
+    DTN_ISA::run(queue, ScaleRows{args.dtype, count, args.rows_per_scale * args.channels,
+                                  args.row_scale, args.branch, args.residual, args.sum});
+  } else {
+    DTN_ISA::run(queue, Add{args.dtype, count, args.residual, args.branch, args.sum});
+  }
+}
+
 }  // namespace
 
 void run(CpuQueue& queue, const LayerNormForward& given) {
@@ -208,12 +216,15 @@ void run(CpuQueue& queue, const LayerNormForward& given) {
     using T = decltype(tag);
     Scratch::Scope scope(queue.scratch());
     LayerNormForward args = given;
+    if (args.residual) {
+      make_sum(queue, args);
+      args.x = args.sum;
+    }
     if (!args.weight) args.weight = filled<AccumulatorOf<T>>(scope, args.channels, 1);
     if (!args.bias) args.bias = filled<AccumulatorOf<T>>(scope, args.channels, 0);
-    const std::int64_t grain = args.channels < 16384 ? 16384 / args.channels : 1;
-    parallel_ranges(args.rows, grain, [&](std::int64_t begin, std::int64_t end) {
-      for_each_group(args.sets, begin, end,
-                     [&](std::int64_t row, auto count) { forward_rows<T, count>(args, row); });
+    parallel_ranges(args.rows, row_grain(args.channels), [&](std::int64_t begin, std::int64_t end) {
+      for_each_in_sets(args.sets, begin, end,
+                       [&](std::int64_t row, auto count) { forward_rows<T, count>(args, row); });
     });
   });
 }

@@ -281,31 +281,7 @@ void run(CudaQueue& queue, const LayerNormForward& args) {
     a.rows = args.rows, a.channels = args.channels;
     a.inverse_channels = 1.0f / static_cast<float>(args.channels);
     a.eps = static_cast<float>(args.eps);
-    a.x = static_cast<const T*>(args.x);
-    a.weight = static_cast<const float*>(args.weight);
-    a.bias = static_cast<const float*>(args.bias);
-    a.y = static_cast<T*>(args.y);
-    a.mean = static_cast<float*>(args.mean);
-    a.rstd = static_cast<float*>(args.rstd);
-    a.sets = args.sets;
-    a.row_mean = static_cast<float*>(args.row_mean);
-    a.row_std = static_cast<float*>(args.row_std);
-    if (a.sets.rows > 0 || a.row_mean || a.row_std || !a.weight || !a.bias) {
-      return forward<Form::kBySets>(queue, "layer_norm_forward by sets", a);
-    }
-    forward<Form::kPlain>(queue, "layer_norm_forward", a);
-  });
-}
-
-void run(CudaQueue& queue, const ResidualLayerNormForward& args) {
-  for_cuda_dtype("residual_layer_norm_forward", args.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (args.rows == 0 || args.channels == 0) return;
-    Forward<T> a{};
-    a.rows = args.rows, a.channels = args.channels;
-    a.inverse_channels = 1.0f / static_cast<float>(args.channels);
-    a.eps = static_cast<float>(args.eps);
-    a.x = static_cast<const T*>(args.residual);
+    a.x = static_cast<const T*>(args.residual ? args.residual : args.x);
     a.branch = static_cast<const T*>(args.branch);
     a.row_scale = static_cast<const float*>(args.row_scale);
     a.rows_per_scale = args.rows_per_scale;
@@ -315,7 +291,16 @@ void run(CudaQueue& queue, const ResidualLayerNormForward& args) {
     a.y = static_cast<T*>(args.y);
     a.mean = static_cast<float*>(args.mean);
     a.rstd = static_cast<float*>(args.rstd);
-    forward<Form::kResidual>(queue, "residual_layer_norm_forward", a);
+    a.sets = args.sets;
+    a.row_mean = static_cast<float*>(args.row_mean);
+    a.row_std = static_cast<float*>(args.row_std);
+    const bool by_sets = a.sets.rows > 0 || a.row_mean || a.row_std || !a.weight || !a.bias;
+    if (args.residual) {
+      DTN_CHECK(!by_sets, "layer_norm: a residual sum needs one set, weight, bias and no moments");
+      return forward<Form::kResidual>(queue, "residual_layer_norm_forward", a);
+    }
+    if (by_sets) return forward<Form::kBySets>(queue, "layer_norm_forward by sets", a);
+    forward<Form::kPlain>(queue, "layer_norm_forward", a);
   });
 }
 

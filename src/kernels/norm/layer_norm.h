@@ -25,7 +25,7 @@ struct LayerNormForward {
   DType dtype;
   std::int64_t rows, channels;
   double eps;
-  const void* x;       // [rows, C]
+  const void* x;       // [rows, C]; not read if there is a residual
   const void* weight;  // [C]; null: 1
   const void* bias;    // [C]; null: 0
   void* y;             // [rows, C]; may be x
@@ -37,33 +37,20 @@ struct LayerNormForward {
   // Moments as outputs, or null: mean and sqrt(var + eps).
   void* row_mean = nullptr;  // [rows]
   void* row_std = nullptr;   // [rows]
+  // The end of the residual block before the norm, in the same pass, with one set and without
+  // moments as outputs:
+  //    x = sum = residual + row_scale[row / rows_per_scale] branch, rounded to dtype
+  // The result is bit-identical to ScaleRows (without row_scale: Add; see pointwise.h) followed by
+  // the norm. The backward pass needs only LayerNormBackward with x = sum. Its dx (plus dx_add) is
+  // the gradient of `residual`, and its dbranch is the gradient of `branch`.
+  const void* residual = nullptr;   // [rows, C]; null: x is given
+  const void* branch = nullptr;     // [rows, C]
+  const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
+  std::int64_t rows_per_scale = 1;
+  void* sum = nullptr;  // [rows, C]; may be residual
 };
 void run(CpuQueue&, const LayerNormForward&);
 void run(CudaQueue&, const LayerNormForward&);
-
-// The end of a residual block and the norm that begins the next block, in one pass:
-//    sum = residual + row_scale[row / rows_per_scale] branch, rounded to dtype
-//    y = LayerNorm(sum)
-// The result is bit-identical to ScaleRows (without row_scale: Add; see pointwise.h) followed by
-// LayerNormForward. The backward pass needs only LayerNormBackward with x = sum. Its dx (plus
-// dx_add) is the gradient of `residual`, and its dbranch is the gradient of `branch`.
-struct ResidualLayerNormForward {
-  DType dtype;
-  std::int64_t rows, channels;
-  double eps;
-  const void* residual;             // [rows, C]
-  const void* branch;               // [rows, C]
-  const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
-  std::int64_t rows_per_scale = 1;
-  void* sum;           // [rows, C]; may be residual
-  const void* weight;  // [C]
-  const void* bias;    // [C]
-  void* y;             // [rows, C]
-  void* mean;          // [rows], as in LayerNormForward
-  void* rstd;          // [rows]
-};
-void run(CpuQueue&, const ResidualLayerNormForward&);
-void run(CudaQueue&, const ResidualLayerNormForward&);
 
 //    xhat = (x - mean) rstd,   dxhat = dy weight
 //    dx = rstd (dxhat - mean_c(dxhat) - xhat mean_c(dxhat xhat)) + dx_add
@@ -85,7 +72,7 @@ struct LayerNormBackward {
   void* dx = nullptr;            // [rows, C], =; may be dy
   void* dweight = nullptr;       // [C], +=
   void* dbias = nullptr;         // [C], +=
-  // Gradient of ResidualLayerNormForward's branch. Needs dx, and memory that no other tensor uses.
+  // Gradient of the branch. Needs dx, and memory that no other tensor uses.
   void* dbranch = nullptr;          // [rows, C], =
   void* dbranch_sums = nullptr;     // [C], accumulator type, +=; only with dbranch
   const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1

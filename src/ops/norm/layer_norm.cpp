@@ -13,7 +13,8 @@ namespace {
 struct LayerNormSaved {
   Tensor x, mean, rstd, weight;
   GradSink dx, dweight, dbias;
-  std::int64_t rows, channels;
+  BranchGradient branch;
+  std::int64_t rows, channels, rows_per_scale = 1;
 
   LayerNormSaved(const Variable& input, const Variable& w, const Variable& b)
       : x(input.value()),
@@ -29,7 +30,8 @@ struct LayerNormSaved {
     rstd = Tensor::empty_like(mean);
   }
 
-  LayerNormBackward arguments(const Tensor& dy, NormInputGradient& input) const {
+  void backward(const Tensor& dy) const {
+    NormInputGradient input(dx, x);
     LayerNormBackward args{};
     args.dtype = x.dtype();
     args.rows = rows;
@@ -43,67 +45,52 @@ struct LayerNormSaved {
     args.dx = input.destination();
     args.dweight = buffer_or_null(dweight, {channels}, mean.dtype(), x.device());
     args.dbias = buffer_or_null(dbias, {channels}, mean.dtype(), x.device());
-    return args;
+    Tensor dbranch = args.dx ? branch.make_like(x) : Tensor();
+    if (dbranch.defined()) {
+      args.dbranch = dbranch.raw();
+      args.dbranch_sums = branch.sum_columns();
+      args.row_scale = branch.scale().raw();
+      args.rows_per_scale = rows_per_scale;
+    }
+    run_on(dy.device(), args);
+    input.deliver();
   }
 };
+
+// With `sum`, x is sum->sum, which the kernel computes on the way.
+Variable norm_of(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
+                 double eps, const FusedSum* sum) {
+  LayerNormSaved saved(x, weight, bias);
+  Tensor y = Tensor::empty_like(saved.x), b = bias.value_as(saved.mean.dtype());
+  LayerNormForward args{x.dtype(),        saved.rows,         saved.channels, eps,
+                        saved.x.raw(),    saved.weight.raw(), b.raw(),        y.raw(),
+                        saved.mean.raw(), saved.rstd.raw()};
+  if (sum) {
+    saved.branch = sum->gradient;
+    if (sum->scale.defined()) saved.rows_per_scale = saved.rows / sum->scale.numel();
+    args.residual = sum->residual.raw();
+    args.branch = sum->branch.raw();
+    args.row_scale = sum->scale.raw();
+    args.rows_per_scale = saved.rows_per_scale;
+    args.sum = saved.x.raw();
+  }
+  run_on(x.device(), args);
+  return ctx.record("layer_norm", y, {&x, &weight, &bias},
+                    [saved](const Tensor& dy) { saved.backward(dy); });
+}
 
 }  // namespace
 
 Variable layer_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
-  LayerNormSaved saved(x, weight, bias);
-  Tensor y = Tensor::empty_like(x.value());
-  Tensor b = bias.value_as(accumulator_of(x.dtype()));
-  run_on(x.device(), LayerNormForward{x.dtype(), saved.rows, saved.channels, eps, x.value().raw(),
-                                      saved.weight.raw(), b.raw(), y.raw(), saved.mean.raw(),
-                                      saved.rstd.raw()});
-  return ctx.record("layer_norm", y, {&x, &weight, &bias}, [saved](const Tensor& dy) {
-    NormInputGradient input(saved.dx, saved.x);
-    run_on(dy.device(), saved.arguments(dy, input));
-    input.deliver();
-  });
+  return norm_of(ctx, x, weight, bias, eps, nullptr);
 }
 
 SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Variable& branch,
                                const Tensor& scale, const Variable& weight, const Variable& bias,
                                double eps) {
   const FusedSum fused(ctx, residual, branch, scale);
-  const Variable& sum = fused.sum;
-  LayerNormSaved saved(sum, weight, bias);
-  Tensor y = Tensor::empty_like(saved.x), b = bias.value_as(saved.mean.dtype());
-  std::int64_t rows_per_scale = scale.defined() ? saved.rows / scale.numel() : 1;
-  ResidualLayerNormForward args{};
-  args.dtype = saved.x.dtype();
-  args.rows = saved.rows;
-  args.channels = saved.channels;
-  args.eps = eps;
-  args.residual = residual.value().raw();
-  args.branch = branch.value().raw();
-  args.row_scale = scale.defined() ? scale.raw() : nullptr;
-  args.rows_per_scale = rows_per_scale;
-  args.sum = saved.x.raw();
-  args.weight = saved.weight.raw();
-  args.bias = b.raw();
-  args.y = y.raw();
-  args.mean = saved.mean.raw();
-  args.rstd = saved.rstd.raw();
-  run_on(residual.device(), args);
-  Variable normed =
-      ctx.record("layer_norm", y, {&sum, &weight, &bias},
-                 [saved, rows_per_scale, branch_gradient = fused.gradient](const Tensor& dy) {
-                   NormInputGradient input(saved.dx, saved.x);
-                   LayerNormBackward back = saved.arguments(dy, input);
-                   Tensor dbranch = back.dx ? branch_gradient.make_like(saved.x) : Tensor();
-                   if (dbranch.defined()) {
-                     back.dbranch = dbranch.raw();
-                     back.dbranch_sums = branch_gradient.sum_columns();
-                     back.row_scale = branch_gradient.scale().raw();
-                     back.rows_per_scale = rows_per_scale;
-                   }
-                   run_on(dy.device(), back);
-                   input.deliver();
-                 });
-  return {sum, normed};
+  return {fused.sum, norm_of(ctx, fused.sum, weight, bias, eps, &fused)};
 }
 
 namespace reference {

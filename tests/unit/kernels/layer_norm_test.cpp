@@ -10,7 +10,6 @@
 
 DTN_RUN_ON_EACH_ISA(LayerNormForward)
 DTN_RUN_ON_EACH_ISA(LayerNormBackward)
-DTN_RUN_ON_EACH_ISA(ResidualLayerNormForward)
 DTN_RUN_ON_EACH_ISA(Add)
 DTN_RUN_ON_EACH_ISA(ScaleRows)
 
@@ -251,21 +250,13 @@ TYPED_TEST(LayerNorm, ResidualHasBitsOfSeparateKernels) {
                               x.data(), residual, y.data()});
       };
 
-      ResidualLayerNormForward forward{};
-      forward.dtype = dtype;
-      forward.rows = kRows;
-      forward.channels = kChannels;
-      forward.eps = fused.eps;
+      LayerNormForward forward = fused.forward();
+      forward.x = nullptr;
       forward.residual = fused.x.data();
       forward.branch = branch.data();
       forward.row_scale = scaled ? scales.data() : nullptr;
       forward.rows_per_scale = kRowsPerScale;
       forward.sum = sum.data();
-      forward.weight = fused.weight.data();
-      forward.bias = fused.bias.data();
-      forward.y = fused.y.data();
-      forward.mean = fused.mean.data();
-      forward.rstd = fused.rstd.data();
       run_on(isa, forward);
       if (scaled) {
         scale(branch, parts.x.data(), parts.x);
