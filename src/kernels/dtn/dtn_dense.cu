@@ -103,24 +103,20 @@ __global__ void __launch_bounds__(kThreads) dtn_dense_output_kernel(OutputArgume
 
 }  // namespace
 
-template <class Arguments>
-void gather(CudaQueue& queue, const Arguments& norm, const Sizes& s, const float* bases,
-            float* pivot, float* z) {
+void gather(CudaQueue& queue, const DtnNormArguments& norm, const Sizes& s, const float* bases,
+            float* z) {
   const KernelName name{"dtn_dense_gather", {s.batch, s.tokens, s.channels, s.heads, s.pool}};
   for_cuda_dtype(name.name, norm.dtype, [&](auto zero) {
     using T = decltype(zero);
     const GatherArguments<T> a{
-        s, static_cast<const T*>(norm.x), static_cast<const double*>(norm.head_rstd), bases, pivot,
-        z};
+        s,     static_cast<const T*>(norm.x),   static_cast<const double*>(norm.head_rstd),
+        bases, static_cast<float*>(norm.pivot), z};
     launch(queue, name,
            norm.variant == DtnVariant::kOfficial ? dtn_dense_gather_kernel<T, true>
                                                  : dtn_dense_gather_kernel<T, false>,
            {blocks_for(s.slices(), 1), kThreads, kThreads * sizeof(float)}, a);
   });
 }
-template void gather(CudaQueue&, const DtnNormForward&, const Sizes&, const float*, float*, float*);
-template void gather(CudaQueue&, const DtnNormBackward&, const Sizes&, const float*, float*,
-                     float*);
 
 void multiply(CudaQueue& queue, const Sizes& s, const void* positions, bool transposed,
               const float* z, float* m) {
@@ -137,13 +133,12 @@ void multiply(CudaQueue& queue, const Sizes& s, const void* positions, bool tran
 
 void run(CudaQueue& queue, const DtnDenseForward& args) {
   const DtnNormForward& norm = args.norm;
-  if (norm.batch == 0 || norm.channels == 0 || norm.grid_h * norm.grid_w == 0) return;
+  if (norm.is_empty()) return;
   const dense::Sizes s(norm);
   const DtnPrepared made = prepare(queue, norm, 0, 0);
   token_statistics(queue, norm, made.bases.get());
   auto z = queue.scratch<float>(s.size_of_z()), m = queue.scratch<float>(s.size_of_z());
-  auto* pivot = static_cast<float*>(norm.pivot);
-  dense::gather(queue, norm, s, made.bases.get(), pivot, z.get());
+  dense::gather(queue, norm, s, made.bases.get(), z.get());
   dense::multiply(queue, s, args.positions, false, z.get(), m.get());
   const KernelName name{"dtn_dense_output", {s.batch, s.tokens, s.channels, s.heads, s.pool}};
   for_cuda_dtype(name.name, norm.dtype, [&](auto zero) {
@@ -154,7 +149,7 @@ void run(CudaQueue& queue, const DtnDenseForward& args) {
                                       static_cast<T*>(norm.y),
                                       static_cast<const double*>(norm.head_rstd),
                                       made.bases.get(),
-                                      pivot,
+                                      floats(norm.pivot),
                                       floats(norm.token_mean),
                                       floats(norm.token_var),
                                       m.get(),

@@ -25,11 +25,10 @@ struct Sizes {
   float eps;
 
   Sizes() = default;
-  template <class Arguments>
-  explicit Sizes(const Arguments& norm)
+  explicit Sizes(const DtnNormArguments& norm)
       : batch(norm.batch),
         columns(2 * norm.batch * (norm.channels / norm.heads)),
-        image(dtn_image_stride(norm)),
+        image(norm.stride()),
         tokens(static_cast<int>(norm.grid_h * norm.grid_w)),
         channels(static_cast<int>(norm.channels)),
         heads(static_cast<int>(norm.heads)),
@@ -85,21 +84,9 @@ struct Slice {
   }
 };
 
-// Returns x minus a shift; for the official variant x times the scale of the token, minus the
-// shift. `scale` belongs to the image's head.
-template <bool kOfficial, class T>
-__device__ __forceinline__ float centred(T x, const double* scale, int token, float shift) {
-  if constexpr (kOfficial) {
-    return centred_quotient(cuda::to_float(x), scale[token], shift);
-  } else {
-    return cuda::to_float(x) - shift;
-  }
-}
-
 // Computes Z. In the forward pass (bases not null) it computes the pivots first.
-template <class Arguments>
-void gather(CudaQueue& queue, const Arguments& norm, const Sizes& s, const float* bases,
-            float* pivot, float* z);
+void gather(CudaQueue& queue, const DtnNormArguments& norm, const Sizes& s, const float* bases,
+            float* z);
 
 // Computes M = P Z, or P^T Z.
 void multiply(CudaQueue& queue, const Sizes& s, const void* positions, bool transposed,

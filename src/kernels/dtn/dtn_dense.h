@@ -12,8 +12,8 @@ struct DtnDenseForward {
   DtnNormForward norm;    // pos_weight is not used
   const void* positions;  // [H, T', T'] P, accumulator type; rows sum to 1
 
-  double multiply_adds() const { return 2 * dense_dtn_product(norm); }
-  double paper_multiply_adds() const { return dense_dtn_product(norm); }
+  double multiply_adds() const { return 2 * norm.dense_product(); }
+  double paper_multiply_adds() const { return norm.dense_product(); }
 };
 void run(CpuQueue&, const DtnDenseForward&);
 void run(CudaQueue&, const DtnDenseForward&);
@@ -25,7 +25,7 @@ struct DtnDenseBackward {
   const void* positions;       // [H, T', T']
   void* dpositions = nullptr;  // [H, T', T'], written (=); null saves a third of the work
 
-  double multiply_adds() const { return (dpositions ? 3 : 2) * 2 * dense_dtn_product(norm); }
+  double multiply_adds() const { return (dpositions ? 3 : 2) * 2 * norm.dense_product(); }
 };
 void run(CpuQueue&, const DtnDenseBackward&);
 void run(CudaQueue&, const DtnDenseBackward&);

@@ -157,7 +157,7 @@ MomentArguments<T> moment_arguments(const DtnNormBackward& norm, const Sizes& s)
 void run(CudaQueue& queue, const DtnDenseBackward& args) {
   using namespace dense;
   const DtnNormBackward& norm = args.norm;
-  if (norm.channels == 0 || norm.grid_h * norm.grid_w == 0) return;
+  if (norm.elements() == 0) return;
   const Sizes s(norm);
   if (s.batch == 0) {  // dpositions gets 0
     if (args.dpositions) multiply_positions(queue, s, nullptr, nullptr, args.dpositions);
@@ -166,8 +166,7 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
   const DtnPrepared made = prepare(queue, norm, 0, 0, false);
   auto z = queue.scratch<float>(s.size_of_z()), m = queue.scratch<float>(s.size_of_z());
   auto dm = queue.scratch<float>(s.size_of_z());
-  gather(queue, norm, s, nullptr, const_cast<float*>(static_cast<const float*>(norm.pivot)),
-         z.get());
+  gather(queue, norm, s, nullptr, z.get());
   multiply(queue, s, args.positions, false, z.get(), m.get());
 
   const std::int64_t parts = std::int64_t{s.heads} * s.parts;

@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::int64_t kRows = 16;  // rows per task
 
-template <class F>
-void for_accumulator(const char* kernel, DType dtype, F&& f) {
-  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) detail::fail_dtype(kernel, dtype);
-  dtype == DType::kFloat64 ? f(double{}) : f(float{});
-}
-
 // p = softmax(scores)
 template <class A>
 void softmax_row(std::int64_t n, const A* scores, A* p) {
@@ -65,23 +59,10 @@ const A* plain_matrix(std::int64_t n, const PositionMatrices<A>& m, Scratch::Sco
   return p;
 }
 
-// The sizes that DtnSizes reads, for HeadPositions.
-struct Grid {
-  std::int64_t batch, grid_h, grid_w, channels, heads, pool = 1, image_stride = 0;
-
-  template <class Arguments>
-  explicit Grid(const Arguments& args)
-      : batch(1),
-        grid_h(args.grid_h),
-        grid_w(args.grid_w),
-        channels(args.heads),
-        heads(args.heads) {}
-};
-
 // Builds the factors of P, a wave of heads at a time, and calls f(head, rows, columns).
-template <class A, class Arguments, class F>
-void for_each_head(CpuQueue& queue, const Arguments& args, bool gradients, F&& f) {
-  const DtnSizes sizes{Grid(args)};
+template <class A, class F>
+void for_each_head(CpuQueue& queue, const DtnDensePositions& args, bool gradients, F&& f) {
+  const DtnSizes sizes(args.norm());
   Scratch::Scope scope(queue.scratch());
   HeadPositions<A> positions(sizes, args.variant, args.weight, gradients, scope);
   for (std::int64_t begin = 0; begin < sizes.heads; begin += positions.wave()) {
@@ -152,7 +133,7 @@ void band_row(std::int64_t n, std::int64_t half, std::int64_t i, A* p) {
 
 void run(CpuQueue& queue, const DtnDensePositions& args) {
   const std::int64_t n = args.grid_h * args.grid_w;
-  for_accumulator("DtnDensePositions", args.dtype, [&](auto tag) {
+  for_accumulator_dtype("DtnDensePositions", args.dtype, [&](auto tag) {
     using A = decltype(tag);
     if (args.kind == DtnPositionKind::kRelative) return relative<A>(queue, args);
     parallel_ranges(args.heads * n, kRows, [&](std::int64_t begin, std::int64_t end) {
@@ -170,7 +151,7 @@ void run(CpuQueue& queue, const DtnDensePositions& args) {
 
 void run(CpuQueue& queue, const DtnDensePositionsBackward& args) {
   const std::int64_t n = args.grid_h * args.grid_w;
-  for_accumulator("DtnDensePositionsBackward", args.dtype, [&](auto tag) {
+  for_accumulator_dtype("DtnDensePositionsBackward", args.dtype, [&](auto tag) {
     using A = decltype(tag);
     if (args.kind == DtnPositionKind::kRelative) return relative_backward<A>(queue, args);
     parallel_ranges(args.heads * n, kRows, [&](std::int64_t begin, std::int64_t end) {

@@ -124,21 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row.lane == 0) out[0] = x, out[1] = y, out[2] = square;
 }
 
-// Arguments with which dtn_norm_prepare.cu builds the factors of P, without images.
-template <class NormArguments, class Arguments>
-NormArguments without_images(const Arguments& args) {
-  NormArguments norm{};
-  norm.dtype = args.dtype;
-  norm.grid_h = args.grid_h;
-  norm.grid_w = args.grid_w;
-  norm.channels = norm.heads = args.heads;
-  norm.variant = args.variant;
-  norm.pos_weight = args.weight;
-  return norm;
-}
-
-template <class Arguments>
-void check_type(const char* kernel, const Arguments& args) {
+void check_type(const char* kernel, const DtnDensePositions& args) {
   DTN_CHECK(args.dtype == DType::kFloat32, kernel, ": position matrices are float32, not ",
             name_of(args.dtype));
 }
@@ -160,8 +146,7 @@ void run(CudaQueue& queue, const DtnDensePositions& args) {
                          (args.band - 1) / 2);
     case DtnPositionKind::kRelative: break;
   }
-  const auto norm = without_images<DtnNormForward>(args);
-  const DtnPrepared made = prepare(queue, norm, 0, static_cast<int>(args.heads));
+  const DtnPrepared made = prepare(queue, args.norm(), 0, static_cast<int>(args.heads));
   launch_rows(queue, "dtn_relative", args.heads, n, dtn_relative_kernel, made.positions.rows,
               made.positions.columns, p, rows);
 }
@@ -177,7 +162,7 @@ void run(CudaQueue& queue, const DtnDensePositionsBackward& args) {
                        static_cast<const float*>(args.p), dp, static_cast<float*>(args.dweight),
                        rows, n);
   }
-  auto norm = without_images<DtnNormBackward>(args);
+  DtnNormBackward norm{args.norm(), nullptr};
   norm.dpos_weight = args.dweight;
   const DtnPrepared made = prepare(queue, norm, 0, static_cast<int>(args.heads), true);
   auto partials = queue.scratch<float>(rows * 3);

@@ -25,6 +25,18 @@ struct DtnDensePositions {
   const void* weight = nullptr;             // kRelative [H, 3], columns a_x, a_y, a_d;
                                             // kTable [H, T, T]
   void* p;                                  // [H, T, T], written (=)
+
+  // Returns arguments of a norm without images, from which the factors of kRelative are made.
+  DtnNormArguments norm() const {
+    DtnNormArguments norm{};
+    norm.dtype = dtype;
+    norm.grid_h = grid_h;
+    norm.grid_w = grid_w;
+    norm.channels = norm.heads = heads;
+    norm.variant = variant;
+    norm.pos_weight = weight;
+    return norm;
+  }
 };
 void run(CpuQueue&, const DtnDensePositions&);
 void run(CudaQueue&, const DtnDensePositions&);
@@ -33,15 +45,9 @@ void run(CudaQueue&, const DtnDensePositions&);
 //    dscore[i, j] = P[i, j] (dP[i, j] - sum_j P[i, j] dP[i, j])
 //    dtable[i, j] += dscore[i, j];   da_x += sum_ij dx dscore[i, j],   da_y and da_d likewise
 // kBanded has no parameters: do not ask for its gradient.
-struct DtnDensePositionsBackward {
-  DType dtype;
-  std::int64_t heads, grid_h, grid_w;
-  DtnPositionKind kind;
-  DtnVariant variant = DtnVariant::kPaper;
-  const void* weight;  // kRelative
-  const void* p;       // [H, T, T], kTable
-  const void* dp;      // [H, T, T]
-  void* dweight;       // as weight, +=
+struct DtnDensePositionsBackward : DtnDensePositions {  // p is not written
+  const void* dp;                                       // [H, T, T]
+  void* dweight;                                        // as weight, +=
 };
 void run(CpuQueue&, const DtnDensePositionsBackward&);
 void run(CudaQueue&, const DtnDensePositionsBackward&);

@@ -16,13 +16,8 @@ namespace {
 std::atomic<bool> plain_forced = false;
 std::atomic<int> warps_set = 0;  // 0: use the environment
 
-template <class Arguments>
-void check_pool(const Arguments& args) {
+void check_pool(const DtnNormArguments& args) {
   DTN_CHECK(args.pool == 1, "pooled statistics need a full position matrix on a CUDA device");
-}
-template <class Arguments>
-bool is_empty(const Arguments& args) {
-  return args.batch == 0 || args.channels == 0 || args.grid_h * args.grid_w == 0;
 }
 
 }  // namespace
@@ -44,7 +39,7 @@ void set_dtn_backward_warps(int warps) { warps_set = warps; }
 
 void run(CudaQueue& queue, const DtnNormForward& args) {
   check_pool(args);
-  if (is_empty(args)) return;
+  if (args.is_empty()) return;
   if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
   make_sum(queue, args);
   DtnNormForward with_x = args;
@@ -54,7 +49,7 @@ void run(CudaQueue& queue, const DtnNormForward& args) {
 
 void run(CudaQueue& queue, const DtnNormBackward& args) {
   check_pool(args);
-  if (is_empty(args)) return;
+  if (args.is_empty()) return;
   if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
   run_plain(queue, args);
   give_to_branch(queue, args);

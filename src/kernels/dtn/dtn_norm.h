@@ -52,22 +52,40 @@ inline constexpr float kMinWeight = 1e-9f;
 
 enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
 
-// Multiply-adds of a product of P with one statistic: with the full matrix, or axis by axis.
-template <class Arguments>
-double dense_dtn_product(const Arguments& a) {
-  const std::int64_t h = a.grid_h / a.pool, w = a.grid_w / a.pool;
-  return static_cast<double>(a.batch * a.channels) * static_cast<double>(h * w * h * w);
-}
-// Elements from the first token of an image to that of the next, in x, y and their gradients.
-template <class Arguments>
-std::int64_t dtn_image_stride(const Arguments& a) {
-  return a.image_stride ? a.image_stride : a.grid_h * a.grid_w * a.channels;
-}
-template <class Arguments>
-double separable_dtn_product(const Arguments& a) {
-  const std::int64_t h = a.grid_h / a.pool, w = a.grid_w / a.pool;
-  return static_cast<double>(a.batch * a.channels) * static_cast<double>((h + w) * h * w);
-}
+// Arguments of both passes.
+struct DtnNormArguments {
+  DType dtype;
+  std::int64_t batch, grid_h, grid_w, channels, heads;  // B; T = grid_h grid_w; C; H, divides C
+  double eps;
+  DtnVariant variant = DtnVariant::kPaper;
+  std::int64_t pool = 1;    // s, divides grid_h and grid_w
+  const void* x;            // [B, T, C], token t = row grid_w + column
+  const void* weight;       // [C]
+  const void* lambda_mean;  // [H], l_mu in [0, 1]: after the sigmoid
+  const void* lambda_var;   // [H], l_va in [0, 1]
+  const void* pos_weight;   // [H, 3], columns a_x, a_y, a_d
+  // Statistics that the forward pass writes (=) for the backward pass. All are required. They are
+  // much smaller than x.
+  void* token_mean;  // [B, T] mu_ln
+  void* token_var;   // [B, T] var_ln
+  void* pivot;       // [B, C] mean over tokens, subtracted before squaring
+  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
+  void* head_rstd = nullptr;
+  std::int64_t image_stride = 0;  // of x, y and their gradients; elements, at least T C; 0: T C
+
+  std::int64_t elements() const { return grid_h * grid_w * channels; }  // of the grid of an image
+  std::int64_t stride() const { return image_stride ? image_stride : elements(); }
+  bool is_empty() const { return batch == 0 || elements() == 0; }
+  // Multiply-adds of a product of P with one statistic: with the full matrix, or axis by axis.
+  double dense_product() const { return product(grid_h / pool * (grid_w / pool)); }
+  double separable_product() const { return product(grid_h / pool + grid_w / pool); }
+
+ private:
+  double product(std::int64_t per_cell) const {
+    const std::int64_t cells = grid_h / pool * (grid_w / pool);
+    return static_cast<double>(batch * channels) * static_cast<double>(per_cell * cells);
+  }
+};
 
 // Logits of learned lambdas: lambda = 1 / (1 + exp(-logit)) is written (=) to the pass's lambdas.
 struct DtnLogits {
@@ -88,31 +106,14 @@ struct DtnSum {
   void* x = nullptr;               // [B, T, C], memory of the pass's x
 };
 
-struct DtnNormForward {
-  DType dtype;
-  std::int64_t batch, grid_h, grid_w, channels, heads;  // B; T = grid_h grid_w; C; H, divides C
-  double eps;
-  DtnVariant variant = DtnVariant::kPaper;
-  std::int64_t pool = 1;    // s, divides grid_h and grid_w
-  const void* x;            // [B, T, C], token t = row grid_w + column
-  const void* weight;       // [C]
-  const void* bias;         // [C]
-  const void* lambda_mean;  // [H], l_mu in [0, 1]: after the sigmoid
-  const void* lambda_var;   // [H], l_va in [0, 1]
-  const void* pos_weight;   // [H, 3], columns a_x, a_y, a_d
-  void* y;                  // [B, T, C]; not x
-  // Statistics for the backward pass, written (=). All are required. They are much smaller than x.
-  void* token_mean;  // [B, T] mu_ln
-  void* token_var;   // [B, T] var_ln
-  void* pivot;       // [B, C] mean over tokens, subtracted before squaring
-  void* head_rstd =
-      nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
-  std::int64_t image_stride = 0;  // in elements, at least T C; 0: T C
+struct DtnNormForward : DtnNormArguments {
+  const void* bias;  // [C]
+  void* y;           // [B, T, C]; not x
   DtnLogits logits = {};
   DtnSum sum = {};
 
-  double multiply_adds() const { return 2 * separable_dtn_product(*this); }  // for x and x^2
-  double paper_multiply_adds() const { return dense_dtn_product(*this); }
+  double multiply_adds() const { return 2 * separable_product(); }  // for x and x^2
+  double paper_multiply_adds() const { return dense_product(); }
 };
 void run(CpuQueue&, const DtnNormForward&);
 void run(CudaQueue&, const DtnNormForward&);
@@ -131,40 +132,22 @@ void run(CudaQueue&, const DtnNormForward&);
 //    dbranch_sums += sum over samples and tokens of dbranch,   before or after rounding
 // With z1 and z2 the row pass of x and of x^2:
 //    dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j],   dPx likewise
-struct DtnNormBackward {
-  DType dtype;
-  std::int64_t batch, grid_h, grid_w, channels, heads;
-  double eps;
-  DtnVariant variant = DtnVariant::kPaper;
-  std::int64_t pool = 1;
-  const void* x;            // [B, T, C]
-  const void* weight;       // [C]
-  const void* lambda_mean;  // [H]
-  const void* lambda_var;   // [H]
-  const void* pos_weight;   // [H, 3]
-  // Statistics of the forward pass.
-  const void* token_mean;           // [B, T]
-  const void* token_var;            // [B, T]
-  const void* pivot;                // [B, C]
-  const void* head_rstd = nullptr;  // [B, H, T] float64, kOfficial
-  const void* dy;                   // [B, T, C]
-  const void* dx_add = nullptr;     // [B, T, C] dtype: gradient through the residual; may be dx
-  void* dx = nullptr;               // [B, T, C], written (=); not dy, not x
-  void* dweight = nullptr;          // [C], +=
-  void* dbias = nullptr;            // [C], +=
-  void* dlambda_mean = nullptr;     // [H], +=
-  void* dlambda_var = nullptr;      // [H], +=
-  void* dpos_weight = nullptr;      // [H, 3], +=; null skips its computation
-  std::int64_t image_stride = 0;    // as in the forward pass; also of dy, dx_add and dx
-  bool by_logits = false;           // dlambda_mean and dlambda_var are gradients of the logits
-  void* dbranch = nullptr;          // [B, T, C], written (=); requires dx, overlaps no other tensor
-  void* dbranch_sums = nullptr;     // [C], accumulator type, +=; only with dbranch
+struct DtnNormBackward : DtnNormArguments {
+  const void* dy;                // [B, T, C]
+  const void* dx_add = nullptr;  // [B, T, C] dtype: gradient through the residual; may be dx
+  void* dx = nullptr;            // [B, T, C], written (=); not dy, not x
+  void* dweight = nullptr;       // [C], +=
+  void* dbias = nullptr;         // [C], +=
+  void* dlambda_mean = nullptr;  // [H], +=
+  void* dlambda_var = nullptr;   // [H], +=
+  void* dpos_weight = nullptr;   // [H, 3], +=; null skips its computation
+  bool by_logits = false;        // dlambda_mean and dlambda_var are gradients of the logits
+  void* dbranch = nullptr;       // [B, T, C], written (=); requires dx, overlaps no other tensor
+  void* dbranch_sums = nullptr;  // [C], accumulator type, +=; only with dbranch
   const void* branch_scale = nullptr;  // [B], the scale of DtnSum; required with dbranch
 
   // Counts the row passes, the transposed passes, and the gradients of both factors of P.
-  double multiply_adds() const {
-    return (dpos_weight ? 2.5 : 1.5) * 2 * separable_dtn_product(*this);
-  }
+  double multiply_adds() const { return (dpos_weight ? 2.5 : 1.5) * 2 * separable_product(); }
 };
 void run(CpuQueue&, const DtnNormBackward&);
 void run(CudaQueue&, const DtnNormBackward&);

@@ -4,7 +4,7 @@
 
 #include <cfloat>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/values.cuh"
 #include "kernels/dtn/dtn_norm_cuda.h"
 
 namespace dtn {
@@ -15,11 +15,10 @@ struct DtnSizes {
   int grid_h, grid_w, tokens, heads, head_dim;
   float eps;
 
-  template <class Arguments>
-  explicit DtnSizes(const Arguments& args)
+  explicit DtnSizes(const DtnNormArguments& args)
       : batch(args.batch),
         channels(args.channels),
-        image(dtn_image_stride(args)),
+        image(args.stride()),
         grid_h(static_cast<int>(args.grid_h)),
         grid_w(static_cast<int>(args.grid_w)),
         tokens(grid_h * grid_w),
@@ -55,6 +54,17 @@ __device__ __forceinline__ float normal_or_zero(float weight) {
 // must not be lost.
 __device__ __forceinline__ float centred_quotient(float x, double scale, float shift) {
   return static_cast<float>(static_cast<double>(x) * scale - static_cast<double>(shift));
+}
+
+// Returns x minus a shift; for the official variant x times the scale of the token, minus the
+// shift. `scale` belongs to the image's head.
+template <bool kOfficial, class T>
+__device__ __forceinline__ float centred(T x, const double* scale, int token, float shift) {
+  if constexpr (kOfficial) {
+    return centred_quotient(cuda::to_float(x), scale[token], shift);
+  } else {
+    return cuda::to_float(x) - shift;
+  }
 }
 
 // The position matrices of heads [first_head, ...) along one axis of n grid positions. Each matrix
@@ -97,9 +107,14 @@ struct DtnPrepared {
 // bases, and the lambdas that DtnLogits requests. With heads = 0 there are no matrices. `gradients`
 // adds by_offset and by_square. `operands` adds the words of dtn_norm_operands.cuh, for grids of up
 // to 16 x 16.
-DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads);
-DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
-                    bool gradients, bool operands = false);
+DtnPrepared prepare(CudaQueue& queue, const DtnNormArguments& args, int first_head, int heads,
+                    bool gradients = false, bool operands = false, const DtnLogits& logits = {},
+                    const DtnSum& sum = {});
+// The same for a forward pass, with its logits and its sum.
+inline DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head,
+                           int heads) {
+  return prepare(queue, args, first_head, heads, false, false, args.logits, args.sum);
+}
 
 // Writes token_mean, token_var and, for the official variant, head_rstd: one warp per token.
 void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases);

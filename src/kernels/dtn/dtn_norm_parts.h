@@ -32,8 +32,7 @@ struct DtnSizes {
   std::int64_t image;                            // elements between the starts of two images
   std::int64_t pool, pooled_h, pooled_w, cells;  // the grid of cells of pool x pool tokens
 
-  template <class Arguments>
-  explicit DtnSizes(const Arguments& args)
+  explicit DtnSizes(const DtnNormArguments& args)
       : batch(args.batch),
         grid_h(args.grid_h),
         grid_w(args.grid_w),
@@ -42,7 +41,7 @@ struct DtnSizes {
         heads(args.heads),
         head_dim(args.channels / args.heads),
         padded_tokens((tokens + 15) / 16 * 16),
-        image(dtn_image_stride(args)),
+        image(args.stride()),
         pool(args.pool),
         pooled_h(grid_h / pool),
         pooled_w(grid_w / pool),

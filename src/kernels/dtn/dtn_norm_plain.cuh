@@ -190,16 +190,6 @@ __device__ __forceinline__ void row_pass(const DtnSizes& sizes, const Slice& s, 
   });
 }
 
-// Returns x - pivot, or for the official variant x head_rstd[token] - pivot.
-template <bool kOfficial, class T>
-__device__ __forceinline__ float centred(T x, const double* scale, int token, float pivot) {
-  if constexpr (kOfficial) {
-    return centred_quotient(cuda::to_float(x), scale[token], pivot);
-  } else {
-    return cuda::to_float(x) - pivot;
-  }
-}
-
 // Sums `mine` over the groups, for the thread's channel: call deposit() before a barrier and
 // total() after it. `sums` is shared memory for kThreads values.
 __device__ __forceinline__ void deposit(const Slice& s, float mine, float* sums) {

@@ -185,55 +185,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Arguments>
-DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head, int heads,
-                        bool gradients, bool operands, const DtnLogits& logits, const DtnSum& sum) {
-  const DtnSizes sizes(args);
-  const int kinds = gradients ? 4 : 2;
-  auto per_head = [](int n) { return std::int64_t{n} * position_stride(n); };
-  const std::int64_t row_size = heads * per_head(sizes.grid_w);
-  const std::int64_t column_size = heads * per_head(sizes.grid_h);
-  DtnPrepared made{{{},
-                    {},
-                    queue.scratch<float>(kinds * (row_size + column_size) +
-                                         (operands ? heads * tensor::kOperandWords : 0)),
-                    queue.scratch<DtnSpan>(std::int64_t{heads} * (sizes.grid_w + sizes.grid_h))},
-                   queue.scratch<float>(sizes.batch)};
-  const float direction = args.variant == DtnVariant::kOfficial ? -1.0f : 1.0f;
-  float* at = made.positions.memory.get();
-  DtnSpan* seen = made.positions.spans.get();
-  auto make = [&](int n, std::int64_t size, int offset_index, DtnAxis& axis) {
-    AxisToMake m{n,   position_stride(n), direction, offset_index, at, at + size, nullptr, nullptr,
-                 seen};
-    if (gradients) m.by_offset = at + 2 * size, m.by_square = at + 3 * size;
-    at += kinds * size;
-    seen += std::int64_t{heads} * n;
-    axis = {m.n, m.stride, m.p, m.p_transposed, m.by_offset, m.by_square, m.seen};
-    return m;
-  };
-  AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
-  AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
-  // `at` is a multiple of 32 bytes, because the strides are.
-  if (operands) {
-    rows.operands = columns.operands = reinterpret_cast<uint4*>(at);
-    made.positions.operands = rows.operands;
-  }
-  const bool learns = logits.mean || logits.var;
-  const std::int64_t tasks =
-      std::int64_t{heads} * (rows.rows() + columns.rows()) + sizes.batch + learns;
-  for_cuda_dtype("dtn_prepare", args.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(queue, {"dtn_prepare", {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, heads}},
-           dtn_prepare_kernel<T>, {blocks_for(tasks, kWarps), kThreads}, rows, columns,
-           static_cast<const float*>(args.pos_weight) + 3 * first_head, heads,
-           FirstTokens<T>{static_cast<const T*>(sum.residual ? sum.residual : args.x),
-                          static_cast<const T*>(sum.branch), static_cast<const float*>(sum.scale),
-                          sizes.batch, sizes.image, static_cast<int>(sizes.channels)},
-           args.variant == DtnVariant::kOfficial, made.bases.get(), logits, sizes.heads);
-  });
-  return made;
-}
-
 // Calls f(value) for each value of a row that belongs to this lane.
 template <bool kVectors, class T, class F>
 __device__ __forceinline__ void for_each_value(const T* x, int n, int lane, F&& f) {
@@ -325,12 +276,52 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads) {
-  return prepare_for(queue, args, first_head, heads, false, false, args.logits, args.sum);
-}
-DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
-                    bool gradients, bool operands) {
-  return prepare_for(queue, args, first_head, heads, gradients, operands, {}, {});
+DtnPrepared prepare(CudaQueue& queue, const DtnNormArguments& args, int first_head, int heads,
+                    bool gradients, bool operands, const DtnLogits& logits, const DtnSum& sum) {
+  const DtnSizes sizes(args);
+  const int kinds = gradients ? 4 : 2;
+  auto per_head = [](int n) { return std::int64_t{n} * position_stride(n); };
+  const std::int64_t row_size = heads * per_head(sizes.grid_w);
+  const std::int64_t column_size = heads * per_head(sizes.grid_h);
+  DtnPrepared made{{{},
+                    {},
+                    queue.scratch<float>(kinds * (row_size + column_size) +
+                                         (operands ? heads * tensor::kOperandWords : 0)),
+                    queue.scratch<DtnSpan>(std::int64_t{heads} * (sizes.grid_w + sizes.grid_h))},
+                   queue.scratch<float>(sizes.batch)};
+  const float direction = args.variant == DtnVariant::kOfficial ? -1.0f : 1.0f;
+  float* at = made.positions.memory.get();
+  DtnSpan* seen = made.positions.spans.get();
+  auto make = [&](int n, std::int64_t size, int offset_index, DtnAxis& axis) {
+    AxisToMake m{n,   position_stride(n), direction, offset_index, at, at + size, nullptr, nullptr,
+                 seen};
+    if (gradients) m.by_offset = at + 2 * size, m.by_square = at + 3 * size;
+    at += kinds * size;
+    seen += std::int64_t{heads} * n;
+    axis = {m.n, m.stride, m.p, m.p_transposed, m.by_offset, m.by_square, m.seen};
+    return m;
+  };
+  AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
+  AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
+  // `at` is a multiple of 32 bytes, because the strides are.
+  if (operands) {
+    rows.operands = columns.operands = reinterpret_cast<uint4*>(at);
+    made.positions.operands = rows.operands;
+  }
+  const bool learns = logits.mean || logits.var;
+  const std::int64_t tasks =
+      std::int64_t{heads} * (rows.rows() + columns.rows()) + sizes.batch + learns;
+  for_cuda_dtype("dtn_prepare", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(queue, {"dtn_prepare", {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, heads}},
+           dtn_prepare_kernel<T>, {blocks_for(tasks, kWarps), kThreads}, rows, columns,
+           static_cast<const float*>(args.pos_weight) + 3 * first_head, heads,
+           FirstTokens<T>{static_cast<const T*>(sum.residual ? sum.residual : args.x),
+                          static_cast<const T*>(sum.branch), static_cast<const float*>(sum.scale),
+                          sizes.batch, sizes.image, static_cast<int>(sizes.channels)},
+           args.variant == DtnVariant::kOfficial, made.bases.get(), logits, sizes.heads);
+  });
+  return made;
 }
 
 void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases) {

@@ -18,12 +18,10 @@ static void make_lambdas(Queue& queue, const DtnNormForward& args) {
 }
 
 // Returns the number of elements of an image. Throws Error if other tokens lie between images.
-template <class Arguments>
-static std::int64_t image_elements(const Arguments& args) {
-  const std::int64_t image = args.grid_h * args.grid_w * args.channels;
-  DTN_CHECK(dtn_image_stride(args) == image,
+static inline std::int64_t image_elements(const DtnNormArguments& args) {
+  DTN_CHECK(args.stride() == args.elements(),
             "dtn: a fused residual sum needs images without tokens between them");
-  return image;
+  return args.elements();
 }
 
 template <class Queue>

@@ -213,9 +213,8 @@ MeansMemory make_means(CudaQueue& queue, const Line& line, DType dtype, DtnVaria
 
 void run(CudaQueue& queue, const DtnSequenceForward& args) {
   const DtnNormForward& norm = args.norm;
-  DTN_CHECK(norm.grid_h == 1 && norm.pool == 1,
-            "dtn: a sequence needs a grid of one row, and pool 1");
-  if (norm.batch == 0 || norm.channels == 0 || norm.grid_w == 0) return;
+  line::check(norm);
+  if (norm.is_empty()) return;
   const DtnPrepared prepared = prepare(queue, norm, 0, 0);
   token_statistics(queue, norm, prepared.bases.get());
   const line::Line line(args);

@@ -56,13 +56,10 @@ struct DtnSequenceForward {
   const std::int64_t* lengths = nullptr;  // [B], 0 <= lengths[b] <= T; null: all tokens are valid
   double taps = 1;                        // mean of dtn_sequence_taps() over heads; for counts only
 
-  double multiply_adds() const { return 2 * taps * line_elements(norm); }  // for x and x^2
-  double paper_multiply_adds() const { return dense_dtn_product(norm); }
-
-  template <class Arguments>
-  static double line_elements(const Arguments& a) {
-    return static_cast<double>(a.batch * a.grid_w * a.channels);
+  double multiply_adds() const {  // for x and x^2
+    return 2 * taps * static_cast<double>(norm.batch * norm.elements());
   }
+  double paper_multiply_adds() const { return norm.dense_product(); }
 };
 void run(CpuQueue&, const DtnSequenceForward&);
 void run(CudaQueue&, const DtnSequenceForward&);
@@ -77,7 +74,8 @@ struct DtnSequenceBackward {
   double taps = 1;
 
   double multiply_adds() const {
-    return (norm.dpos_weight ? 3 : 2) * 2 * taps * DtnSequenceForward::line_elements(norm);
+    return (norm.dpos_weight ? 3 : 2) * 2 * taps *
+           static_cast<double>(norm.batch * norm.elements());
   }
 };
 void run(CpuQueue&, const DtnSequenceBackward&);

@@ -277,7 +277,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
                      const Workspace& workspace, PositionSums<A>& positions) const {
     const OwnRows<A>& own = tile.own;
     for (A* keys : {workspace.keys1, workspace.keys2}) std::fill_n(keys, own.columns * lanes, A(0));
-    for_each_own_block(end - begin, [&](std::int64_t i, auto rows) {
+    for_each_group<kOwnBlock>(0, end - begin, [&](std::int64_t i, auto rows) {
       const std::int64_t at = (begin - tile.first + i) * lanes;
       const std::int64_t row = (begin - own.begin + i) * own.stride;
       const A *dm1 = workspace.dm1 + at, *dm2 = workspace.dm2 + at;

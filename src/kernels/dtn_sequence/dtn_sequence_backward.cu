@@ -402,9 +402,8 @@ void run_backward(CudaQueue& queue, const DtnSequenceBackward& args) {
 
 void run(CudaQueue& queue, const DtnSequenceBackward& args) {
   const DtnNormBackward& norm = args.norm;
-  DTN_CHECK(norm.grid_h == 1 && norm.pool == 1,
-            "dtn: a sequence needs a grid of one row, and pool 1");
-  if (norm.batch == 0 || norm.channels == 0 || norm.grid_w == 0) return;
+  line::check(norm);
+  if (norm.is_empty()) return;
   for_cuda_dtype("dtn_sequence_backward", norm.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (norm.variant == DtnVariant::kOfficial) {

@@ -48,8 +48,7 @@ struct Line {
         direction(args.norm.variant == DtnVariant::kOfficial ? -1.0f : 1.0f),
         x(args.norm.x),
         head_rstd(static_cast<const double*>(args.norm.head_rstd)),
-        // Only the forward pass writes the pivot.
-        pivot(static_cast<float*>(const_cast<void*>(static_cast<const void*>(args.norm.pivot)))),
+        pivot(static_cast<float*>(args.norm.pivot)),
         parts((sizes.head_dim + kWidth - 1) / kWidth),
         tiles((sizes.tokens + kTile - 1) / kTile) {}
 
@@ -114,9 +113,7 @@ struct Values {
         pivot(pivot_) {}
 
   __device__ __forceinline__ float operator()(int t) const {
-    const float v = cuda::to_float(x[t * step]);
-    if constexpr (kOfficial) return centred_quotient(v, scale[t], pivot);
-    return v - pivot;
+    return centred<kOfficial>(x[t * step], scale, t, pivot);
   }
 };
 
@@ -397,6 +394,11 @@ struct MeansMemory {
 };
 MeansMemory make_means(CudaQueue& queue, const Line& line, DType dtype, DtnVariant variant,
                        int moments);
+
+inline void check(const DtnNormArguments& norm) {
+  DTN_CHECK(norm.grid_h == 1 && norm.pool == 1,
+            "dtn: a sequence needs a grid of one row, and pool 1");
+}
 
 inline KernelName kernel_name(const char* kernel, const Line& line) {
   const DtnSizes& sizes = line.sizes;

@@ -30,7 +30,7 @@ Arguments sample_of(const Arguments& args, std::int64_t b, std::int64_t n) {
   Arguments one = args;
   one.batch = 1;
   one.grid_w = n;
-  one.image_stride = dtn_image_stride(args);
+  one.image_stride = args.stride();
   one.x = advanced(args.x, b * one.image_stride * std::int64_t{sizeof(T)});
   one.token_mean = advanced(args.token_mean, b * args.grid_w * acc);
   one.token_var = advanced(args.token_var, b * args.grid_w * acc);
@@ -50,8 +50,8 @@ void clear_pads(void* sample, std::int64_t n, std::int64_t all, std::int64_t cha
 // Calls f(b, n) for each sample b with n valid tokens. Samples run in parallel if they keep all
 // threads busy. Otherwise they run one after the other, and f can use all threads. Both ways do the
 // same arithmetic in the same order.
-template <class Arguments, class F>
-void for_each_sample(const Arguments& args, const std::int64_t* lengths, F&& f) {
+template <class F>
+void for_each_sample(const DtnNormArguments& args, const std::int64_t* lengths, F&& f) {
   auto sample = [&](std::int64_t b) { f(b, valid_tokens(lengths, b, args.grid_w)); };
   if (DtnSizes(args).image_per_task()) {
     parallel_for(args.batch, sample);
@@ -61,8 +61,8 @@ void for_each_sample(const Arguments& args, const std::int64_t* lengths, F&& f) 
 }
 
 // Builds the windows of all heads.
-template <class A, class Arguments>
-const LineWindow<A>* make_windows(const Arguments& args, Scratch::Scope& scope) {
+template <class A>
+const LineWindow<A>* make_windows(const DtnNormArguments& args, Scratch::Scope& scope) {
   auto* windows = scope.take<LineWindow<A>>(args.heads);
   for (std::int64_t h = 0; h < args.heads; ++h) {
     windows[h] = make_window(static_cast<const A*>(args.pos_weight) + 3 * h, args.variant,
@@ -345,7 +345,7 @@ class LinePlanes {
       store(own2_ + k * lanes, v * v);
     }
     const std::int64_t at = (own.begin - tile.first) * lanes;
-    for_each_own_block(own.end - own.begin, [&](std::int64_t i, auto rows) {
+    for_each_group<kOwnBlock>(0, own.end - own.begin, [&](std::int64_t i, auto rows) {
       own_block<A, rows>(own.columns, own.stride, own.p + i * own.stride, own1_, own2_,
                          m1_ + at + i * lanes, m2_ + at + i * lanes);
     });

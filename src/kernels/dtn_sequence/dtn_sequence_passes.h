@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/dtn/dtn_norm_passes.h"
 
 namespace dtn::DTN_ISA {
@@ -228,14 +228,6 @@ void own_block_gradient(std::int64_t columns, std::int64_t stride, const A* by_o
     for (int i = 0; i < kRows; ++i) total += of_row[i];
   });
   sums += total;
-}
-
-// Calls f(i, constant) for all rows: in blocks of kOwnBlock first, then one by one.
-template <class F>
-void for_each_own_block(std::int64_t rows, F&& f) {
-  std::int64_t i = 0;
-  for (; i + kOwnBlock <= rows; i += kOwnBlock) f(i, std::integral_constant<int, kOwnBlock>{});
-  for (; i < rows; ++i) f(i, std::integral_constant<int, 1>{});
 }
 
 }  // namespace dtn::DTN_ISA

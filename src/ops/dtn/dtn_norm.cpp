@@ -19,7 +19,7 @@ const void* raw_or_null(const Variable* v) { return v ? v->value().raw() : nullp
 
 GradSink sink_or_null(const Variable* v) { return v ? v->sink() : nullptr; }
 
-// Inputs of both passes, kept by the tape. fill() sets the arguments that both passes share.
+// Inputs of both passes, kept by the tape.
 struct Passes {
   DtnNormShape shape;
   DType acc;
@@ -49,11 +49,9 @@ struct Passes {
 
   std::int64_t channels() const { return x.dim(2); }
 
-  template <class Arguments>
-  void fill(Arguments& args) const {
-    auto raw = [](Tensor t) {
-      return t.defined() ? t.raw() : nullptr;
-    };  // the forward pass writes some
+  DtnNormArguments arguments() const {
+    auto raw = [](Tensor t) { return t.raw(); };  // the forward pass writes some
+    DtnNormArguments args{};
     args.dtype = x.dtype();
     args.batch = x.dim(0);
     args.grid_h = shape.grid_h;
@@ -72,6 +70,7 @@ struct Passes {
     args.token_var = raw(token_var);
     args.pivot = raw(pivot);
     args.head_rstd = raw(head_rstd);
+    return args;
   }
 
   // Returns the bytes before the grid in an image.
@@ -86,7 +85,6 @@ struct Passes {
     args.dlambda_mean = buffer_or_null(dmean, {shape.heads}, acc, device);
     args.dlambda_var = buffer_or_null(dvar, {shape.heads}, acc, device);
     args.by_logits = true;
-    fill(args);
     args.dy = skip(args.dy, ahead());
     args.dx_add = skip(args.dx_add, ahead());
     args.dx = skip(args.dx, ahead());
@@ -101,16 +99,12 @@ Variable dtn_norm(Context& ctx, const Variable& x, const DtnNormInputs& in,
   Passes passes(x, in, shape);
   Tensor y = Tensor::empty_like(x.value());
   if (passes.plan) {
-    DtnNormForward args{};
+    DtnNormForward args{passes.arguments(), in.bias.value().raw(), skip(y.raw(), passes.ahead())};
     args.logits = {raw_or_null(in.mean.logits), raw_or_null(in.var.logits),
                    passes.lambda_mean.raw(), passes.lambda_var.raw()};
     if (sum) {
-      args.sum = {sum->residual.raw(), sum->branch.raw(),
-                  sum->scale.defined() ? sum->scale.raw() : nullptr, passes.x.raw()};
+      args.sum = {sum->residual.raw(), sum->branch.raw(), sum->scale.raw(), passes.x.raw()};
     }
-    args.bias = in.bias.value().raw();
-    args.y = skip(y.raw(), passes.ahead());
-    passes.fill(args);
     passes.plan->forward(args);
   }
   if (shape.prefix > 0) {
@@ -124,8 +118,7 @@ Variable dtn_norm(Context& ctx, const Variable& x, const DtnNormInputs& in,
                    branch = sum ? sum->gradient : BranchGradient()](const Tensor& dy) {
     const std::int64_t channels = passes.channels();
     NormInputGradient input(dx, passes.x);
-    DtnNormBackward back{};
-    back.dy = dy.raw();
+    DtnNormBackward back{passes.arguments(), dy.raw()};
     back.dx_add = input.waiting();
     back.dx = input.destination();
     Tensor dbranch = back.dx ? branch.make_like(passes.x) : Tensor();

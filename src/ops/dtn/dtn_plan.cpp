@@ -64,7 +64,7 @@ class Dense : public DtnPlan {
  public:
   Dense(const DtnDensePositions& positions, Tensor parameter, Device device)
       : positions_(positions), parameter_(std::move(parameter)), device_(device) {
-    positions_.weight = parameter_.defined() ? parameter_.raw() : nullptr;
+    positions_.weight = parameter_.raw();
   }
 
   void forward(DtnNormForward args) const override {
@@ -75,22 +75,15 @@ class Dense : public DtnPlan {
   }
 
   void backward(DtnNormBackward args, const GradSink& dposition) const override {
-    const Tensor p = matrix();
+    Tensor p = matrix();
     Tensor dp;
     if (dposition) dp = Tensor::empty(shape(), positions_.dtype, device_);
-    run_on(device_, DtnDenseBackward{args, p.raw(), dp.defined() ? dp.raw() : nullptr});
+    run_on(device_, DtnDenseBackward{args, p.raw(), dp.raw()});
     if (!dposition) return;
-    DtnDensePositionsBackward back{};
-    back.dtype = positions_.dtype;
-    back.heads = positions_.heads;
-    back.grid_h = positions_.grid_h;
-    back.grid_w = positions_.grid_w;
-    back.kind = positions_.kind;
-    back.variant = positions_.variant;
-    back.weight = positions_.weight;
+    DtnDensePositionsBackward back{
+        positions_, dp.raw(),
+        dposition->buffer(parameter_.shape(), positions_.dtype, device_).raw()};
     back.p = p.raw();
-    back.dp = dp.raw();
-    back.dweight = dposition->buffer(parameter_.shape(), positions_.dtype, device_).raw();
     run_on(device_, back);
   }
 

@@ -43,7 +43,7 @@ void DtnPrefix::backward(const void* dy, const void* waiting, void* dx, void* dw
   args.mean = mean_.raw();
   args.rstd = rstd_.raw();
   args.dy = prefix_dy.raw();
-  args.dx_add = add.defined() ? add.raw() : nullptr;
+  args.dx_add = add.raw();
   args.dx = dx ? prefix_dx.raw() : nullptr;
   args.dweight = dweight;
   args.dbias = dbias;

@@ -68,19 +68,7 @@ DtnDensePositions matrix_of(const DenseProblem& p, const DenseOutputs& o, Where 
 }
 DtnDensePositionsBackward matrix_backward_of(const DenseProblem& p, const DenseOutputs& o,
                                              Where w) {
-  const DtnDensePositions m = matrix_of(p, o, w);
-  DtnDensePositionsBackward b{};
-  b.dtype = m.dtype;
-  b.heads = m.heads;
-  b.grid_h = m.grid_h;
-  b.grid_w = m.grid_w;
-  b.kind = m.kind;
-  b.variant = m.variant;
-  b.weight = m.weight;
-  b.p = o.p.at(w);
-  b.dp = o.dp.at(w);
-  b.dweight = o.dweights.at(w);
-  return b;
+  return {matrix_of(p, o, w), o.dp.at(w), o.dweights.at(w)};
 }
 DtnDenseForward dense_forward_of(const DenseProblem& p, const DenseOutputs& o, Where w) {
   return {forward_of(p, o, w), o.p.at(w)};

@@ -117,7 +117,7 @@ struct Outputs {
   }
 };
 
-inline DtnNormForward forward_of(const DtnNormProblem& p, const Outputs& o, Where w) {
+inline DtnNormArguments arguments_of(const DtnNormProblem& p, const Outputs& o, Where w) {
   const auto& d = p.dense;
   return {.dtype = p.dtype,
           .batch = d.batch,
@@ -130,44 +130,28 @@ inline DtnNormForward forward_of(const DtnNormProblem& p, const Outputs& o, Wher
           .pool = p.dense.pool,
           .x = p.x.at(w),
           .weight = p.weight.at(w),
-          .bias = p.bias.at(w),
           .lambda_mean = p.lambda_mean.at(w),
           .lambda_var = p.lambda_var.at(w),
           .pos_weight = p.pos_weight.at(w),
-          .y = o.y.at(w),
           .token_mean = o.token_mean.at(w),
           .token_var = o.token_var.at(w),
           .pivot = o.pivot.at(w),
           .head_rstd = o.head_rstd.at(w)};
 }
 
+inline DtnNormForward forward_of(const DtnNormProblem& p, const Outputs& o, Where w) {
+  return {arguments_of(p, o, w), p.bias.at(w), o.y.at(w)};
+}
+
 inline DtnNormBackward backward_of(const DtnNormProblem& p, const Outputs& o, Where w) {
-  const auto& d = p.dense;
-  return {.dtype = p.dtype,
-          .batch = d.batch,
-          .grid_h = d.grid_h,
-          .grid_w = d.grid_w,
-          .channels = d.channels,
-          .heads = d.heads,
-          .eps = d.eps,
-          .variant = p.variant,
-          .pool = p.dense.pool,
-          .x = p.x.at(w),
-          .weight = p.weight.at(w),
-          .lambda_mean = p.lambda_mean.at(w),
-          .lambda_var = p.lambda_var.at(w),
-          .pos_weight = p.pos_weight.at(w),
-          .token_mean = o.token_mean.at(w),
-          .token_var = o.token_var.at(w),
-          .pivot = o.pivot.at(w),
-          .head_rstd = o.head_rstd.at(w),
-          .dy = p.dy.at(w),
-          .dx = o.dx.at(w),
-          .dweight = o.dweight.at(w),
-          .dbias = o.dbias.at(w),
-          .dlambda_mean = o.dlambda_mean.at(w),
-          .dlambda_var = o.dlambda_var.at(w),
-          .dpos_weight = o.dpos_weight.at(w)};
+  DtnNormBackward args{arguments_of(p, o, w), p.dy.at(w)};
+  args.dx = o.dx.at(w);
+  args.dweight = o.dweight.at(w);
+  args.dbias = o.dbias.at(w);
+  args.dlambda_mean = o.dlambda_mean.at(w);
+  args.dlambda_var = o.dlambda_var.at(w);
+  args.dpos_weight = o.dpos_weight.at(w);
+  return args;
 }
 
 enum class Path { kPlain, kTensor };

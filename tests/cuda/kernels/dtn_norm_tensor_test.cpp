@@ -68,29 +68,31 @@ class Problem {
   struct Forward {
     Twin y, mean, var, pivot;
   };
+  DtnNormArguments shared_arguments(const Forward& f) const {
+    const Case& c = case_;
+    return {.dtype = c.dtype,
+            .batch = c.batch,
+            .grid_h = c.grid_h,
+            .grid_w = c.grid_w,
+            .channels = c.channels,
+            .heads = c.heads,
+            .eps = kEps,
+            .x = x_.at(kOnDevice),
+            .weight = weight_.at(kOnDevice),
+            .lambda_mean = lambda_mean_.at(kOnDevice),
+            .lambda_var = lambda_var_.at(kOnDevice),
+            .pos_weight = pos_weight_.at(kOnDevice),
+            .token_mean = f.mean.at(kOnDevice),
+            .token_var = f.var.at(kOnDevice),
+            .pivot = f.pivot.at(kOnDevice)};
+  }
   Forward forward() const {
     const Case& c = case_;
     Forward f{Twin::output({c.batch, c.tokens(), c.channels}, c.dtype),
               Twin::output({c.batch, c.tokens()}, DType::kFloat32),
               Twin::output({c.batch, c.tokens()}, DType::kFloat32),
               Twin::output({c.batch, c.channels}, DType::kFloat32)};
-    DtnNormForward args{.dtype = c.dtype,
-                        .batch = c.batch,
-                        .grid_h = c.grid_h,
-                        .grid_w = c.grid_w,
-                        .channels = c.channels,
-                        .heads = c.heads,
-                        .eps = kEps,
-                        .x = x_.at(kOnDevice),
-                        .weight = weight_.at(kOnDevice),
-                        .bias = bias_.at(kOnDevice),
-                        .lambda_mean = lambda_mean_.at(kOnDevice),
-                        .lambda_var = lambda_var_.at(kOnDevice),
-                        .pos_weight = pos_weight_.at(kOnDevice),
-                        .y = f.y.at(kOnDevice),
-                        .token_mean = f.mean.at(kOnDevice),
-                        .token_var = f.var.at(kOnDevice),
-                        .pivot = f.pivot.at(kOnDevice)};
+    const DtnNormForward args{shared_arguments(f), bias_.at(kOnDevice), f.y.at(kOnDevice)};
     EXPECT_TRUE(tensor_cores_take(args));
     run(cuda_queue(), args);
     return f;
@@ -118,30 +120,15 @@ class Problem {
             c.position_gradient ? Twin::accumulated({c.heads, 3}, DType::kFloat32, 15) : Twin()};
   }
   DtnNormBackward arguments(const Forward& f, const Backward& out) const {
-    const Case& c = case_;
-    return {.dtype = c.dtype,
-            .batch = c.batch,
-            .grid_h = c.grid_h,
-            .grid_w = c.grid_w,
-            .channels = c.channels,
-            .heads = c.heads,
-            .eps = kEps,
-            .x = x_.at(kOnDevice),
-            .weight = weight_.at(kOnDevice),
-            .lambda_mean = lambda_mean_.at(kOnDevice),
-            .lambda_var = lambda_var_.at(kOnDevice),
-            .pos_weight = pos_weight_.at(kOnDevice),
-            .token_mean = f.mean.at(kOnDevice),
-            .token_var = f.var.at(kOnDevice),
-            .pivot = f.pivot.at(kOnDevice),
-            .dy = dy_.at(kOnDevice),
-            .dx_add = c.residual ? out.x.at(kOnDevice) : nullptr,
-            .dx = out.x.at(kOnDevice),
-            .dweight = out.weight.at(kOnDevice),
-            .dbias = out.bias.at(kOnDevice),
-            .dlambda_mean = out.lambda_mean.at(kOnDevice),
-            .dlambda_var = out.lambda_var.at(kOnDevice),
-            .dpos_weight = out.pos_weight.at(kOnDevice)};
+    DtnNormBackward args{shared_arguments(f), dy_.at(kOnDevice)};
+    if (case_.residual) args.dx_add = out.x.at(kOnDevice);
+    args.dx = out.x.at(kOnDevice);
+    args.dweight = out.weight.at(kOnDevice);
+    args.dbias = out.bias.at(kOnDevice);
+    args.dlambda_mean = out.lambda_mean.at(kOnDevice);
+    args.dlambda_var = out.lambda_var.at(kOnDevice);
+    args.dpos_weight = out.pos_weight.at(kOnDevice);
+    return args;
   }
   void run_backward(const DtnNormBackward& args) const {
     EXPECT_TRUE(tensor_cores_take(args));
@@ -520,23 +507,23 @@ TEST(CudaDtnTensor, NanPropagation) {
 
 TEST(CudaDtnTensor, RejectsUnsupportedArguments) {
   alignas(16) static char aligned[32];
-  DtnNormForward args{.dtype = DType::kBFloat16,
-                      .batch = 1,
-                      .grid_h = 14,
-                      .grid_w = 14,
-                      .channels = 48,
-                      .heads = 2,
-                      .eps = 1e-5,
-                      .x = aligned,
-                      .weight = aligned,
-                      .bias = aligned,
-                      .lambda_mean = aligned,
-                      .lambda_var = aligned,
-                      .pos_weight = aligned,
-                      .y = aligned,
-                      .token_mean = aligned,
-                      .token_var = aligned,
-                      .pivot = aligned};
+  DtnNormForward args{{.dtype = DType::kBFloat16,
+                       .batch = 1,
+                       .grid_h = 14,
+                       .grid_w = 14,
+                       .channels = 48,
+                       .heads = 2,
+                       .eps = 1e-5,
+                       .x = aligned,
+                       .weight = aligned,
+                       .lambda_mean = aligned,
+                       .lambda_var = aligned,
+                       .pos_weight = aligned,
+                       .token_mean = aligned,
+                       .token_var = aligned,
+                       .pivot = aligned},
+                      aligned,
+                      aligned};
   EXPECT_TRUE(tensor_cores_take(args));
   auto leaves = [&](auto change) {
     DtnNormForward changed = args;
