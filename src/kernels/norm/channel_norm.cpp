@@ -54,7 +54,7 @@ template <class T>
 void gather(const T* x, std::int64_t channels, const Moments<AccumulatorOf<T>>& m) {
   using A = AccumulatorOf<T>;
   take_pivots(x, channels, m);
-  for_row_groups(m.rows, [&](std::int64_t row, auto together) {
+  for_each_group<kChannelRows>(0, m.rows, [&](std::int64_t row, auto together) {
     const T* p = x + row * channels;
     for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
       const Vec<A> pivot = load_n(m.pivot + c, count);
@@ -254,7 +254,7 @@ class Forward {
 
   void apply(std::int64_t set, std::int64_t first, std::int64_t rows, const Coefficients& k) {
     const std::int64_t channels = args_.channels;
-    for_row_groups(rows, [&](std::int64_t row, auto together) {
+    for_each_group<kChannelRows>(0, rows, [&](std::int64_t row, auto together) {
       const T* from = x(set, first + row);
       T* to = y(set, first + row);
       for_each_vector<A>(channels, [&](std::int64_t c, auto count) {

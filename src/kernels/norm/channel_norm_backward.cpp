@@ -111,7 +111,7 @@ class Backward {
               const Sums<A>& sums) const {
     const T* x = at(args_.x, set, first);
     const T* dy = at(args_.dy, set, first);
-    for_row_groups(rows, [&](std::int64_t row, auto together) {
+    for_each_group<kChannelRows>(0, rows, [&](std::int64_t row, auto together) {
       const std::int64_t begin = row * channels_;
       for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
         const Vec<A> mean = load_n(means + c, count);
@@ -246,7 +246,7 @@ class Backward {
     const T* dy = at(args_.dy, set, first);
     const T* add = at(args_.dx_add, set, first);
     T* dx = at(args_.dx, set, first);
-    for_row_groups(rows, [&](std::int64_t row, auto together) {
+    for_each_group<kChannelRows>(0, rows, [&](std::int64_t row, auto together) {
       const std::int64_t begin = row * channels_;
       for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
         const Vec<A> inner = load_n(k.inner + c, count), outer = load_n(k.outer + c, count);

@@ -3,8 +3,7 @@
 
 #include <type_traits>
 
-#include "dtn/core/parallel.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/norm/channel_norm.h"
 
 namespace dtn::DTN_ISA {
@@ -40,17 +39,8 @@ struct ChannelNormCut {
 // Distance between two arrays of C values in scratch memory.
 inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
 
-// Calls f(row, count) for groups of rows that cover `rows` rows. count is the constant 4 while four
-// rows are left, then the constant 1. So the values of a column are loaded once for several rows.
-template <class F>
-void for_row_groups(std::int64_t rows, F&& f) {
-  constexpr int kTogether = 4;
-  std::int64_t r = 0;
-  for (; r + kTogether <= rows; r += kTogether) {
-    f(r, std::integral_constant<int, kTogether>{});
-  }
-  for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
-}
+// Rows that are processed together, so that the values of a column are loaded once for all.
+inline constexpr int kChannelRows = 4;
 
 // Statistics of a set, one value per channel: the value of a group is copied to its channels.
 template <class A>

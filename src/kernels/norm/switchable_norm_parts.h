@@ -6,9 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/queue.h"
-#include "dtn/core/parallel.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/norm/switchable_norm.h"
 
 // The iterations of the next loop do not depend on each other, which GCC cannot see.
@@ -81,17 +79,6 @@ struct SwitchableSizes {
     parallel_ranges(channels, kChannelsTogether, f);
   }
 };
-
-// Calls f(first, count) for groups of rows that cover `rows` rows. count is the constant
-// kSwitchableRows, and then the constant 1 for the rows that are left.
-template <class F>
-inline void for_each_rows(std::int64_t rows, F&& f) {
-  std::int64_t r = 0;
-  for (; r + kSwitchableRows <= rows; r += kSwitchableRows) {
-    f(r, std::integral_constant<int, kSwitchableRows>{});
-  }
-  for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
-}
 
 // Calls f(first, count) for the pads of an image, if there are any and its last piece is included.
 template <class F>
