@@ -51,7 +51,7 @@ Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Posi
   Tensor lse = Tensor::empty({batch, heads, tokens}, acc, qkv.device());
   AttentionForward args{qkv.dtype(),       batch,     tokens,   heads, head_dim, scale,
                         qkv.value().raw(), out.raw(), lse.raw()};
-  args.pos_weight = pos_weight.defined() ? pos_weight.raw() : nullptr;
+  args.pos_weight = pos_weight.raw();
   args.grid_h = positions.grid_h;
   args.grid_w = positions.grid_w;
   args.lengths = raw_lengths(options.lengths);
@@ -63,7 +63,7 @@ Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Posi
         Tensor grad = Tensor::empty_like(qkv);
         AttentionBackward back{qkv.dtype(), batch,     tokens,    heads,      head_dim,  scale,
                                qkv.raw(),   out.raw(), lse.raw(), dout.raw(), grad.raw()};
-        back.pos_weight = pos_weight.defined() ? pos_weight.raw() : nullptr;
+        back.pos_weight = pos_weight.raw();
         back.grid_h = args.grid_h;
         back.grid_w = args.grid_w;
         back.dpos_weight = buffer_or_null(dpos_weight, {heads, 3}, acc, qkv.device());

@@ -10,8 +10,6 @@
 namespace dtn::ops {
 namespace {
 
-const void* raw_or_null(const Tensor& t) { return t.defined() ? t.raw() : nullptr; }
-
 // Rows [begin, end) of a parameter.
 struct RowRange {
   std::int64_t begin, end;
@@ -100,8 +98,8 @@ LinearForward forward_args(const Tensor& x, const LayerSaved& layer, Tensor& y) 
   args.out = weight.dim(0);
   args.x = x.raw();
   args.weight = weight.raw();
-  args.bias = raw_or_null(layer.bias);
-  args.bias_as_dtype = raw_or_null(layer.bias_as_dtype);
+  args.bias = layer.bias.raw();
+  args.bias_as_dtype = layer.bias_as_dtype.raw();
   args.y = y.raw();
   return args;
 }

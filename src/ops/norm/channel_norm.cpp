@@ -62,7 +62,7 @@ struct Node {
   }
 
   std::int64_t stride() const { return gains.numel() == channels ? 0 : channels; }
-  static void* raw(Tensor t) { return t.defined() ? t.raw() : nullptr; }
+  static void* raw(Tensor t) { return t.raw(); }
 
   // Runs all sets at once, or one after the other if their numbers of rows differ.
   template <class Arguments>

@@ -14,8 +14,8 @@ class NormInputGradient {
     dx_ = waiting_.defined() && waiting_.unique() ? waiting_ : Tensor::empty_like(x);
   }
   // Kernel arguments: the gradient to add (null: none), and the output (null: dx is not needed).
-  const void* waiting() const { return waiting_.defined() ? waiting_.raw() : nullptr; }
-  void* destination() { return dx_.defined() ? dx_.raw() : nullptr; }
+  const void* waiting() const { return waiting_.raw(); }
+  void* destination() { return dx_.raw(); }
   void deliver() {
     waiting_ = Tensor();
     if (sink_) sink_->set(std::move(dx_));

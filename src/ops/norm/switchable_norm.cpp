@@ -55,7 +55,7 @@ struct SwitchableSaved {
   }
 
   SwitchableTerms terms() const {
-    auto raw = [](Tensor t) { return t.defined() ? t.raw() : nullptr; };
+    auto raw = [](Tensor t) { return t.raw(); };
     SwitchableTerms terms{};
     terms.dtype = x.dtype();
     terms.batch = batch();
