@@ -17,7 +17,7 @@ template <class T, DtnVariant variant>
 class Forward : DtnForwardParts<T, variant> {
   using Parts = DtnForwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::lanes;
-  using Parts::image, Parts::output, Parts::head_scale, Parts::make_pivot, Parts::write_row;
+  using Parts::input, Parts::output, Parts::head_scale, Parts::make_pivot, Parts::write_row;
   using typename Parts::A;
 
  public:
@@ -26,7 +26,7 @@ class Forward : DtnForwardParts<T, variant> {
         positions_(args.positions, sizes_.cells, sizes_.heads, false, scope) {}
 
   void run(CpuQueue& queue) {
-    this->token_statistics();
+    this->token_statistics(0, sizes_.batch);
     const std::int64_t batch = sizes_.batch;
     positions_.for_each_wave([&](std::int64_t first, std::int64_t count) {
       const std::int64_t images = images_per_task(batch, count);
@@ -53,18 +53,18 @@ class Forward : DtnForwardParts<T, variant> {
     A* mixed = scope.take<A>(sizes_.tokens);
     mix_variances(sizes_, static_cast<const A*>(args_.token_var) + b * sizes_.tokens,
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
-    const A base = mean_base<variant>(sizes_, image(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const NextGroup next(sizes_, b, h, channel + lanes);
       const Vec<A> pivot = make_pivot(b, channel, count, base);
-      gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
+      gather(sizes_, input(b) + channel, count, head_scale(b, h), pivot, x);
       const A* seen = sum_pooled(sizes_, x, sizes_.template cell_share<A>(), averages);
       pass<A, Second::kSquare>(sizes_.one_line(), {positions_.apply(h)}, seen, nullptr, m1, m2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         if (next.image < sizes_.batch) {
           const std::int64_t token = row * sizes_.grid_w;
-          prefetch_group(sizes_, image(next.image) + next.channel, token, sizes_.grid_w);
+          prefetch_group(sizes_, input(next.image) + next.channel, token, sizes_.grid_w);
           prefetch_group(sizes_, output(next.image) + next.channel, token, sizes_.grid_w);
         }
         write_row(b, h, channel, count, base - pivot, row, x + row * row_size,

@@ -16,9 +16,9 @@ template <class T, DtnVariant variant>
 class Backward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::image_, Parts::lanes;
-  using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
-      Parts::make_planes, Parts::prefetch_row, Parts::row_gradients, Parts::sums_of_tokens,
-      Parts::unfinished;
+  using Parts::finish, Parts::head_scale, Parts::input, Parts::input_gradient, Parts::keep,
+      Parts::make_planes, Parts::pivots, Parts::prefetch_row, Parts::row_gradients,
+      Parts::sums_of_tokens, Parts::unfinished;
   using typename Parts::A;
   using typename Parts::ChannelSums, typename Parts::LambdaSums, typename Parts::Planes,
       typename Parts::TokenSums;
@@ -46,7 +46,7 @@ class Backward : DtnBackwardParts<T, variant> {
       });
       if (dpositions_) add_partials(first, count, chunks);
     });
-    if (dx_) finish(queue, dx_, sums_);
+    if (dx_) finish(queue, 0, sizes_.batch, dx_, sums_);
     this->add_parameter_gradients();
   }
 
@@ -108,15 +108,14 @@ class Backward : DtnBackwardParts<T, variant> {
     const Planes p = make_planes(scope, b, h);
     A* dx = dx_ ? dx_ + b * image_ : nullptr;
     TokenSums token = sums_of_tokens(h, p, sums_ + b * this->token_sums());
-    const A base = mean_base<variant>(sizes_, image_of(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     const A share = sizes_.template cell_share<A>();
     LambdaSums sums;
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const NextGroup next(sizes_, b, h, channel + lanes);
-      const Vec<A> pivot =
-          load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
-      gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
+      const Vec<A> pivot = load_n(pivots(b) + channel, count);
+      gather(sizes_, input(b) + channel, count, head_scale(b, h), pivot, p.x);
       const A* x = sum_pooled(sizes_, p.x, share, c.averages);
       pass<A, Second::kSquare>(sizes_.one_line(), {positions_.apply(h)}, x, nullptr, c.m1, c.m2);
       ChannelSums channels;

@@ -65,13 +65,11 @@ void for_each_head(CpuQueue& queue, const DtnDensePositions& args, bool gradient
   const DtnSizes sizes(args.norm());
   Scratch::Scope scope(queue.scratch());
   HeadPositions<A> positions(sizes, args.variant, args.weight, gradients, scope);
-  for (std::int64_t begin = 0; begin < sizes.heads; begin += positions.wave()) {
-    positions.build(begin);
-    const std::int64_t left = sizes.heads - begin;
-    parallel_for(left < positions.wave() ? left : positions.wave(), [&](std::int64_t i) {
+  positions.for_each_wave([&](std::int64_t begin, std::int64_t heads) {
+    parallel_for(heads, [&](std::int64_t i) {
       f(begin + i, positions.along_rows(begin + i), positions.down_columns(begin + i));
     });
-  }
+  });
 }
 
 template <class A>

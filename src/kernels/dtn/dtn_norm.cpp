@@ -14,7 +14,7 @@ template <class T, DtnVariant variant>
 class Forward : DtnForwardParts<T, variant> {
   using Parts = DtnForwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::lanes;
-  using Parts::image, Parts::output, Parts::head_scale;
+  using Parts::input, Parts::output, Parts::head_scale;
   using Parts::make_pivot, Parts::token_statistics, Parts::write_row;
   using typename Parts::A;
 
@@ -24,23 +24,14 @@ class Forward : DtnForwardParts<T, variant> {
   void run(CpuQueue& queue) {
     Scratch::Scope scope(queue.scratch());
     HeadPositions<A> positions(sizes_, variant, args_.pos_weight, false, scope);
-    if (positions.wave() == sizes_.heads && sizes_.image_per_task()) {
-      positions.build(0);
-      parallel_for(sizes_.batch, [&](std::int64_t b) {
-        token_statistics(b);
-        for (std::int64_t h = 0; h < sizes_.heads; ++h) normalize_head(queue, positions, b, h);
+    for_image_ranges(sizes_, positions, [&](std::int64_t first, std::int64_t images) {
+      token_statistics(first, images);
+      positions.for_each_wave([&](std::int64_t begin, std::int64_t heads) {
+        parallel_for(images * heads, [&](std::int64_t i) {
+          normalize_head(queue, positions, first + i / heads, begin + i % heads);
+        });
       });
-      return;
-    }
-    token_statistics();
-    for (std::int64_t begin = 0; begin < sizes_.heads; begin += positions.wave()) {
-      std::int64_t count = sizes_.heads - begin;
-      if (count > positions.wave()) count = positions.wave();
-      positions.build(begin);
-      parallel_for(sizes_.batch * count, [&](std::int64_t i) {
-        normalize_head(queue, positions, i / count, begin + i % count);
-      });
-    }
+    });
   }
 
  private:
@@ -56,11 +47,11 @@ class Forward : DtnForwardParts<T, variant> {
     mix_variances(sizes_, static_cast<const A*>(args_.token_var) + b * sizes_.tokens,
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
-    const A base = mean_base<variant>(sizes_, image(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const Vec<A> pivot = make_pivot(b, channel, count, base);
-      gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
+      gather(sizes_, input(b) + channel, count, head_scale(b, h), pivot, x);
       column_moments(sizes_, columns, x, z1, z2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         prefetch_group(sizes_, output(b) + channel + lanes, row * sizes_.grid_w, sizes_.grid_w);

@@ -15,9 +15,9 @@ template <class T, DtnVariant variant>
 class Backward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::image_;
-  using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
-      Parts::make_planes, Parts::prefetch_row, Parts::row_gradients, Parts::sums_of_tokens,
-      Parts::unfinished;
+  using Parts::finish, Parts::head_scale, Parts::input, Parts::input_gradient, Parts::keep,
+      Parts::make_planes, Parts::pivots, Parts::prefetch_row, Parts::row_gradients,
+      Parts::sums_of_tokens, Parts::unfinished;
   using Parts::lanes, Parts::kInPlace;
   using typename Parts::A;
   using typename Parts::ChannelSums, typename Parts::LambdaSums, typename Parts::Planes,
@@ -30,18 +30,9 @@ class Backward : DtnBackwardParts<T, variant> {
   void run(CpuQueue& queue) {
     Scratch::Scope scope(queue.scratch());
     HeadPositions<A> positions(sizes_, variant, args_.pos_weight, args_.dpos_weight, scope);
-    if (positions.wave() == sizes_.heads && sizes_.image_per_task()) {
-      positions.build(0);
-      parallel_for(sizes_.batch, [&](std::int64_t b) {
-        Scratch::Scope inner(queue.scratch());
-        A* dx = unfinished(inner, 1, b);
-        A* sums = inner.take<A>(this->token_sums());
-        for (std::int64_t h = 0; h < sizes_.heads; ++h) head(queue, positions, b, h, dx, sums);
-        if (dx) finish(queue, b, 0, sizes_.tokens, dx, sums);
-      });
-    } else {
-      run_by_heads(queue, positions, scope);
-    }
+    for_image_ranges(sizes_, positions, [&](std::int64_t first, std::int64_t images) {
+      run_images(queue, positions, first, images);
+    });
     this->add_parameter_gradients();
     if (!args_.dpos_weight) return;
     const std::int64_t weights = sizes_.heads * 3;
@@ -51,20 +42,19 @@ class Backward : DtnBackwardParts<T, variant> {
   }
 
  private:
-  void run_by_heads(CpuQueue& queue, HeadPositions<A>& positions, Scratch::Scope& scope) {
-    A* dx = unfinished(scope, sizes_.batch);
-    A* sums = scope.take<A>(sizes_.batch * this->token_sums());
-    auto dx_of = [&](std::int64_t b) { return dx ? dx + b * image_ : nullptr; };
-    for (std::int64_t begin = 0; begin < sizes_.heads; begin += positions.wave()) {
-      std::int64_t count = sizes_.heads - begin;
-      if (count > positions.wave()) count = positions.wave();
-      positions.build(begin);
-      parallel_for(sizes_.batch * count, [&](std::int64_t i) {
-        const std::int64_t b = i / count;
-        head(queue, positions, b, begin + i % count, dx_of(b), sums + b * this->token_sums());
+  void run_images(CpuQueue& queue, HeadPositions<A>& positions, std::int64_t first,
+                  std::int64_t images) const {
+    Scratch::Scope scope(queue.scratch());
+    A* dx = unfinished(scope, images, first);
+    A* sums = scope.take<A>(images * this->token_sums());
+    positions.for_each_wave([&](std::int64_t begin, std::int64_t heads) {
+      parallel_for(images * heads, [&](std::int64_t i) {
+        const std::int64_t b = i / heads;
+        head(queue, positions, first + b, begin + i % heads, dx ? dx + b * image_ : nullptr,
+             sums + b * this->token_sums());
       });
-    }
-    if (dx) finish(queue, dx, sums);
+    });
+    if (dx) finish(queue, first, images, dx, sums);
   }
 
   // Computes the unfinished dx ([T, C]), the token sums and the parameter gradients of one head.
@@ -77,14 +67,13 @@ class Backward : DtnBackwardParts<T, variant> {
     const RowMoments<A> moments(sizes_, scope);
     TokenSums token = sums_of_tokens(h, p, token_sums);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
-    const A base = mean_base<variant>(sizes_, image_of(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     LambdaSums sums;
     PositionSums<A> along, down;
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
-      const Vec<A> pivot =
-          load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
-      gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
+      const Vec<A> pivot = load_n(pivots(b) + channel, count);
+      gather(sizes_, input(b) + channel, count, head_scale(b, h), pivot, p.x);
       column_moments(sizes_, columns, p.x, z1, z2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {

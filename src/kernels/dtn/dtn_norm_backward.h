@@ -10,11 +10,12 @@
 namespace dtn::DTN_ISA {
 
 template <class T, DtnVariant variant>
-class DtnBackwardParts {
+class DtnBackwardParts : protected DtnParts<T, variant, DtnNormBackward> {
  protected:
-  using A = AccumulatorOf<T>;
-  static constexpr bool kOfficial = variant == DtnVariant::kOfficial;
-  static constexpr int lanes = kLanes<A>;
+  using Parts = DtnParts<T, variant, DtnNormBackward>;
+  using Parts::args_, Parts::sizes_, Parts::lanes, Parts::kOfficial, Parts::input,
+      Parts::head_scale;
+  using typename Parts::A;
   // True if dx can hold the result of the first step, dx_add included; otherwise it is in scratch
   // memory.
   static constexpr bool kInPlace = !kOfficial && std::is_same_v<T, A>;
@@ -24,8 +25,7 @@ class DtnBackwardParts {
   static constexpr std::int64_t kAhead = 8;
 
   DtnBackwardParts(const DtnNormBackward& args, Scratch::Scope& scope)
-      : args_(args),
-        sizes_(args),
+      : Parts(args),
         image_(sizes_.image),
         head_sums_(scope.take<HeadSums>(sizes_.batch * sizes_.heads)),
         channel_sums_(scope.take<A>(sizes_.batch * 2 * sizes_.channels)) {}
@@ -67,18 +67,11 @@ class DtnBackwardParts {
     return p;
   }
 
-  const T* image_of(std::int64_t b) const { return static_cast<const T*>(args_.x) + b * image_; }
-
   const T* residual_gradient(std::int64_t b) const {
     return args_.dx_add ? static_cast<const T*>(args_.dx_add) + b * image_ : nullptr;
   }
   const T* output_gradient(std::int64_t b) const {
     return static_cast<const T*>(args_.dy) + b * image_;
-  }
-
-  const double* head_scale(std::int64_t b, std::int64_t h) const {
-    if constexpr (!kOfficial) return nullptr;
-    return static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
   }
 
   // Sums over the channels of each token, in token order: of the plane `direct`, and of a second
@@ -125,7 +118,7 @@ class DtnBackwardParts {
   [[gnu::always_inline]] void prefetch_row(std::int64_t b, std::int64_t channel, std::int64_t row,
                                            const A* dx) const {
     const std::int64_t first = row * sizes_.grid_w;
-    prefetch_group(sizes_, image_of(b) + channel, first, sizes_.grid_w);
+    prefetch_group(sizes_, input(b) + channel, first, sizes_.grid_w);
     prefetch_group(sizes_, output_gradient(b) + channel, first, sizes_.grid_w);
     if (kInPlace && dx) prefetch_group(sizes_, dx + channel, first, sizes_.grid_w);
     if (kInPlace && args_.dx_add) {
@@ -232,7 +225,7 @@ class DtnBackwardParts {
     add_heads(token_sums, begin, end, 1 / static_cast<A>(sizes_.channels), constant);
     add_heads(token_sums + sizes_.heads * sizes_.padded_tokens, begin, end,
               2 / static_cast<A>(kOfficial ? sizes_.channels - 1 : sizes_.channels), slope);
-    const A base = mean_base<variant>(sizes_, image_of(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens;
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t at = b * image_ + t * sizes_.channels;
@@ -258,14 +251,15 @@ class DtnBackwardParts {
     }
   }
 
-  // The same for all images, on all threads. dx and all_sums begin at the first image.
-  void finish(CpuQueue& queue, A* dx, const A* all_sums) const {
+  // The same for all tokens of some images. dx and all_sums begin at the first of them.
+  void finish(CpuQueue& queue, std::int64_t first, std::int64_t images, A* dx,
+              const A* all_sums) const {
     constexpr std::int64_t kTokens = 32;
     const std::int64_t chunks = (sizes_.tokens + kTokens - 1) / kTokens;
-    parallel_for(sizes_.batch * chunks, [&](std::int64_t i) {
+    parallel_for(images * chunks, [&](std::int64_t i) {
       const std::int64_t b = i / chunks, t = i % chunks * kTokens;
       const std::int64_t end = t + kTokens < sizes_.tokens ? t + kTokens : sizes_.tokens;
-      finish(queue, b, t, end, dx + b * image_, all_sums + b * token_sums());
+      finish(queue, first + b, t, end, dx + b * image_, all_sums + b * token_sums());
     });
   }
 
@@ -326,8 +320,6 @@ class DtnBackwardParts {
     });
   }
 
-  const DtnNormBackward& args_;
-  DtnSizes sizes_;
   std::int64_t image_;   // elements between the starts of two images
   HeadSums* head_sums_;  // [B, H]
   A* channel_sums_;      // [B, 2, C]: sums over tokens of dy xhat and of dy

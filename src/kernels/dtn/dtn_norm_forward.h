@@ -11,34 +11,24 @@
 namespace dtn::DTN_ISA {
 
 template <class T, DtnVariant variant>
-class DtnForwardParts {
+class DtnForwardParts : protected DtnParts<T, variant, DtnNormForward> {
  protected:
-  using A = AccumulatorOf<T>;
-  static constexpr bool kOfficial = variant == DtnVariant::kOfficial;
-  static constexpr int lanes = kLanes<A>;
+  using Parts = DtnParts<T, variant, DtnNormForward>;
+  using Parts::args_, Parts::sizes_, Parts::lanes, Parts::kOfficial, Parts::input;
+  using typename Parts::A;
 
   DtnForwardParts(const DtnNormForward& args, Scratch::Scope& scope)
-      : args_(args), sizes_(args), chunks_((sizes_.tokens + kChunk - 1) / kChunk) {
+      : Parts(args), chunks_((sizes_.tokens + kChunk - 1) / kChunk) {
     column_sums_ = scope.take<A>(sizes_.batch * chunks_ * sizes_.channels);
   }
 
-  // Computes the statistics of all tokens of image b, or of all images, on all threads.
-  void token_statistics(std::int64_t b) {
-    for (std::int64_t k = 0; k < chunks_; ++k) chunk_statistics(b, k);
+  // Computes the statistics of all tokens of `images` images.
+  void token_statistics(std::int64_t first, std::int64_t images) {
+    parallel_for(images * chunks_,
+                 [&](std::int64_t i) { chunk_statistics(first + i / chunks_, i % chunks_); });
   }
-  void token_statistics() {
-    parallel_for(sizes_.batch * chunks_,
-                 [&](std::int64_t i) { chunk_statistics(i / chunks_, i % chunks_); });
-  }
-
-  const T* image(std::int64_t b) const { return static_cast<const T*>(args_.x) + b * sizes_.image; }
 
   T* output(std::int64_t b) const { return static_cast<T*>(args_.y) + b * sizes_.image; }
-
-  const double* head_scale(std::int64_t b, std::int64_t h) const {
-    if constexpr (!kOfficial) return nullptr;
-    return static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
-  }
 
   // Computes the channel means of image b from the partial sums of its chunks.
   template <class N>
@@ -83,9 +73,6 @@ class DtnForwardParts {
     }
   }
 
-  const DtnNormForward& args_;
-  DtnSizes sizes_;
-
  private:
   static constexpr std::int64_t kChunk = 64;  // tokens per partial sum for the pivots
   static constexpr int kTogether = 4;         // tokens at a time, for fewer updates of column sums
@@ -93,7 +80,7 @@ class DtnForwardParts {
   void chunk_statistics(std::int64_t b, std::int64_t chunk) {
     A* columns = column_sums_ + (b * chunks_ + chunk) * sizes_.channels;
     for (std::int64_t c = 0; c < sizes_.channels; ++c) columns[c] = 0;
-    const A base = mean_base<variant>(sizes_, image(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     std::int64_t t = chunk * kChunk;
     const std::int64_t end = t + kChunk < sizes_.tokens ? t + kChunk : sizes_.tokens;
     for (; t + kTogether <= end; t += kTogether) statistics_of<kTogether>(b, t, base, columns);
@@ -115,7 +102,7 @@ class DtnForwardParts {
   template <int kTokens>
   void statistics_of(std::int64_t b, std::int64_t t, A base, A* columns) {
     const std::int64_t channels = sizes_.channels;
-    const T* x = image(b) + t * channels;
+    const T* x = input(b) + t * channels;
     double* scale = nullptr;  // [H, T] from token t on
     if constexpr (kOfficial) {
       scale = static_cast<double*>(args_.head_rstd) + b * sizes_.heads * sizes_.tokens + t;

@@ -86,10 +86,22 @@ class HeadPositions {
     blocks_ = scope.take<std::int64_t>(wave_ * 2);
   }
 
-  std::int64_t wave() const { return wave_; }
+  // Returns true if the matrices of all heads fit the budget together.
+  bool holds_all() const { return wave_ == sizes_.heads; }
 
-  // Builds the matrices of heads [begin, begin + wave()), which replace the previous ones.
+  // Calls f(first head, number of heads) for each wave of heads, after building their matrices.
+  template <class F>
+  void for_each_wave(F&& f) {
+    for (std::int64_t begin = 0; begin < sizes_.heads; begin += wave_) {
+      build(begin);
+      const std::int64_t left = sizes_.heads - begin;
+      f(begin, left < wave_ ? left : wave_);
+    }
+  }
+
+  // Builds the matrices of the wave that begins at a head, which replace the previous ones.
   void build(std::int64_t begin) {
+    if (begin == begin_) return;
     begin_ = begin;
     std::int64_t count = sizes_.heads - begin < wave_ ? sizes_.heads - begin : wave_;
     // For small matrices, waking the threads costs more than the work.
@@ -139,11 +151,24 @@ class HeadPositions {
   const DtnSizes& sizes_;
   A direction_;
   const A* weight_;  // [H, 3]
-  std::int64_t kinds_, per_head_, wave_, begin_ = 0;
+  std::int64_t kinds_, per_head_, wave_, begin_ = -1;
   A* memory_;
   Span* spans_;
   std::int64_t* blocks_;
 };
+
+// Calls work(first, count) for ranges of the images. If one task per image keeps all threads busy,
+// these are single images, in parallel; the loops of `work` are then serial. Otherwise it is one
+// range of all images. Both ways do the same arithmetic in the same order.
+template <class A, class Work>
+void for_image_ranges(const DtnSizes& sizes, HeadPositions<A>& positions, Work&& work) {
+  if (positions.holds_all() && sizes.image_per_task()) {
+    positions.build(0);
+    parallel_for(sizes.batch, [&](std::int64_t b) { work(b, 1); });
+  } else {
+    work(0, sizes.batch);
+  }
+}
 
 // Calls f(offset, count) for the lane groups of one head: `count` channels from `offset` on.
 template <class A, class F>
@@ -186,6 +211,29 @@ inline Vec<A> scale_and_shift(Vec<A> v, double scale, Vec<A> shift) {
   return __builtin_convertvector(
       __builtin_convertvector(v, Wide) * scale - __builtin_convertvector(shift, Wide), Vec<A>);
 }
+
+// Arguments and sizes of a pass, and the addresses that both passes compute.
+template <class T, DtnVariant variant, class Arguments>
+class DtnParts {
+ protected:
+  using A = AccumulatorOf<T>;
+  static constexpr bool kOfficial = variant == DtnVariant::kOfficial;
+  static constexpr int lanes = kLanes<A>;
+
+  explicit DtnParts(const Arguments& args) : args_(args), sizes_(args) {}
+
+  const T* input(std::int64_t b) const { return static_cast<const T*>(args_.x) + b * sizes_.image; }
+  const A* pivots(std::int64_t b) const {
+    return static_cast<const A*>(args_.pivot) + b * sizes_.channels;
+  }
+  const double* head_scale(std::int64_t b, std::int64_t h) const {
+    if constexpr (!kOfficial) return nullptr;
+    return static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
+  }
+
+  const Arguments& args_;
+  DtnSizes sizes_;
+};
 
 // mixed[t] = l_va var_ln[t] + eps: the part of the variance that comes from the token.
 template <class A>

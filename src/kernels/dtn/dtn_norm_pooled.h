@@ -131,30 +131,15 @@ void cell_moments(const PooledLines& lines, const PositionMatrices<A>& rows,
   pass<A, Second::kPlane>(lines.rows, rows.forward(), z1, z2, m1, m2);
 }
 
-// Calls work(b) for all images if one task per image keeps all threads busy. Otherwise calls
-// `by_parts`, which does the same arithmetic step by step for all images.
-template <class A, class Work, class Parts>
-void for_images(const DtnSizes& sizes, HeadPositions<A>& positions, Work&& work, Parts&& by_parts) {
-  if (positions.wave() == sizes.heads && sizes.image_per_task()) {
-    positions.build(0);
-    parallel_for(sizes.batch, work);
-  } else {
-    by_parts();
-  }
-}
-
-// Calls f(b, g) for all images and the groups of all heads, in waves of the position matrices.
+// Calls f(b, g) for b < images and the groups of all heads, in waves of the position matrices.
 template <class A, class F>
-void for_groups_in_waves(const DtnSizes& sizes, HeadPositions<A>& positions,
+void for_groups_in_waves(std::int64_t images, HeadPositions<A>& positions,
                          const ChannelGroups<A>& groups, F&& f) {
-  for (std::int64_t begin = 0; begin < sizes.heads; begin += positions.wave()) {
-    const std::int64_t left = sizes.heads - begin;
-    const std::int64_t heads = left < positions.wave() ? left : positions.wave();
+  positions.for_each_wave([&](std::int64_t begin, std::int64_t heads) {
     const std::int64_t count = heads * groups.per_head();
-    positions.build(begin);
-    parallel_for(sizes.batch * count,
+    parallel_for(images * count,
                  [&](std::int64_t i) { f(i / count, begin * groups.per_head() + i % count); });
-  }
+  });
 }
 
 }  // namespace dtn::DTN_ISA

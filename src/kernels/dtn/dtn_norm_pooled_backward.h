@@ -11,7 +11,7 @@ template <class T, DtnVariant variant>
 class PooledBackward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::image_, Parts::lanes, Parts::kOfficial, Parts::kInPlace;
-  using Parts::head_scale, Parts::image_of, Parts::keep, Parts::output_gradient,
+  using Parts::head_scale, Parts::input, Parts::keep, Parts::output_gradient, Parts::pivots,
       Parts::residual_gradient, Parts::unfinished;
   using typename Parts::A, typename Parts::ChannelSums, typename Parts::LambdaSums;
 
@@ -25,22 +25,9 @@ class PooledBackward : DtnBackwardParts<T, variant> {
   void run(CpuQueue& queue) {
     Scratch::Scope scope(queue.scratch());
     HeadPositions<A> positions(sizes_, variant, args_.pos_weight, args_.dpos_weight, scope);
-    const std::int64_t bands = sizes_.pooled_h;
-    for_images(
-        sizes_, positions,
-        [&](std::int64_t b) {
-          Scratch::Scope inner(queue.scratch());
-          const Image i = make_images(inner, 1, b);
-          for (std::int64_t band = 0; band < bands; ++band) make_means(b, band, i);
-          for (std::int64_t g = 0; g < groups_.count(); ++g) make_moments(positions, g, i);
-          for (std::int64_t band = 0; band < bands; ++band) band_gradients(queue, b, band, i);
-          for (std::int64_t g = 0; g < groups_.count(); ++g) cell_gradients(positions, b, g, i);
-          if (i.dx) {
-            for (std::int64_t band = 0; band < bands; ++band) finish_band(b, band, i);
-          }
-          add_bands(b, i);
-        },
-        [&] { run_by_parts(queue, positions); });
+    for_image_ranges(sizes_, positions, [&](std::int64_t first, std::int64_t images) {
+      run_images(queue, positions, first, images);
+    });
     this->add_parameter_gradients();
     if (args_.dpos_weight) add_position_sums();
   }
@@ -84,37 +71,34 @@ class PooledBackward : DtnBackwardParts<T, variant> {
     return i;
   }
 
-  void run_by_parts(CpuQueue& queue, HeadPositions<A>& positions) {
+  void run_images(CpuQueue& queue, HeadPositions<A>& positions, std::int64_t first,
+                  std::int64_t images) {
     Scratch::Scope scope(queue.scratch());
-    const Image all = make_images(scope, sizes_.batch, 0);
+    const Image all = make_images(scope, images, first);
     const std::int64_t bands = sizes_.pooled_h;
     auto for_bands = [&](auto&& f) {
-      parallel_for(sizes_.batch * bands,
-                   [&](std::int64_t k) { f(k / bands, k % bands, of(all, k / bands)); });
+      parallel_for(images * bands,
+                   [&](std::int64_t k) { f(first + k / bands, k % bands, of(all, k / bands)); });
     };
     for_bands([&](std::int64_t b, std::int64_t band, const Image& i) { make_means(b, band, i); });
-    for_groups_in_waves(sizes_, positions, groups_, [&](std::int64_t b, std::int64_t g) {
+    for_groups_in_waves(images, positions, groups_, [&](std::int64_t b, std::int64_t g) {
       make_moments(positions, g, of(all, b));
     });
     for_bands([&](std::int64_t b, std::int64_t band, const Image& i) {
       band_gradients(queue, b, band, i);
     });
-    for_groups_in_waves(sizes_, positions, groups_, [&](std::int64_t b, std::int64_t g) {
-      cell_gradients(positions, b, g, of(all, b));
+    for_groups_in_waves(images, positions, groups_, [&](std::int64_t b, std::int64_t g) {
+      cell_gradients(positions, first + b, g, of(all, b));
     });
     if (all.dx) {
       for_bands(
           [&](std::int64_t b, std::int64_t band, const Image& i) { finish_band(b, band, i); });
     }
-    parallel_for(sizes_.batch, [&](std::int64_t b) { add_bands(b, of(all, b)); });
-  }
-
-  const A* pivots(std::int64_t b) const {
-    return static_cast<const A*>(args_.pivot) + b * sizes_.channels;
+    parallel_for(images, [&](std::int64_t b) { add_bands(first + b, of(all, b)); });
   }
 
   void make_means(std::int64_t b, std::int64_t band, const Image& i) const {
-    cell_means<variant>(sizes_, groups_, band, image_of(b), pivots(b), head_scale(b, 0), i.means);
+    cell_means<variant>(sizes_, groups_, band, input(b), pivots(b), head_scale(b, 0), i.means);
   }
 
   void make_moments(const HeadPositions<A>& positions, std::int64_t g, const Image& i) const {
@@ -135,7 +119,7 @@ class PooledBackward : DtnBackwardParts<T, variant> {
     const std::int64_t room = (tokens + lanes - 1) / lanes * lanes * lanes;
     const TokenSums token{scope.take<A>(room), scope.take<A>(room)};
     for (std::int64_t k = 0; k < room; ++k) token.by_mean[k] = token.by_var[k] = 0;
-    const A base = mean_base<variant>(sizes_, image_of(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     BandSums* sums = i.band_sums + band * groups;
     for (std::int64_t g = 0; g < groups; ++g) sums[g] = {};
     std::int64_t at = band * sizes_.pooled_w * groups * lanes;
@@ -176,7 +160,7 @@ class PooledBackward : DtnBackwardParts<T, variant> {
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens;
     const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens;
     const double* scale = head_scale(b, head);
-    const T* x = image_of(b) + channel;
+    const T* x = input(b) + channel;
     const T* dy = output_gradient(b) + channel;
     const T* residual = kInPlace && args_.dx_add ? residual_gradient(b) + channel : nullptr;
     A* dx = image.dx ? image.dx + channel : nullptr;
@@ -252,14 +236,14 @@ class PooledBackward : DtnBackwardParts<T, variant> {
   // root mean square.
   void finish_band(std::int64_t b, std::int64_t band, const Image& i) const {
     const std::int64_t channels = sizes_.channels, width = sizes_.grid_w, groups = groups_.count();
-    const A base = mean_base<variant>(sizes_, image_of(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens;
     const A mean_factor = 1 / static_cast<A>(channels);
     const A var_factor = 2 / static_cast<A>(kOfficial ? channels - 1 : channels);
     const std::int64_t first = band * sizes_.pool * width;
     for (std::int64_t t = first; t < first + sizes_.pool * width; ++t) {
       const A constant = i.by_mean[t] * mean_factor, slope = i.by_var[t] * var_factor;
-      const T* x = image_of(b) + t * channels;
+      const T* x = input(b) + t * channels;
       const T* add = kInPlace || !args_.dx_add ? nullptr : residual_gradient(b) + t * channels;
       T* out = static_cast<T*>(args_.dx) + b * image_ + t * channels;
       A* d = i.dx + t * channels;

@@ -11,7 +11,8 @@ template <class T, DtnVariant variant>
 class PooledForward : DtnForwardParts<T, variant> {
   using Parts = DtnForwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::lanes, Parts::kOfficial;
-  using Parts::head_scale, Parts::image, Parts::output, Parts::make_pivot, Parts::token_statistics;
+  using Parts::head_scale, Parts::input, Parts::output, Parts::make_pivot, Parts::pivots,
+      Parts::token_statistics;
   using typename Parts::A;
 
  public:
@@ -21,18 +22,9 @@ class PooledForward : DtnForwardParts<T, variant> {
   void run(CpuQueue& queue) {
     Scratch::Scope scope(queue.scratch());
     HeadPositions<A> positions(sizes_, variant, args_.pos_weight, false, scope);
-    for_images(
-        sizes_, positions,
-        [&](std::int64_t b) {
-          Scratch::Scope inner(queue.scratch());
-          const PooledGrid c = make_pooled(inner, 1);
-          token_statistics(b);
-          make_pivots(b);
-          for (std::int64_t band = 0; band < sizes_.pooled_h; ++band) make_means(b, band, c);
-          for (std::int64_t g = 0; g < groups_.count(); ++g) make_moments(positions, g, c);
-          for (std::int64_t band = 0; band < sizes_.pooled_h; ++band) write_band(b, band, c);
-        },
-        [&] { run_by_parts(queue, positions); });
+    for_image_ranges(sizes_, positions, [&](std::int64_t first, std::int64_t images) {
+      run_images(queue, positions, first, images);
+    });
   }
 
  private:
@@ -51,26 +43,26 @@ class PooledForward : DtnForwardParts<T, variant> {
     return {all.means + at, all.z1 + at, all.z2 + at, all.m2 + at};
   }
 
-  void run_by_parts(CpuQueue& queue, HeadPositions<A>& positions) {
+  void run_images(CpuQueue& queue, HeadPositions<A>& positions, std::int64_t first,
+                  std::int64_t images) {
     Scratch::Scope scope(queue.scratch());
-    const PooledGrid all = make_pooled(scope, sizes_.batch);
+    const PooledGrid all = make_pooled(scope, images);
     const std::int64_t bands = sizes_.pooled_h;
-    token_statistics();
-    parallel_for(sizes_.batch, [&](std::int64_t b) { make_pivots(b); });
-    parallel_for(sizes_.batch * bands,
-                 [&](std::int64_t i) { make_means(i / bands, i % bands, of(all, i / bands)); });
-    for_groups_in_waves(sizes_, positions, groups_, [&](std::int64_t b, std::int64_t g) {
+    token_statistics(first, images);
+    parallel_for(images, [&](std::int64_t b) { make_pivots(first + b); });
+    parallel_for(images * bands, [&](std::int64_t i) {
+      make_means(first + i / bands, i % bands, of(all, i / bands));
+    });
+    for_groups_in_waves(images, positions, groups_, [&](std::int64_t b, std::int64_t g) {
       make_moments(positions, g, of(all, b));
     });
-    parallel_for(sizes_.batch * bands,
-                 [&](std::int64_t i) { write_band(i / bands, i % bands, of(all, i / bands)); });
+    parallel_for(images * bands, [&](std::int64_t i) {
+      write_band(first + i / bands, i % bands, of(all, i / bands));
+    });
   }
 
-  const A* pivots(std::int64_t b) const {
-    return static_cast<const A*>(args_.pivot) + b * sizes_.channels;
-  }
   void make_pivots(std::int64_t b) const {
-    const A base = mean_base<variant>(sizes_, image(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     for (std::int64_t g = 0; g < groups_.count(); ++g) {
       with_count<A>(groups_[g],
                     [&](auto count) { make_pivot(b, groups_[g].channel, count, base); });
@@ -78,7 +70,7 @@ class PooledForward : DtnForwardParts<T, variant> {
   }
 
   void make_means(std::int64_t b, std::int64_t band, const PooledGrid& c) const {
-    cell_means<variant>(sizes_, groups_, band, image(b), pivots(b), head_scale(b, 0), c.means);
+    cell_means<variant>(sizes_, groups_, band, input(b), pivots(b), head_scale(b, 0), c.means);
   }
 
   void make_moments(const HeadPositions<A>& positions, std::int64_t g, const PooledGrid& c) const {
@@ -88,7 +80,7 @@ class PooledForward : DtnForwardParts<T, variant> {
   }
 
   void write_band(std::int64_t b, std::int64_t band, const PooledGrid& c) const {
-    const A base = mean_base<variant>(sizes_, image(b));
+    const A base = mean_base<variant>(sizes_, input(b));
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens;
     const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens;
     std::int64_t at = band * sizes_.pooled_w * groups_.count() * lanes;
@@ -119,7 +111,7 @@ class PooledForward : DtnForwardParts<T, variant> {
     if constexpr (!kOfficial) v = max(Vec<A>{}, v);
     const Vec<A> of_cell = (1 - mean_share) * m, var_of_cell = (1 - var_share) * v;
     const Vec<A> offset = base - pivot;  // makes a stored token mean relative to the pivots
-    const T* x = image(b) + channel;
+    const T* x = input(b) + channel;
     T* y = output(b) + channel;
     for_each_token_of_cell(sizes_, band, column, [&](std::int64_t t, std::int64_t) {
       const Vec<A> value =

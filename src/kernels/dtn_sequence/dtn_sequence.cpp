@@ -18,7 +18,7 @@ template <class T, DtnVariant variant>
 class LineForward : DtnForwardParts<T, variant> {
   using Parts = DtnForwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::lanes;
-  using Parts::image, Parts::output, Parts::head_scale, Parts::make_pivot, Parts::write_tokens;
+  using Parts::input, Parts::output, Parts::head_scale, Parts::make_pivot, Parts::write_tokens;
   using typename Parts::A;
 
  public:
@@ -29,8 +29,8 @@ class LineForward : DtnForwardParts<T, variant> {
         means_(scope.take<VectorMoments<A>>(sizes_.heads * groups_)) {}
 
   void run(CpuQueue& queue) {
-    this->token_statistics();
-    base_ = mean_base<variant>(sizes_, image(0));
+    this->token_statistics(0, 1);
+    base_ = mean_base<variant>(sizes_, input(0));
     parallel_for(sizes_.heads, [&](std::int64_t h) { prepare(queue, h); });
     const std::int64_t tiles = (sizes_.tokens + kLineTile - 1) / kLineTile;
     parallel_for(tiles, [&](std::int64_t i) { normalize_tile(queue, i * kLineTile); });
@@ -39,8 +39,8 @@ class LineForward : DtnForwardParts<T, variant> {
  private:
   template <class N>
   LineValues<T, variant, N> values(std::int64_t h, std::int64_t channel, N count) const {
-    return {image(0) + channel, sizes_.channels, count, head_scale(0, h),
-            load_n(static_cast<const A*>(args_.pivot) + channel, count)};
+    return {input(0) + channel, sizes_.channels, count, head_scale(0, h),
+            load_n(this->pivots(0) + channel, count)};
   }
 
   // Computes the pivots of a head and, for kMean, its moments.
@@ -78,7 +78,7 @@ class LineForward : DtnForwardParts<T, variant> {
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const auto of_group = values(h, channel, count);
-      ahead.fetch_window(sizes_, image(0), offset / lanes, groups_);
+      ahead.fetch_window(sizes_, input(0), offset / lanes, groups_);
       ahead.fetch(sizes_, output(0), offset / lanes, groups_);
       if (windows_[h].kind == LineKind::kMean) {
         planes.make(tile, means_[h * groups_ + offset / lanes], of_group);

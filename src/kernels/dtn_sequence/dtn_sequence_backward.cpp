@@ -22,7 +22,7 @@ template <class T, DtnVariant variant>
 class LineBackward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::image_, Parts::lanes, Parts::kInPlace;
-  using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
+  using Parts::finish, Parts::head_scale, Parts::input, Parts::input_gradient, Parts::keep,
       Parts::output_gradient, Parts::tokens_gradients, Parts::unfinished;
   using typename Parts::ChannelSums, typename Parts::LambdaSums, typename Parts::Planes,
       typename Parts::TokenSums;
@@ -38,7 +38,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
         positions_(positions),
         n_(sizes_.tokens),
         groups_((sizes_.head_dim + lanes - 1) / lanes),
-        base_(mean_base<variant>(sizes_, image_of(0))) {
+        base_(mean_base<variant>(sizes_, input(0))) {
     this->head_sums_ = head_sums;
     this->channel_sums_ = channel_sums;
     dx_ = unfinished(scope, 1);
@@ -61,7 +61,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
         }
         end(head);
       });
-      if (dx_) finish(queue, dx_, token_sums_);
+      if (dx_) finish(queue, 0, 1, dx_, token_sums_);
     }
   }
 
@@ -127,8 +127,8 @@ class LineBackward : DtnBackwardParts<T, variant> {
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const LineValues<T, variant, decltype(count)> values{
-          image_of(0) + channel, sizes_.channels, count, head_scale(0, h),
-          load_n(static_cast<const A*>(args_.pivot) + channel, count)};
+          input(0) + channel, sizes_.channels, count, head_scale(0, h),
+          load_n(this->pivots(0) + channel, count)};
       f(offset / lanes, channel, values);
     });
   }
@@ -168,7 +168,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
     TokenSums tokens = sums_of_tile(head.h, first, direct);
     const std::int64_t end = first + tile.rows, done = this->done(head, end);
     each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
-      ahead.fetch_window(sizes_, image_of(0), g, groups_);
+      ahead.fetch_window(sizes_, input(0), g, groups_);
       if (head.means) {
         workspace.planes.make(tile, head.means[g].mean, values);
       } else {

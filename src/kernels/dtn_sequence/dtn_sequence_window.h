@@ -144,11 +144,26 @@ std::int64_t nearest_end(const LineWindow<A>& w, std::int64_t i, std::int64_t n)
   return w.a_d * (last - 2 * static_cast<double>(i)) + w.a_x > 0 ? n - 1 : 0;
 }
 
+// Returns the first element of [from, to) for which `holds` is true, or `to`. `holds` must also be
+// true for all elements after it.
+template <class F>
+std::int64_t first_that(std::int64_t from, std::int64_t to, F&& holds) {
+  while (from < to) {
+    const std::int64_t j = from + (to - from) / 2;
+    if (holds(j)) {
+      to = j;
+    } else {
+      from = j + 1;
+    }
+  }
+  return from;
+}
+
 // Extends the columns of `own` to all weights of row i that are not left out, for kEnds. The
 // exponent falls from both ends to its vertex, i + delta, so bisection finds where the weights
 // become too small.
 template <class A>
-void upcast_to_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, OwnRows<A>& own) {
+void extend_to_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, OwnRows<A>& own) {
   const double least =
       std::log(dtn_sequence_least_weight(sizeof(A) == 8 ? DType::kFloat64 : DType::kFloat32));
   const std::int64_t c = nearest_end(w, i, n);
@@ -159,27 +174,8 @@ void upcast_to_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, OwnRo
   const double vertex = static_cast<double>(i) - w.a_x / (2 * w.a_d);
   std::int64_t turn = n;  // if vertex is NaN: all tokens are left of it
   if (vertex < static_cast<double>(n)) turn = vertex > 0 ? static_cast<std::int64_t>(vertex) : 0;
-  std::int64_t from = own.left, to = turn;  // the left part ends in [from, to]
-  while (from < to) {
-    const std::int64_t j = from + (to - from) / 2;
-    if (matters(j)) {
-      from = j + 1;
-    } else {
-      to = j;
-    }
-  }
-  own.left = std::max(own.left, from);
-  from = turn;
-  to = own.right;
-  while (from < to) {
-    const std::int64_t j = from + (to - from) / 2;
-    if (matters(j)) {
-      to = j;
-    } else {
-      from = j + 1;
-    }
-  }
-  own.right = std::min(own.right, to);
+  own.left = std::max(own.left, first_that(own.left, turn, [&](auto j) { return !matters(j); }));
+  own.right = std::min(own.right, first_that(turn, own.right, matters));
 }
 
 // Computes row i of the weights, and the factors for its gradient.
@@ -258,7 +254,6 @@ class LineTiles {
   }
 
   const LineWindow<A>& window() const { return window_; }
-  std::int64_t n() const { return n_; }
 
   // Allocates the rows' own weights from `scope`.
   const LineTile<A>& make(std::int64_t first, Scratch::Scope& scope) {
@@ -309,7 +304,7 @@ class LineTiles {
         own.left = std::min(n_, window_.radius + 1);
       }
     } else {
-      for (std::int64_t i = own.begin; i < own.end; ++i) upcast_to_row(window_, i, n_, own);
+      for (std::int64_t i = own.begin; i < own.end; ++i) extend_to_row(window_, i, n_, own);
       if (own.left >= own.right) own.left = own.right = n_;
     }
     own.columns = own.left + n_ - own.right;
