@@ -27,7 +27,6 @@
 #include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
-#include "kernels/norm/combine_moments.h"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/power_norm.h"
 #include "kernels/norm/rms_norm.h"

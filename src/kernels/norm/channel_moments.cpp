@@ -1,4 +1,4 @@
-// Elementwise computations on channel moments; see channel_moments.h.
+// Computations on channel moments; see channel_moments.h. Serial, because there are few values.
 #include "kernels/norm/channel_moments.h"
 
 #include <cmath>
@@ -66,9 +66,21 @@ void run(CpuQueue&, const ChannelMomentsBackward& args) {
 void run(CpuQueue&, const ShareSums& args) {
   for_accumulator_dtype("ShareSums", args.dtype, [&](auto t) { share<decltype(t)>(args); });
 }
+void run(CpuQueue&, const PackMoments& args) {
+  for_accumulator_dtype("PackMoments", args.dtype, [&](auto t) {
+    for (std::int64_t c = 0; c < args.channels; ++c) pack_channel<decltype(t)>(args, c);
+  });
+}
+void run(CpuQueue&, const CombineMoments& args) {
+  for_accumulator_dtype("CombineMoments", args.dtype, [&](auto t) {
+    for (std::int64_t c = 0; c < args.channels; ++c) combine_channel<decltype(t)>(args, c);
+  });
+}
 
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(ChannelMomentsForward)
 DTN_DISPATCH(ChannelMomentsBackward)
 DTN_DISPATCH(ShareSums)
+DTN_DISPATCH(PackMoments)
+DTN_DISPATCH(CombineMoments)

@@ -1,4 +1,4 @@
-// Elementwise computations on channel moments, one thread per value; see channel_moments.h.
+// Computations on channel moments, one thread per value; see channel_moments.h.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/norm/channel_moments.h"
 
@@ -10,73 +10,87 @@ constexpr int kThreads = 256;
 __device__ __forceinline__ std::int64_t thread_index() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
+__device__ __forceinline__ const float* floats(const void* p) {
+  return static_cast<const float*>(p);
+}
+__device__ __forceinline__ float* floats(void* p) { return static_cast<float*>(p); }
 
-__global__ void __launch_bounds__(kThreads)
-    channel_moments_kernel(std::int64_t count, float eps, const float* mean, const float* rest,
-                           const float* variance, float* moments) {
+__global__ void __launch_bounds__(kThreads) channel_moments_kernel(ChannelMomentsForward args) {
   const std::int64_t i = thread_index();
-  if (i >= count) return;
-  moments[i] = mean[i] + rest[i];
-  moments[count + i] = sqrtf(variance[i] + eps);
+  if (i >= args.count) return;
+  float* moments = floats(args.moments);
+  moments[i] = floats(args.mean)[i] + floats(args.mean_rest)[i];
+  moments[args.count + i] = sqrtf(floats(args.variance)[i] + static_cast<float>(args.eps));
 }
 
 __global__ void __launch_bounds__(kThreads)
-    channel_moments_backward_kernel(std::int64_t sets, std::int64_t channels, const float* std,
-                                    const float* dmean, const float* dstd, float* sums) {
+    channel_moments_backward_kernel(ChannelMomentsBackward args) {
   const std::int64_t i = thread_index();
-  if (i >= sets * channels) return;
-  const std::int64_t set = i / channels, at = i + set * channels;
-  sums[at] = dmean ? -dmean[i] * std[i] : 0.0f;
-  sums[at + channels] = dstd ? -dstd[i] * std[i] : 0.0f;
+  if (i >= args.sets * args.channels) return;
+  const std::int64_t set = i / args.channels, at = i + set * args.channels;
+  float* sums = floats(args.sums);
+  const float std = floats(args.std)[i];
+  sums[at] = args.dmean ? -floats(args.dmean)[i] * std : 0.0f;
+  sums[at + args.channels] = args.dstd ? -floats(args.dstd)[i] * std : 0.0f;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    share_sums_kernel(std::int64_t sets, std::int64_t channels, const float* weight,
-                      std::int64_t stride, const float* sums, float* shared) {
-  const std::int64_t width = 2 * channels, i = thread_index();
+__global__ void __launch_bounds__(kThreads) share_sums_kernel(ShareSums args) {
+  const std::int64_t width = 2 * args.channels, i = thread_index();
   if (i >= width) return;
+  const float* weight = floats(args.weight) + i % args.channels;
   float total = 0;
 #pragma unroll 8
-  for (std::int64_t s = 0; s < sets; ++s) {
-    total = fmaf(weight[s * stride + i % channels], sums[s * width + i], total);
+  for (std::int64_t s = 0; s < args.sets; ++s) {
+    total = fmaf(weight[s * args.weight_stride], floats(args.sums)[s * width + i], total);
   }
 #pragma unroll 8
-  for (std::int64_t s = 0; s < sets; ++s) shared[s * width + i] = total;
+  for (std::int64_t s = 0; s < args.sets; ++s) floats(args.shared)[s * width + i] = total;
 }
 
-void require_float32(const char* kernel, DType dtype) {
-  if (dtype == DType::kFloat32) return;
-  throw Error(cat(kernel, ": ", name_of(dtype), " is not computed on CUDA devices; float32 is"));
+__global__ void __launch_bounds__(kThreads) pack_moments_kernel(PackMoments args) {
+  if (thread_index() < args.channels) pack_channel<float>(args, thread_index());
 }
 
-const float* floats(const void* p) { return static_cast<const float*>(p); }
-float* floats(void* p) { return static_cast<float*>(p); }
+__global__ void __launch_bounds__(kThreads) combine_moments_kernel(CombineMoments args) {
+  if (thread_index() < args.channels) combine_channel<float>(args, thread_index());
+}
+
+// Runs a kernel with one thread for each of `count` values.
+template <class Arguments>
+void run_each(CudaQueue& queue, const KernelName& name, void (*kernel)(Arguments),
+              std::int64_t count, const Arguments& args) {
+  if (args.dtype != DType::kFloat32) {
+    throw Error(
+        cat(name.name, ": ", name_of(args.dtype), " is not computed on CUDA devices; float32 is"));
+  }
+  if (count == 0) return;
+  launch(queue, name, kernel, {blocks_for(count, kThreads), kThreads}, args);
+}
 
 }  // namespace
 
 void run(CudaQueue& queue, const ChannelMomentsForward& args) {
-  require_float32("channel_moments_forward", args.dtype);
-  if (args.count == 0) return;
-  launch(queue, {"channel_moments_forward", {args.count}}, channel_moments_kernel,
-         {blocks_for(args.count, kThreads), kThreads}, args.count, static_cast<float>(args.eps),
-         floats(args.mean), floats(args.mean_rest), floats(args.variance), floats(args.moments));
+  run_each(queue, {"channel_moments_forward", {args.count}}, channel_moments_kernel, args.count,
+           args);
 }
 
 void run(CudaQueue& queue, const ChannelMomentsBackward& args) {
-  require_float32("channel_moments_backward", args.dtype);
-  const std::int64_t count = args.sets * args.channels;
-  if (count == 0) return;
-  launch(queue, {"channel_moments_backward", {args.sets, args.channels}},
-         channel_moments_backward_kernel, {blocks_for(count, kThreads), kThreads}, args.sets,
-         args.channels, floats(args.std), floats(args.dmean), floats(args.dstd), floats(args.sums));
+  run_each(queue, {"channel_moments_backward", {args.sets, args.channels}},
+           channel_moments_backward_kernel, args.sets * args.channels, args);
 }
 
 void run(CudaQueue& queue, const ShareSums& args) {
-  require_float32("share_sums", args.dtype);
-  if (args.sets == 0 || args.channels == 0) return;
-  launch(queue, {"share_sums", {args.sets, args.channels}}, share_sums_kernel,
-         {blocks_for(2 * args.channels, kThreads), kThreads}, args.sets, args.channels,
-         floats(args.weight), args.weight_stride, floats(args.sums), floats(args.shared));
+  run_each(queue, {"share_sums", {args.sets, args.channels}}, share_sums_kernel,
+           args.sets > 0 ? 2 * args.channels : 0, args);
+}
+
+void run(CudaQueue& queue, const PackMoments& args) {
+  run_each(queue, {"pack_moments", {args.channels}}, pack_moments_kernel, args.channels, args);
+}
+
+void run(CudaQueue& queue, const CombineMoments& args) {
+  run_each(queue, {"combine_moments", {args.ranks, args.channels}}, combine_moments_kernel,
+           args.channels, args);
 }
 
 }  // namespace dtn

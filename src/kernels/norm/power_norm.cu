@@ -140,37 +140,29 @@ struct AssignTotal {
   }
 };
 
-struct Psi {
-  std::int64_t channels;
-  float eps, inverse_count, warmup, alpha;
-  const float* running_phi;
-  const float* squares;  // null in evaluation
-  const float* iterations;
-  float* rpsi;
-  float* power;
-  float* next_running_phi;
-  float* next_iterations;
-};
-
 // One thread per channel.
-__global__ void __launch_bounds__(kThreads) power_norm_psi_kernel(Psi a) {
+__global__ void __launch_bounds__(kThreads) power_norm_psi_kernel(PowerNormForward a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (c >= a.channels) return;
-  const float running = a.running_phi[c];
+  if (c >= a.shape.channels) return;
+  float& rpsi = static_cast<float*>(a.rpsi)[c];
+  const float running = static_cast<const float*>(a.running_phi)[c];
+  const float eps = static_cast<float>(a.shape.eps);
   if (!a.squares) {
-    a.rpsi[c] = 1.0f / sqrtf(running + a.eps);
+    rpsi = 1.0f / sqrtf(running + eps);
     return;
   }
-  const float iteration = *a.iterations + 1;
-  const float phi = a.squares[c] * a.inverse_count;
-  const float rpsi = 1.0f / sqrtf((iteration <= a.warmup ? phi : running) + a.eps);
-  a.rpsi[c] = rpsi;
-  a.power[c] = phi * rpsi * rpsi;
+  const float iteration = *static_cast<const float*>(a.iterations) + 1;
+  const float warmup = static_cast<float>(a.warmup), alpha = static_cast<float>(a.alpha);
+  const float inverse_count = a.count > 0 ? 1.0f / static_cast<float>(a.count) : 0.0f;
+  const float phi = static_cast<const float*>(a.squares)[c] * inverse_count;
+  rpsi = 1.0f / sqrtf((iteration <= warmup ? phi : running) + eps);
+  static_cast<float*>(a.power)[c] = phi * rpsi * rpsi;
   if (!a.next_running_phi) return;
-  float moved = a.next_running_phi[c];
-  if (iteration < a.warmup) moved += (phi - moved) / iteration;
-  a.next_running_phi[c] = fmaf(a.alpha, moved, (1.0f - a.alpha) * phi);
-  if (c == 0) *a.next_iterations = iteration;
+  float& next = static_cast<float*>(a.next_running_phi)[c];
+  float moved = next;
+  if (iteration < warmup) moved += (phi - moved) / iteration;
+  next = fmaf(alpha, moved, (1.0f - alpha) * phi);
+  if (c == 0) *static_cast<float*>(a.next_iterations) = iteration;
 }
 
 template <class T>
@@ -221,27 +213,14 @@ void run(CudaQueue& queue, const PowerNormForward& args) {
   for_cuda_dtype("power_norm_forward", s.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (s.channels == 0) return;
-    Psi psi{};
-    psi.channels = s.channels;
-    psi.eps = static_cast<float>(s.eps);
-    psi.inverse_count = args.count > 0 ? 1.0f / static_cast<float>(args.count) : 0.0f;
-    psi.warmup = static_cast<float>(args.warmup);
-    psi.alpha = static_cast<float>(args.alpha);
-    psi.running_phi = static_cast<const float*>(args.running_phi);
-    psi.squares = static_cast<const float*>(args.squares);
-    psi.iterations = static_cast<const float*>(args.iterations);
-    psi.rpsi = static_cast<float*>(args.rpsi);
-    psi.power = static_cast<float*>(args.power);
-    psi.next_running_phi = static_cast<float*>(args.next_running_phi);
-    psi.next_iterations = static_cast<float*>(args.next_iterations);
     launch(queue, {"power_norm_psi", {s.channels}}, power_norm_psi_kernel,
-           {blocks_for(s.channels, kThreads), kThreads}, psi);
+           {blocks_for(s.channels, kThreads), kThreads}, args);
     if (s.rows == 0) return;
 
     Forward<T> a = forward_arguments<T>(s, args.x);
     a.weight = static_cast<const float*>(args.weight);
     a.bias = static_cast<const float*>(args.bias);
-    a.rpsi = psi.rpsi;
+    a.rpsi = static_cast<const float*>(args.rpsi);
     a.y = static_cast<T*>(args.y);
     const KernelName kernel{"power_norm_forward", {s.rows, s.channels, s.groups}};
     const bool wide = groups_are_wide<T>(s, {a.x, a.y, a.weight, a.bias, a.rpsi});

@@ -188,20 +188,15 @@ struct Totals {
   }
 };
 
-struct Feedback {
-  std::int64_t channels;
-  float inverse_count, rest;
-  const float* weight;
-  const float* dot;
-  const float* power;
-  float* ema;
-};
-
 // One thread per channel.
-__global__ void __launch_bounds__(kThreads) power_norm_feedback_kernel(Feedback a) {
+__global__ void __launch_bounds__(kThreads) power_norm_feedback_kernel(PowerNormFeedback a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= a.channels) return;
-  a.ema[c] += a.weight[c] * (a.dot[c] * a.inverse_count) - a.rest * a.ema[c] * a.power[c];
+  auto read = [c](const void* p) { return static_cast<const float*>(p)[c]; };
+  float& ema = static_cast<float*>(a.next_ema_gz)[c];
+  const float inverse_count = 1.0f / static_cast<float>(a.count);
+  const float rest = static_cast<float>(1 - a.alpha);
+  ema += read(a.weight) * (read(a.dot) * inverse_count) - rest * ema * read(a.power);
 }
 
 template <class T>
@@ -265,15 +260,8 @@ void run(CudaQueue& queue, const PowerNormFeedback& args) {
   DTN_CHECK(args.dtype == DType::kFloat32, "power_norm_feedback on CUDA is float32, not ",
             name_of(args.dtype));
   if (args.channels == 0 || args.count == 0) return;
-  Feedback a{args.channels,
-             1.0f / static_cast<float>(args.count),
-             static_cast<float>(1 - args.alpha),
-             static_cast<const float*>(args.weight),
-             static_cast<const float*>(args.dot),
-             static_cast<const float*>(args.power),
-             static_cast<float*>(args.next_ema_gz)};
   launch(queue, {"power_norm_feedback", {args.channels}}, power_norm_feedback_kernel,
-         {blocks_for(args.channels, kThreads), kThreads}, a);
+         {blocks_for(args.channels, kThreads), kThreads}, args);
 }
 
 }  // namespace dtn

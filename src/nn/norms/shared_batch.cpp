@@ -1,7 +1,7 @@
 #include "nn/norms/shared_batch.h"
 
 #include "dtn/dist/communicator.h"
-#include "kernels/norm/combine_moments.h"
+#include "kernels/norm/channel_moments.h"
 
 namespace dtn {
 namespace {

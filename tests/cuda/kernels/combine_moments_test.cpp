@@ -1,6 +1,5 @@
-#include "kernels/norm/combine_moments.h"
-
 #include "cuda/twin.h"
+#include "kernels/norm/channel_moments.h"
 
 namespace dtn::test {
 namespace {

@@ -1,8 +1,7 @@
-#include "kernels/norm/combine_moments.h"
-
 #include <gtest/gtest.h>
 
 #include "dtn/core/check.h"
+#include "kernels/norm/channel_moments.h"
 #include "unit/kernels/each_isa.h"
 
 DTN_RUN_ON_EACH_ISA(PackMoments)
