@@ -310,7 +310,7 @@ void move(const MoveRunningStatistics& args) {
 }  // namespace
 
 void run(CpuQueue& queue, const ChannelNormForward& args) {
-  if (args.sets == 0 || args.rows == 0 || args.channels == 0) return;
+  if (args.is_empty()) return;
   for_dtype("ChannelNormForward", args.dtype,
             [&](auto tag) { Forward<decltype(tag)>(queue, args).run(); });
 }

@@ -328,7 +328,7 @@ __global__ void __launch_bounds__(kChannelThreads)
 void run(CudaQueue& queue, const ChannelNormForward& args) {
   for_cuda_dtype("channel_norm_forward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (args.sets == 0 || args.rows == 0 || args.channels == 0) return;
+    if (args.is_empty()) return;
     Forward<T> a{};
     a.eps = static_cast<float>(args.eps);
     const std::int64_t values = args.rows * (args.channels / args.groups);
@@ -342,7 +342,7 @@ void run(CudaQueue& queue, const ChannelNormForward& args) {
     a.rest = static_cast<float*>(args.mean_rest);
     a.variance = static_cast<float*>(args.variance);
     for_vector_width<T>(args.channels, {args.x, args.y}, [&](auto n) {
-      a.tiles = channel_tiles(args.sets, args.rows, args.channels, args.groups, n, sizeof(T));
+      a.tiles = channel_tiles(args, n, sizeof(T));
       forward<T, n>(queue, a, args.part);
     });
   });

@@ -34,7 +34,8 @@ enum class ChannelNormPart {
   kApplication,  // forward: y, from given statistics. Backward: dx, from given sums
 };
 
-struct ChannelNormForward {
+// Arguments of both directions.
+struct ChannelNormArguments {
   DType dtype;
   ChannelNormPart part = ChannelNormPart::kWhole;
   std::int64_t sets, rows, channels;
@@ -44,9 +45,14 @@ struct ChannelNormForward {
   bool unbiased = false;
   const void* x;                      // [S, R, C]
   const void* weight = nullptr;       // [C], or [C] for each set; null: 1
-  const void* bias = nullptr;         // as weight; null: 0
   std::int64_t parameter_stride = 0;  // elements between the weights (biases) of two sets
-  void* y = nullptr;                  // [S, R, C]; may be x
+
+  bool is_empty() const { return sets == 0 || rows == 0 || channels == 0; }
+};
+
+struct ChannelNormForward : ChannelNormArguments {
+  const void* bias = nullptr;  // as weight; null: 0
+  void* y = nullptr;           // [S, R, C]; may be x
   // Outputs; kApplication reads them instead. The exact mean is mean + mean_rest: `mean` is rounded
   // and mean_rest is the remainder. So x - mean keeps its digits when the mean is much larger than
   // the standard deviation.
@@ -63,22 +69,14 @@ void run(CudaQueue&, const ChannelNormForward&);
 //    dx = rstd (dxhat - sum_g(dxhat) / N - xhat sum_g(dxhat xhat) / N') + dx_add
 // sum_g is over the rows and the channels of the group. N' is N, or N - 1 (at least 1) for the
 // unbiased variance. Frozen statistics do not depend on x, so dx = rstd dxhat + dx_add.
-struct ChannelNormBackward {
-  DType dtype;
-  ChannelNormPart part = ChannelNormPart::kWhole;
-  std::int64_t sets, rows, channels, groups;
-  double eps;
-  bool unbiased = false;
+struct ChannelNormBackward : ChannelNormArguments {
   bool frozen = false;
   // Number of rows in the sums, if these cover several sets or processes; 0: `rows`.
   std::int64_t total_rows = 0;
-  const void* x;                      // [S, R, C]
-  const void* weight = nullptr;       // as in ChannelNormForward
-  std::int64_t parameter_stride = 0;  // of weight, dweight and dbias
-  const void* mean;                   // [S, G]
-  const void* mean_rest = nullptr;    // [S, G]; null: 0
-  const void* variance;               // [S, G]
-  const void* dy;                     // [S, R, C]
+  const void* mean;                 // [S, G]
+  const void* mean_rest = nullptr;  // [S, G]; null: 0
+  const void* variance;             // [S, G]
+  const void* dy;                   // [S, R, C]
   // [S, 2, C]: written by kStatistics, read by kApplication unless frozen. kWhole: may be null.
   void* sums = nullptr;
   // kApplication, groups of one channel: the sums are already those of dxhat and dxhat xhat. Sets
@@ -86,7 +84,7 @@ struct ChannelNormBackward {
   bool weighted_sums = false;
   const void* dx_add = nullptr;  // [S, R, C] dtype: gradient from the residual; may be dx
   void* dx = nullptr;            // [S, R, C], =; may be dy; null: not computed
-  void* dweight = nullptr;       // [C], or [S, C] with a stride of C; +=
+  void* dweight = nullptr;       // [C], or [S, C] with a parameter stride of C; +=
   void* dbias = nullptr;         // as dweight
 };
 void run(CpuQueue&, const ChannelNormBackward&);

@@ -304,7 +304,7 @@ class Backward {
 }  // namespace
 
 void run(CpuQueue& queue, const ChannelNormBackward& args) {
-  if (args.sets == 0 || args.rows == 0 || args.channels == 0) return;
+  if (args.is_empty()) return;
   for_dtype("ChannelNormBackward", args.dtype,
             [&](auto tag) { Backward<decltype(tag)>(queue, args).run(); });
 }

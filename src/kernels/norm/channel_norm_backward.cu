@@ -307,7 +307,7 @@ void backward(CudaQueue& queue, Backward<T> a, const ChannelNormBackward& args) 
 void run(CudaQueue& queue, const ChannelNormBackward& args) {
   for_cuda_dtype("channel_norm_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (args.sets == 0 || args.rows == 0 || args.channels == 0) return;
+    if (args.is_empty()) return;
     Backward<T> a{};
     a.eps = static_cast<float>(args.eps);
     const std::int64_t rows = args.total_rows ? args.total_rows : args.rows;
@@ -327,7 +327,7 @@ void run(CudaQueue& queue, const ChannelNormBackward& args) {
     a.dx = static_cast<T*>(args.dx);
     a.sums = static_cast<float*>(args.sums);
     for_vector_width<T>(args.channels, {args.x, args.dy, args.dx_add, args.dx}, [&](auto n) {
-      a.tiles = channel_tiles(args.sets, args.rows, args.channels, args.groups, n, sizeof(T));
+      a.tiles = channel_tiles(args, n, sizeof(T));
       backward<T, n>(queue, a, args);
     });
   });

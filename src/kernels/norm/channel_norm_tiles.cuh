@@ -106,10 +106,11 @@ constexpr std::int64_t kFusedBlocks = 96, kFusedRows = 1024;
 constexpr std::int64_t kChunkBlocks = 1024, kMinChunkRows = 64;
 
 // Returns the tiles for vectors of n columns.
-inline ChannelTiles channel_tiles(std::int64_t sets, std::int64_t rows, std::int64_t channels,
-                                  std::int64_t groups, int n, std::size_t size_of_value) {
+inline ChannelTiles channel_tiles(const ChannelNormArguments& args, int n,
+                                  std::size_t size_of_value) {
+  const std::int64_t channels = args.channels, groups = args.groups;
   ChannelTiles t{};
-  t.sets = sets, t.rows = rows, t.channels = channels, t.groups = groups;
+  t.sets = args.sets, t.rows = args.rows, t.channels = channels, t.groups = groups;
   t.group_size = channels / groups;
   const std::int64_t line = 128 / static_cast<std::int64_t>(size_of_value);
   std::int64_t together = 1;
@@ -125,7 +126,7 @@ inline ChannelTiles channel_tiles(std::int64_t sets, std::int64_t rows, std::int
   t.row_lanes = kChannelThreads / t.lanes;
   t.tiles = static_cast<unsigned>((channels + width - 1) / width);
   t.chunks = 1;
-  t.chunk_rows = rows;
+  t.chunk_rows = args.rows;
   return t;
 }
 

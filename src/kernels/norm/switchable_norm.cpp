@@ -217,13 +217,13 @@ void apply(CpuQueue& queue, const SwitchableNormForward& args) {
 
 void run(CpuQueue& queue, const SwitchableNormStatistics& args) {
   for_dtype("SwitchableNormStatistics", args.terms.dtype, [&](auto tag) {
-    if (!is_empty(args.terms)) measure<decltype(tag)>(queue, args.terms);
+    if (!args.terms.is_empty()) measure<decltype(tag)>(queue, args.terms);
   });
 }
 
 void run(CpuQueue& queue, const SwitchableNormForward& args) {
   for_dtype("SwitchableNormForward", args.terms.dtype, [&](auto tag) {
-    if (!is_empty(args.terms)) apply<decltype(tag)>(queue, args);
+    if (!args.terms.is_empty()) apply<decltype(tag)>(queue, args);
     if (args.next_mean) move_running<AccumulatorOf<decltype(tag)>>(args);
   });
 }

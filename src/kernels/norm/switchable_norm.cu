@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(kMaxThreads) switchable_norm_apply_kernel(Appl
 void fold(CudaQueue& queue, const SwitchableTerms& terms, const Folded& folded,
           const Running& running) {
   Terms t(terms);
-  if (is_empty(terms)) t.batch = 0;
+  if (terms.is_empty()) t.batch = 0;
   const std::int64_t count =
       t.batch * (t.channels + t.tokens) + (running.next_mean ? t.channels : 0);
   if (count == 0) return;
@@ -350,7 +350,7 @@ void run(CudaQueue& queue, const SwitchableNormStatistics& args) {
   const SwitchableTerms& t = args.terms;
   for_cuda_dtype("switchable_norm_statistics", t.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (is_empty(t)) return;
+    if (t.is_empty()) return;
     const Layout layout = Layout::of<T>(t, {t.x});
     const KernelName name{"switchable_norm_statistics", {t.batch, t.tokens, t.channels}};
     const std::int64_t tokens = t.batch * t.tokens;
@@ -399,7 +399,7 @@ void run(CudaQueue& queue, const SwitchableNormForward& args) {
     fold(queue, t, folded,
          {static_cast<float>(args.momentum), static_cast<float*>(args.next_mean),
           static_cast<float*>(args.next_var)});
-    if (is_empty(t)) return;
+    if (t.is_empty()) return;
     const Layout layout = Layout::of<T>(t, {t.x, args.y}, {args.weight, args.bias});
     const Apply<T> apply{.samples = Samples(t),
                          .channels = t.channels,

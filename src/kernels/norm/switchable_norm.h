@@ -56,6 +56,7 @@ struct SwitchableTerms {
   std::int64_t most_tokens() const { return lengths ? longest : tokens; }
   // Returns the valid tokens of all samples.
   std::int64_t rows() const { return lengths ? valid : batch * tokens; }
+  bool is_empty() const { return batch == 0 || tokens == 0 || channels == 0; }
 };
 
 // Forward, first step: writes the six statistics (four if batch_mean is null). Over several ranks,
@@ -81,6 +82,20 @@ struct SwitchableNormForward {
 void run(CpuQueue&, const SwitchableNormForward&);
 void run(CudaQueue&, const SwitchableNormForward&);
 
+// Arguments of both steps of the backward pass. The first step writes the gradients of the
+// statistics (=).
+struct SwitchableGradients {
+  SwitchableTerms terms;
+  const void* weight;  // [C]
+  const void* dy;      // [B, T, C]
+  void* token_dmean;   // [B, T]
+  void* token_dvar;    // [B, T]
+  void* image_dmean;   // [B, C]
+  void* image_dvar;    // [B, C]
+  void* batch_dmean;   // [C]
+  void* batch_dvar;    // [C]
+};
+
 // Backward, first step:
 //    dmu = -dy weight r,   dvar = -1/2 dy weight (x - mu) r^3
 //    token_dmean[b,t] = sum_c dmu,   image_dmean[b,c] = sum_t dmu,   batch_dmean[c] = sum_bt dmu
@@ -89,16 +104,7 @@ void run(CudaQueue&, const SwitchableNormForward&);
 //    dmean_weight[k] += w_k (g_k - sum_j w_j g_j),   g_k = sum_btc dmu mu_k,   dvar_weight likewise
 // The sums, those of the batch included, are gradients of mu and var, without the weights of the
 // mixture. Over several ranks, the second step needs batch_dmean and batch_dvar summed over ranks.
-struct SwitchableNormBackwardSums {
-  SwitchableTerms terms;
-  const void* weight;            // [C]
-  const void* dy;                // [B, T, C]
-  void* token_dmean;             // [B, T]
-  void* token_dvar;              // [B, T]
-  void* image_dmean;             // [B, C]
-  void* image_dvar;              // [B, C]
-  void* batch_dmean;             // [C]
-  void* batch_dvar;              // [C]
+struct SwitchableNormBackwardSums : SwitchableGradients {
   void* dweight = nullptr;       // [C]
   void* dbias = nullptr;         // [C]
   void* dmean_weight = nullptr;  // [3]
@@ -112,16 +118,7 @@ void run(CudaQueue&, const SwitchableNormBackwardSums&);
 //                     + w_ln/C token_dmean + 2 v_ln/C (x - mu_ln) token_dvar
 //                     + w_bn/N batch_dmean + 2 v_bn/N (x - mu_bn) batch_dvar + dx_add
 // Without batch statistics, the batch terms are left out: running statistics are constants.
-struct SwitchableNormBackward {
-  SwitchableTerms terms;
-  const void* weight;            // [C]
-  const void* dy;                // [B, T, C]
-  const void* token_dmean;       // [B, T]
-  const void* token_dvar;        // [B, T]
-  const void* image_dmean;       // [B, C]
-  const void* image_dvar;        // [B, C]
-  const void* batch_dmean;       // [C]
-  const void* batch_dvar;        // [C]
+struct SwitchableNormBackward : SwitchableGradients {
   std::int64_t positions;        // N = B T without pads, over all ranks
   const void* dx_add = nullptr;  // [B, T, C]: gradient from the residual; may be dx
   void* dx;                      // [B, T, C]; may be dy

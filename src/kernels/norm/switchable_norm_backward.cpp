@@ -364,13 +364,13 @@ void backward(CpuQueue& queue, const SwitchableNormBackward& args) {
 
 void run(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
   for_dtype("SwitchableNormBackwardSums", args.terms.dtype, [&](auto tag) {
-    if (!is_empty(args.terms)) sum_up<decltype(tag)>(queue, args);
+    if (!args.terms.is_empty()) sum_up<decltype(tag)>(queue, args);
   });
 }
 
 void run(CpuQueue& queue, const SwitchableNormBackward& args) {
   for_dtype("SwitchableNormBackward", args.terms.dtype, [&](auto tag) {
-    if (!is_empty(args.terms)) backward<decltype(tag)>(queue, args);
+    if (!args.terms.is_empty()) backward<decltype(tag)>(queue, args);
   });
 }
 

@@ -134,7 +134,7 @@ void run(CudaQueue& queue, const SwitchableNormBackward& args) {
   const SwitchableTerms& t = args.terms;
   for_cuda_dtype("switchable_norm_backward", t.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (is_empty(t)) return;
+    if (t.is_empty()) return;
     const KernelName name{"switchable_norm_backward", {t.batch, t.tokens, t.channels}};
     auto memory = queue.scratch<float>(Folded::size(t));
     auto gradient_memory = queue.scratch<float>(Folded::size(t));

@@ -343,7 +343,7 @@ void run(CudaQueue& queue, const SwitchableNormBackwardSums& args) {
   const SwitchableTerms& t = args.terms;
   for_cuda_dtype("switchable_norm_backward_sums", t.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (is_empty(t)) return;
+    if (t.is_empty()) return;
     const KernelName name{"switchable_norm_backward_sums", {t.batch, t.tokens, t.channels}};
     const Layout layout = Layout::of<T>(t, {t.x, args.dy}, {args.weight});
     auto pieces = queue.scratch<float>(t.batch * layout.pieces * kChannelSums * t.channels);

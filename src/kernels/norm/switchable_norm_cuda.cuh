@@ -134,10 +134,6 @@ struct Terms {
   }
 };
 
-inline bool is_empty(const SwitchableTerms& t) {
-  return t.batch == 0 || t.tokens == 0 || t.channels == 0;
-}
-
 // Softmax of three logits, in the order instance, layer, batch. It sums to one in float64, so that
 // even a large mean is subtracted completely.
 struct Shares {

@@ -18,10 +18,6 @@
 
 namespace dtn::DTN_ISA {
 
-inline bool is_empty(const SwitchableTerms& t) {
-  return t.batch == 0 || t.tokens == 0 || t.channels == 0;
-}
-
 // Rows that are processed together, so that the values of a channel are loaded once for all.
 inline constexpr int kSwitchableRows = 4;
 

@@ -62,7 +62,6 @@ struct Node {
   }
 
   std::int64_t stride() const { return gains.numel() == channels ? 0 : channels; }
-  static void* raw(Tensor t) { return t.raw(); }
 
   // Runs all sets at once, or one after the other if their numbers of rows differ.
   template <class Arguments>
@@ -118,10 +117,9 @@ struct Node {
     return y;
   }
 
-  ChannelNormForward forward_arguments() const {
-    ChannelNormForward args{};
+  ChannelNormArguments arguments() const {
+    ChannelNormArguments args{};
     args.dtype = x.dtype();
-    args.part = frozen ? ChannelNormPart::kApplication : ChannelNormPart::kWhole;
     args.sets = how.sets;
     args.rows = rows;
     args.channels = channels;
@@ -129,33 +127,27 @@ struct Node {
     args.eps = how.eps;
     args.unbiased = how.unbiased;
     args.x = x.raw();
-    args.weight = raw(weight);
-    args.bias = raw(bias);
+    args.weight = weight.raw();
     args.parameter_stride = stride();
-    args.mean = raw(moments.mean);
-    args.mean_rest = raw(moments.rest);
-    args.variance = raw(moments.variance);
+    return args;
+  }
+  ChannelNormForward forward_arguments() const {
+    auto raw = [](Tensor t) { return t.raw(); };  // the kernel writes the moments
+    ChannelNormForward args{arguments(),       bias.raw(),        nullptr,
+                            raw(moments.mean), raw(moments.rest), raw(moments.variance)};
+    if (frozen) args.part = ChannelNormPart::kApplication;
     return args;
   }
 
   void backward(const Tensor& dy) const {
     NormInputGradient input(dx, x);
-    ChannelNormBackward args{};
-    args.dtype = x.dtype();
-    args.sets = how.sets;
-    args.rows = rows;
-    args.channels = channels;
-    args.groups = how.groups;
-    args.eps = how.eps;
-    args.unbiased = how.unbiased;
-    args.frozen = frozen;
-    args.x = x.raw();
-    args.weight = raw(weight);
-    args.parameter_stride = stride();
-    args.mean = raw(moments.mean);
-    args.mean_rest = raw(moments.rest);
-    args.variance = raw(moments.variance);
-    args.dy = dy.raw();
+    ChannelNormBackward args{arguments(),
+                             frozen,
+                             /*total_rows=*/0,
+                             moments.mean.raw(),
+                             moments.rest.raw(),
+                             moments.variance.raw(),
+                             dy.raw()};
     args.dx_add = input.waiting();
     args.dx = input.destination();
     args.dweight = buffer_or_null(dweight, gains, accumulator, x.device());

@@ -95,16 +95,10 @@ void backward(const SwitchableSaved& saved, const SwitchableSinks& sinks, const 
   Tensor of_batch = Tensor::zeros({2, saved.channels()}, acc, device);  // stays 0 without tokens
   Tensor batch_dmean = of_batch.slice(0, 1), batch_dvar = of_batch.slice(1, 2);
 
-  SwitchableNormBackwardSums sums{};
-  sums.terms = saved.terms();
-  sums.weight = saved.weight.raw();
-  sums.dy = dy.raw();
-  sums.token_dmean = token_dmean.raw();
-  sums.token_dvar = token_dvar.raw();
-  sums.image_dmean = image_dmean.raw();
-  sums.image_dvar = image_dvar.raw();
-  sums.batch_dmean = batch_dmean.raw();
-  sums.batch_dvar = batch_dvar.raw();
+  const SwitchableGradients gradients{saved.terms(),     saved.weight.raw(), dy.raw(),
+                                      token_dmean.raw(), token_dvar.raw(),   image_dmean.raw(),
+                                      image_dvar.raw(),  batch_dmean.raw(),  batch_dvar.raw()};
+  SwitchableNormBackwardSums sums{gradients};
   sums.dweight = buffer_or_null(sinks.weight, per_channel, acc, device);
   sums.dbias = buffer_or_null(sinks.bias, per_channel, acc, device);
   sums.dmean_weight = buffer_or_null(sinks.mean_weight, {3}, acc, device);
@@ -114,20 +108,9 @@ void backward(const SwitchableSaved& saved, const SwitchableSinks& sinks, const 
   if (saved.shared) saved.shared->add_up(of_batch);
 
   NormInputGradient input(sinks.x, saved.x);
-  SwitchableNormBackward back{};
-  back.terms = sums.terms;
-  back.weight = sums.weight;
-  back.dy = dy.raw();
-  back.token_dmean = sums.token_dmean;
-  back.token_dvar = sums.token_dvar;
-  back.image_dmean = sums.image_dmean;
-  back.image_dvar = sums.image_dvar;
-  back.batch_dmean = sums.batch_dmean;
-  back.batch_dvar = sums.batch_dvar;
-  back.positions = saved.shared ? saved.shared->rows() : saved.rows;
-  back.dx_add = input.waiting();
-  back.dx = input.destination();
-  run_on(device, back);
+  const std::int64_t positions = saved.shared ? saved.shared->rows() : saved.rows;
+  run_on(device,
+         SwitchableNormBackward{gradients, positions, input.waiting(), input.destination()});
   input.deliver();
 }
 

@@ -49,7 +49,7 @@ struct Problem {
         dbias(gains()) {}
 
   std::int64_t gains() const { return (of_sets ? n.sets : 1) * n.channels; }
-  ChannelNormForward forward(ChannelNormPart part = ChannelNormPart::kWhole) {
+  ChannelNormArguments arguments(ChannelNormPart part) {
     return {.dtype = DTypeOf<T>::value,
             .part = part,
             .sets = n.sets,
@@ -60,36 +60,21 @@ struct Problem {
             .unbiased = unbiased,
             .x = x.data(),
             .weight = weight.empty() ? nullptr : weight.data(),
-            .bias = bias.empty() ? nullptr : bias.data(),
-            .parameter_stride = of_sets ? n.channels : 0,
-            .y = y.data(),
-            .mean = mean.data(),
-            .mean_rest = rest.data(),
-            .variance = variance.data()};
+            .parameter_stride = of_sets ? n.channels : 0};
+  }
+  ChannelNormForward forward(ChannelNormPart part = ChannelNormPart::kWhole) {
+    return {arguments(part), bias.empty() ? nullptr : bias.data(),
+            y.data(),        mean.data(),
+            rest.data(),     variance.data()};
   }
   ChannelNormBackward backward(ChannelNormPart part = ChannelNormPart::kWhole) {
-    return {.dtype = DTypeOf<T>::value,
-            .part = part,
-            .sets = n.sets,
-            .rows = n.rows,
-            .channels = n.channels,
-            .groups = n.groups,
-            .eps = eps,
-            .unbiased = unbiased,
-            .frozen = frozen,
-            .total_rows = total_rows,
-            .x = x.data(),
-            .weight = weight.empty() ? nullptr : weight.data(),
-            .parameter_stride = of_sets ? n.channels : 0,
-            .mean = mean.data(),
-            .mean_rest = rest.data(),
-            .variance = variance.data(),
-            .dy = dy.data(),
-            .sums = sums.data(),
-            .dx_add = add.empty() ? nullptr : add.data(),
-            .dx = dx.data(),
-            .dweight = dweight.empty() ? nullptr : dweight.data(),
-            .dbias = dbias.empty() ? nullptr : dbias.data()};
+    ChannelNormBackward args{arguments(part), frozen,          total_rows, mean.data(),
+                             rest.data(),     variance.data(), dy.data(),  sums.data()};
+    args.dx_add = add.empty() ? nullptr : add.data();
+    args.dx = dx.data();
+    args.dweight = dweight.empty() ? nullptr : dweight.data();
+    args.dbias = dbias.empty() ? nullptr : dbias.data();
+    return args;
   }
   void run(Isa isa) {
     run_on(isa, forward());
