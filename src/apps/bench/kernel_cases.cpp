@@ -78,10 +78,10 @@ void add_binary_loss_cases(CaseList& cases, const StepShape& s) {
   const double share = train.bce_sum ? 1 : 1 / static_cast<double>(K);
   constexpr DType kType = DType::kFloat32;
   const auto against = [=](KernelTensors& m) {
-    return BinaryTargets{.labels = m.below(static_cast<double>(K), {s.B}, DType::kInt64),
-                         .smoothing = train.label_smoothing,
-                         .binarize = train.bce_target_threshold.has_value(),
-                         .threshold = train.bce_target_threshold.value_or(0)};
+    return BinaryTargets{{.labels = m.below(static_cast<double>(K), {s.B}, DType::kInt64),
+                          .smoothing = train.label_smoothing},
+                         train.bce_target_threshold.has_value(),
+                         train.bce_target_threshold.value_or(0)};
   };
   cases.add("binary_cross_entropy_fwd", {s.B, K}, [=](KernelTensors& m) {
     return BinaryCrossEntropyForward{
@@ -105,27 +105,23 @@ void add_loss_cases(CaseList& cases, const StepShape& s) {
   const auto classes = static_cast<double>(K);
   constexpr DType kType = DType::kFloat32;
   if (s.config.train.loss == LossKind::kBinary) return add_binary_loss_cases(cases, s);
+  const auto targets = [=](KernelTensors& m) {
+    return ClassTargets{.labels = m.below(classes, {s.B}, DType::kInt64), .smoothing = smoothing};
+  };
   cases.add("cross_entropy_fwd", {s.B, K}, [=](KernelTensors& m) {
-    return CrossEntropyForward{.dtype = kType,
-                               .rows = s.B,
-                               .classes = K,
-                               .logits = m.in({s.B, K}, kType),
-                               .labels = m.below(classes, {s.B}, DType::kInt64),
-                               .smoothing = smoothing,
-                               .loss = m.out({s.B}, kType),
-                               .lse = m.out({s.B}, kType)};
+    return CrossEntropyForward{
+        targets(m), kType, s.B, K, m.in({s.B, K}, kType), m.out({s.B}, kType), m.out({s.B}, kType)};
   });
   cases.add("cross_entropy_bwd", {s.B, K}, [=](KernelTensors& m) {
-    return CrossEntropyBackward{.dtype = kType,
-                                .rows = s.B,
-                                .classes = K,
-                                .logits = m.in({s.B, K}, kType),
-                                .labels = m.below(classes, {s.B}, DType::kInt64),
-                                .smoothing = smoothing,
-                                .lse = m.in({s.B}, kType),
-                                .scale = 1 / static_cast<double>(s.B),
-                                .dlogits = m.out({s.B, K}, kType),
-                                .upstream = m.in({1}, kType)};
+    return CrossEntropyBackward{targets(m),
+                                kType,
+                                s.B,
+                                K,
+                                m.in({s.B, K}, kType),
+                                m.in({s.B}, kType),
+                                1 / static_cast<double>(s.B),
+                                m.out({s.B, K}, kType),
+                                m.in({1}, kType)};
   });
 }
 

@@ -6,19 +6,15 @@
 // So neither loss nor gradient loses digits when a prediction is almost certain.
 #include "kernels/loss/binary_cross_entropy.h"
 
-#include "dtn/core/parallel.h"
+#include <algorithm>
+
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/loss/binary_targets.h"
 
 namespace dtn::DTN_ISA {
 namespace {
-
-// Rows per task: about 16 K logits.
-std::int64_t binary_rows_per_task(std::int64_t classes) {
-  return classes < 16384 ? 16384 / (classes > 0 ? classes : 1) : 1;
-}
 
 template <class V>
 using LaneOf = std::remove_cvref_t<decltype(V{}[0])>;
@@ -141,7 +137,7 @@ void binary_backward_row(const BinaryCrossEntropyBackward& args, std::int64_t ro
 
 void run(CpuQueue&, const BinaryCrossEntropyForward& args) {
   for_dtype("BinaryCrossEntropyForward", args.dtype, [&](auto t) {
-    parallel_ranges(args.rows, binary_rows_per_task(args.classes),
+    parallel_ranges(args.rows, row_grain(std::max<std::int64_t>(args.classes, 1)),
                     [&](std::int64_t row, std::int64_t end) {
                       for (; row < end; ++row) binary_forward_row<decltype(t)>(args, row);
                     });
@@ -150,7 +146,7 @@ void run(CpuQueue&, const BinaryCrossEntropyForward& args) {
 
 void run(CpuQueue&, const BinaryCrossEntropyBackward& args) {
   for_dtype("BinaryCrossEntropyBackward", args.dtype, [&](auto t) {
-    parallel_ranges(args.rows, binary_rows_per_task(args.classes),
+    parallel_ranges(args.rows, row_grain(std::max<std::int64_t>(args.classes, 1)),
                     [&](std::int64_t row, std::int64_t end) {
                       for (; row < end; ++row) binary_backward_row<decltype(t)>(args, row);
                     });

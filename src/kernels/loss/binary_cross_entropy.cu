@@ -2,7 +2,6 @@
 // .cpp for the numerics. Each pass reads the logits once, and soft targets once. With labels, each
 // thread computes the targets of its row.
 #include "kernels/loss/binary_cross_entropy.h"
-#include "kernels/loss/binary_targets.h"
 #include "kernels/loss/row_pieces.cuh"
 
 namespace dtn {
@@ -117,12 +116,6 @@ void with_binary_constants(bool wide, bool dense, F&& f) {
   wide ? with(std::true_type{}) : with(std::false_type{});
 }
 
-template <class T, class Arguments>
-bool has_wide_rows(const Arguments& args) {
-  return cuda::is_vectorizable<T>(args.logits, args.classes) &&
-         cuda::is_vectorizable<float>(args.against.targets, args.classes);
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
@@ -130,13 +123,15 @@ void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
     using T = decltype(zero);
     if (args.rows == 0) return;
     const bool dense = args.against.targets != nullptr;
-    with_binary_constants(has_wide_rows<T>(args), dense, [&](auto is_wide, auto is_dense) {
-      launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
-             binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
-             {blocks_for(args.rows, 1), threads_of_row(args.classes), kMaxRowWarps * sizeof(float)},
-             static_cast<const T*>(args.logits), args.classes, args.against,
-             static_cast<float>(args.scale), static_cast<float*>(args.loss));
-    });
+    with_binary_constants(
+        has_wide_rows<T>(args, args.against), dense, [&](auto is_wide, auto is_dense) {
+          launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
+                 binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
+                 {blocks_for(args.rows, 1), threads_of_row(args.classes),
+                  kMaxRowWarps * sizeof(float)},
+                 static_cast<const T*>(args.logits), args.classes, args.against,
+                 static_cast<float>(args.scale), static_cast<float*>(args.loss));
+        });
   });
 }
 
@@ -145,8 +140,8 @@ void run(CudaQueue& queue, const BinaryCrossEntropyBackward& args) {
     using T = decltype(zero);
     if (args.rows == 0) return;
     const bool dense = args.against.targets != nullptr;
-    const bool wide =
-        has_wide_rows<T>(args) && cuda::is_vectorizable<T>(args.dlogits, args.classes);
+    const bool wide = has_wide_rows<T>(args, args.against) &&
+                      cuda::is_vectorizable<T>(args.dlogits, args.classes);
     with_binary_constants(wide, dense, [&](auto is_wide, auto is_dense) {
       launch(queue, {"binary_cross_entropy_backward", {args.rows, args.classes}},
              binary_cross_entropy_backward_kernel<T, is_wide, is_dense>,

@@ -3,9 +3,11 @@
 // does not cost digits.
 #include "kernels/loss/cross_entropy.h"
 
-#include "dtn/core/parallel.h"
+#include <algorithm>
+
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/simd.h"
 
 namespace dtn::DTN_ISA {
@@ -26,11 +28,6 @@ inline Vec<AccumulatorOf<T>> load_or(const T* p, N count, AccumulatorOf<T> fill)
 template <class A>
 constexpr A infinity_of() {
   return static_cast<A>(__builtin_inf());
-}
-
-// Rows per task: about 16 K logits.
-std::int64_t rows_per_task(std::int64_t classes) {
-  return classes < 16384 ? 16384 / (classes > 0 ? classes : 1) : 1;
 }
 
 template <class T>
@@ -65,31 +62,30 @@ A row_sum(const A* t, std::int64_t classes) {
   return reduce_add(sum);
 }
 
-// Labels of a row and their shares.
-template <class A>
+// Labels of a row.
 struct RowLabels {
   std::int64_t own, partner;  // equal if there is only one label
-  A share;                    // of `own`
+  float share;                // of `own`
   bool valid;                 // both in [0, K)
 };
-template <class A, class Arguments>
-RowLabels<A> labels_of(const Arguments& args, std::int64_t row) {
-  RowLabels<A> l{args.labels[row], args.labels[row], 1, false};
-  if (args.partner_labels) l.partner = args.partner_labels[row];
-  if (l.partner != l.own) l.share = static_cast<A>(args.label_share[row]);
-  l.valid = l.own >= 0 && l.own < args.classes && l.partner >= 0 && l.partner < args.classes;
+RowLabels row_labels(const ClassTargets& t, std::int64_t row, std::int64_t classes) {
+  RowLabels l{t.labels[row], t.labels[row], 1, false};
+  if (t.partner_labels) l.partner = t.partner_labels[row];
+  if (l.partner != l.own) l.share = t.label_share[row];
+  l.valid = l.own >= 0 && l.own < classes && l.partner >= 0 && l.partner < classes;
   return l;
 }
 
 // Returns the mean of the shifted logits at the labels, weighted by the shares. A share of 0 gives
 // a term of 0, even if the logit is -inf.
 template <class A, class T>
-A at_labels(const RowLabels<A>& labels, const T* z, A shift) {
+A at_labels(const RowLabels& labels, const T* z, A shift) {
   const A own = static_cast<A>(z[labels.own]) - shift;
   if (labels.share == 1) return own;
   const A partner = static_cast<A>(z[labels.partner]) - shift;
   if (labels.share == 0) return partner;
-  return labels.share * own + (1 - labels.share) * partner;
+  const A share = static_cast<A>(labels.share);
+  return share * own + (1 - share) * partner;
 }
 
 template <class T>
@@ -111,7 +107,7 @@ void forward_row(const CrossEntropyForward& args, std::int64_t row) {
   if (args.targets) {
     const A* t = static_cast<const A*>(args.targets) + row * classes;
     loss = log_sum * row_sum(t, classes) - dot_shifted(t, z, largest, classes);
-  } else if (const auto labels = labels_of<A>(args, row); labels.valid) {
+  } else if (const auto labels = row_labels(args, row, classes); labels.valid) {
     const A s = static_cast<A>(args.smoothing);
     const A at_label = at_labels(labels, z, largest);
     loss = smooth ? log_sum - (1 - s) * at_label - s / static_cast<A>(classes) * reduce_add(shifted)
@@ -151,7 +147,7 @@ void backward_label(const CrossEntropyBackward& args, std::int64_t row) {
   const std::int64_t classes = args.classes;
   const T* z = static_cast<const T*>(args.logits) + row * classes;
   T* dz = static_cast<T*>(args.dlogits) + row * classes;
-  const RowLabels<A> labels = labels_of<A>(args, row);
+  const RowLabels labels = row_labels(args, row, classes);
   const A scale = labels.valid ? scale_of<A>(args) : static_cast<A>(__builtin_nan(""));
   const A lse = static_cast<const A*>(args.lse)[row];
   const A s = static_cast<A>(args.smoothing), everywhere = s / static_cast<A>(classes);
@@ -166,15 +162,16 @@ void backward_label(const CrossEntropyBackward& args, std::int64_t row) {
   auto put = [=](std::int64_t label, A logit, A hot) {
     dz[label] = static_cast<T>(scale * (std::exp(logit - lse) - everywhere - hot));
   };
-  if (labels.share != 0) put(labels.own, z_own, (1 - s) * labels.share);
-  if (labels.share != 1) put(labels.partner, z_partner, (1 - s) * (1 - labels.share));
+  const A share = static_cast<A>(labels.share);
+  if (share != 0) put(labels.own, z_own, (1 - s) * share);
+  if (share != 1) put(labels.partner, z_partner, (1 - s) * (1 - share));
 }
 
 }  // namespace
 
 void run(CpuQueue&, const CrossEntropyForward& args) {
   for_dtype("CrossEntropyForward", args.dtype, [&](auto t) {
-    parallel_ranges(args.rows, rows_per_task(args.classes),
+    parallel_ranges(args.rows, row_grain(std::max<std::int64_t>(args.classes, 1)),
                     [&](std::int64_t row, std::int64_t end) {
                       for (; row < end; ++row) forward_row<decltype(t)>(args, row);
                     });
@@ -184,12 +181,13 @@ void run(CpuQueue&, const CrossEntropyForward& args) {
 void run(CpuQueue&, const CrossEntropyBackward& args) {
   for_dtype("CrossEntropyBackward", args.dtype, [&](auto t) {
     using T = decltype(t);
-    parallel_ranges(
-        args.rows, rows_per_task(args.classes), [&](std::int64_t row, std::int64_t end) {
-          for (; row < end; ++row) {
-            args.targets ? backward_targets<T>(args, row) : backward_label<T>(args, row);
-          }
-        });
+    parallel_ranges(args.rows, row_grain(std::max<std::int64_t>(args.classes, 1)),
+                    [&](std::int64_t row, std::int64_t end) {
+                      for (; row < end; ++row) {
+                        args.targets ? backward_targets<T>(args, row)
+                                     : backward_label<T>(args, row);
+                      }
+                    });
   });
 }
 

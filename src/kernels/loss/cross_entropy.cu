@@ -14,31 +14,23 @@ namespace {
 // Kinds of targets.
 enum class Against { kLabels, kSharedLabels, kTargets };
 
-template <class T>
-struct CrossEntropy {
-  std::int64_t classes;
-  const T* logits;
-  const std::int64_t *labels, *partner_labels;
-  const float *label_share, *targets;
-  float smoothing;
-};
-
 // Labels of a row. `partner` is -1 if there is only one label, or if both are equal.
 struct RowLabels {
   std::int64_t own, partner;
   float share;  // of `own`
   bool valid;   // all in [0, K)
 };
-template <Against kAgainst, class T>
-__device__ __forceinline__ RowLabels labels_of(const CrossEntropy<T>& a, std::int64_t row) {
+template <Against kAgainst>
+__device__ __forceinline__ RowLabels labels_of(const ClassTargets& a, std::int64_t row,
+                                               std::int64_t classes) {
   RowLabels l{a.labels[row], -1, 1, false};
-  l.valid = l.own >= 0 && l.own < a.classes;
+  l.valid = l.own >= 0 && l.own < classes;
   if constexpr (kAgainst == Against::kSharedLabels) {
     const std::int64_t partner = a.partner_labels[row];
     if (partner != l.own) {
       l.partner = partner;
       l.share = a.label_share[row];
-      l.valid = l.valid && partner >= 0 && partner < a.classes;
+      l.valid = l.valid && partner >= 0 && partner < classes;
     }
   }
   return l;
@@ -46,26 +38,29 @@ __device__ __forceinline__ RowLabels labels_of(const CrossEntropy<T>& a, std::in
 
 // Blocks: rows. One of `labels` and `targets` is null.
 template <class T, bool kWide, Against kAgainst>
-__global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, float* lse) {
+__global__ void cross_entropy_forward_kernel(const T* logits, std::int64_t classes, ClassTargets a,
+                                             float* loss, float* lse) {
   using Row = RowPiece<T, kWide>;
   constexpr bool kTargets = kAgainst == Against::kTargets;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x;
-  const T* z = a.logits + row * a.classes;
+  const T* z = logits + row * classes;
+  const float* targets = static_cast<const float*>(a.targets);
+  const float s = static_cast<float>(a.smoothing);
 
   float largest = -INFINITY;
-  for_each_in_row<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t) {
+  for_each_in_row<Row>(z, classes, [&](const Row& v, int i, std::int64_t) {
 #pragma unroll
     for (int k = 0; k < Row::kRun; ++k) largest = cuda::max_or_nan(largest, v[i + k]);
   });
   largest = cuda::block_max(largest, shared);
 
   // With labels, `dot` is the sum of the shifted logits.
-  const bool dotted = kTargets || a.smoothing != 0;
+  const bool dotted = kTargets || s != 0;
   float exps = 0, weight = 0, dot = 0;
-  for_each_in_row<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t column) {
+  for_each_in_row<Row>(z, classes, [&](const Row& v, int i, std::int64_t column) {
     float t[Row::kRun];
-    if constexpr (kTargets) Row::load_float_run(a.targets + row * a.classes + column, t);
+    if constexpr (kTargets) Row::load_float_run(targets + row * classes + column, t);
 #pragma unroll
     for (int k = 0; k < Row::kRun; ++k) {
       const float shifted = v[i + k] - largest;
@@ -87,8 +82,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
   if constexpr (kTargets) {
     loss[row] = log_sum * weight - dot;
   } else {
-    const RowLabels labels = labels_of<kAgainst>(a, row);
-    const float s = a.smoothing;
+    const RowLabels labels = labels_of<kAgainst>(a, row, classes);
     float at_label = labels.valid ? cuda::to_float(z[labels.own]) - largest : NAN;
     if (kAgainst == Against::kSharedLabels && labels.valid && labels.share != 1) {
       const float partner = cuda::to_float(z[labels.partner]) - largest;
@@ -97,19 +91,21 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
                      ? partner
                      : __fmaf_rn(labels.share, at_label, (1 - labels.share) * partner);
     }
-    loss[row] = dotted ? log_sum - (1 - s) * at_label - s / static_cast<float>(a.classes) * dot
+    loss[row] = dotted ? log_sum - (1 - s) * at_label - s / static_cast<float>(classes) * dot
                        : log_sum - at_label;
   }
 }
 
 // Blocks: rows. The thread that reads a logit also overwrites it.
 template <class T, bool kWide, Against kAgainst>
-__global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* lse, float scale,
-                                              const float* upstream, T* dlogits) {
+__global__ void cross_entropy_backward_kernel(const T* logits, std::int64_t classes, ClassTargets a,
+                                              const float* lse, float scale, const float* upstream,
+                                              T* dlogits) {
   using Row = RowPiece<T, kWide>;
   constexpr bool kTargets = kAgainst == Against::kTargets;
   DTN_SHARED(float, shared);
-  const std::int64_t row = blockIdx.x, first = row * a.classes;
+  const std::int64_t row = blockIdx.x, first = row * classes;
+  const float* targets = static_cast<const float*>(a.targets);
   const float log_z = lse[row];
   if (upstream) scale *= *upstream;
 
@@ -117,25 +113,26 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* ls
   std::int64_t label = -1, partner = -1;
   if constexpr (kTargets) {
     weight = 0;
-    for (std::int64_t k = threadIdx.x; k < a.classes; k += blockDim.x) {
-      weight += a.targets[first + k];
+    for (std::int64_t k = threadIdx.x; k < classes; k += blockDim.x) {
+      weight += targets[first + k];
     }
     weight = cuda::block_sum(weight, shared);
   } else {
-    const RowLabels labels = labels_of<kAgainst>(a, row);
+    const RowLabels labels = labels_of<kAgainst>(a, row, classes);
+    const float s = static_cast<float>(a.smoothing);
     label = labels.own;
     if (!labels.valid) scale = NAN;
-    everywhere = a.smoothing / static_cast<float>(a.classes);
-    at_label = 1 - a.smoothing;
+    everywhere = s / static_cast<float>(classes);
+    at_label = 1 - s;
     if constexpr (kAgainst == Against::kSharedLabels) {
       partner = labels.partner;
       at_partner = at_label * (1 - labels.share);
       at_label *= labels.share;
     }
   }
-  for_each_in_row<Row>(a.logits + first, a.classes, [&](const Row& v, int i, std::int64_t column) {
+  for_each_in_row<Row>(logits + first, classes, [&](const Row& v, int i, std::int64_t column) {
     float t[Row::kRun], dz[Row::kRun];
-    if constexpr (kTargets) Row::load_float_run(a.targets + first + column, t);
+    if constexpr (kTargets) Row::load_float_run(targets + first + column, t);
 #pragma unroll
     for (int k = 0; k < Row::kRun; ++k) {
       const float p = expf(v[i + k] - log_z);
@@ -165,30 +162,18 @@ void with_constants(bool wide, const Arguments& args, F&& f) {
   wide ? with(std::true_type{}) : with(std::false_type{});
 }
 
-template <class T, class Arguments>
-CrossEntropy<T> arguments_of(const Arguments& args) {
-  return {args.classes,
-          static_cast<const T*>(args.logits),
-          args.labels,
-          args.partner_labels,
-          args.label_share,
-          static_cast<const float*>(args.targets),
-          static_cast<float>(args.smoothing)};
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const CrossEntropyForward& args) {
   for_cuda_dtype("cross_entropy_forward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (args.rows == 0) return;
-    const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
-                      cuda::is_vectorizable<float>(args.targets, args.classes);
-    with_constants(wide, args, [&](auto is_wide, auto against) {
+    with_constants(has_wide_rows<T>(args, args), args, [&](auto is_wide, auto against) {
       launch(queue, {"cross_entropy_forward", {args.rows, args.classes}},
              cross_entropy_forward_kernel<T, is_wide, against>,
              {blocks_for(args.rows, 1), threads_of_row(args.classes), kMaxRowWarps * sizeof(float)},
-             arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
+             static_cast<const T*>(args.logits), args.classes, args, static_cast<float*>(args.loss),
+             static_cast<float*>(args.lse));
     });
   });
 }
@@ -197,16 +182,15 @@ void run(CudaQueue& queue, const CrossEntropyBackward& args) {
   for_cuda_dtype("cross_entropy_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (args.rows == 0) return;
-    const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
-                      cuda::is_vectorizable<T>(args.dlogits, args.classes) &&
-                      cuda::is_vectorizable<float>(args.targets, args.classes);
+    const bool wide =
+        has_wide_rows<T>(args, args) && cuda::is_vectorizable<T>(args.dlogits, args.classes);
     with_constants(wide, args, [&](auto is_wide, auto against) {
       launch(queue, {"cross_entropy_backward", {args.rows, args.classes}},
              cross_entropy_backward_kernel<T, is_wide, against>,
              {blocks_for(args.rows, 1), threads_of_row(args.classes), kMaxRowWarps * sizeof(float)},
-             arguments_of<T>(args), static_cast<const float*>(args.lse),
-             static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
-             static_cast<T*>(args.dlogits));
+             static_cast<const T*>(args.logits), args.classes, args,
+             static_cast<const float*>(args.lse), static_cast<float>(args.scale),
+             static_cast<const float*>(args.upstream), static_cast<T*>(args.dlogits));
     });
   });
 }

@@ -1,11 +1,7 @@
 // Softmax cross-entropy against class labels (with label smoothing) or soft targets:
 //    loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk
 //    dz_b    = scale (softmax(z_b) sum_k t_bk - t_b)
-// t is the given targets, or with labels
-//    t = (1 - smoothing) hot + smoothing / K
-//    hot = onehot(label)
-// or with partner labels, for images that were mixed,
-//    hot = label_share onehot(label) + (1 - label_share) onehot(partner)
+// t are the targets, see ClassTargets.
 // NaN among the logits of a row makes its loss NaN. The caller should reject a label outside
 // [0, K). It gives a NaN loss and a NaN gradient row.
 #pragma once
@@ -17,35 +13,38 @@
 
 namespace dtn {
 
-struct CrossEntropyForward {
-  DType dtype;  // of logits
-  std::int64_t rows, classes;
-  const void* logits;                    // [rows, K]
+// Targets of a loss over classes: given, or with labels
+//    t = (1 - smoothing) hot + smoothing / K
+//    hot = onehot(label)
+// or with partner labels, for images that were mixed,
+//    hot = label_share onehot(label) + (1 - label_share) onehot(partner)
+struct ClassTargets {
   const std::int64_t* labels = nullptr;  // [rows], in [0, K); or `targets`
   const void* targets = nullptr;         // [rows, K], accumulator type
   double smoothing = 0;                  // only with labels
-  void* loss;                            // [rows], accumulator type
-  void* lse;                             // [rows], accumulator type, for backward
   // Both or neither; only with labels.
   const std::int64_t* partner_labels = nullptr;  // [rows], in [0, K)
   const float* label_share = nullptr;            // [rows], in [0, 1]
 };
+
+struct CrossEntropyForward : ClassTargets {
+  DType dtype;  // of logits
+  std::int64_t rows, classes;
+  const void* logits;  // [rows, K]
+  void* loss;          // [rows], accumulator type
+  void* lse;           // [rows], accumulator type, for backward
+};
 void run(CpuQueue&, const CrossEntropyForward&);
 void run(CudaQueue&, const CrossEntropyForward&);
 
-struct CrossEntropyBackward {
+struct CrossEntropyBackward : ClassTargets {
   DType dtype;
   std::int64_t rows, classes;
   const void* logits;
-  const std::int64_t* labels = nullptr;
-  const void* targets = nullptr;
-  double smoothing = 0;
   const void* lse;                 // [rows]
   double scale;                    // e.g. 1 / batch
   void* dlogits;                   // [rows, K]; may be logits
   const void* upstream = nullptr;  // [1], accumulator type: factor, on the device of dlogits
-  const std::int64_t* partner_labels = nullptr;  // as in the forward pass
-  const float* label_share = nullptr;
 };
 void run(CpuQueue&, const CrossEntropyBackward&);
 void run(CudaQueue&, const CrossEntropyBackward&);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/lanes.cuh"
+#include "kernels/loss/cross_entropy.h"
 
 namespace dtn {
 
@@ -14,6 +15,13 @@ using RowPiece = cuda::LaneValues<T, 8, kWide>;
 
 inline unsigned threads_of_row(std::int64_t classes) {
   return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMaxRowWarps * cuda::kWarpSize;
+}
+
+// Returns true if rows of logits and soft targets can be read 16 bytes at a time.
+template <class T, class Arguments>
+bool has_wide_rows(const Arguments& args, const ClassTargets& against) {
+  return cuda::is_vectorizable<T>(args.logits, args.classes) &&
+         cuda::is_vectorizable<float>(against.targets, args.classes);
 }
 
 // Calls f(values, i, column) for the runs of this lane. `values` are the lane's logits of a piece

@@ -36,17 +36,12 @@ void check_targets(const Tensor& logits, const Targets& targets) {
   check_labels(targets.partner_labels, rows, classes);
 }
 
-template <class Args>
-void set_targets(Args& args, const Targets& targets) {
-  if (targets.labels.defined()) {
-    args.labels = static_cast<const std::int64_t*>(targets.labels.raw());
-    args.smoothing = targets.smoothing;
-    if (!targets.partner_labels.defined()) return;
-    args.partner_labels = static_cast<const std::int64_t*>(targets.partner_labels.raw());
-    args.label_share = static_cast<const float*>(targets.label_share.raw());
-  } else {
-    args.targets = targets.soft.raw();
-  }
+ClassTargets kernel_targets(const Targets& t) {
+  if (!t.labels.defined()) return {.targets = t.soft.raw()};
+  return {.labels = static_cast<const std::int64_t*>(t.labels.raw()),
+          .smoothing = t.smoothing,
+          .partner_labels = static_cast<const std::int64_t*>(t.partner_labels.raw()),
+          .label_share = static_cast<const float*>(t.label_share.raw())};
 }
 
 }  // namespace
@@ -57,35 +52,19 @@ LossResult cross_entropy(Context& ctx, const Variable& logits, const Targets& ta
   DType acc = accumulator_of(logits.dtype());
   Device device = logits.device();
   Tensor loss = Tensor::empty({rows}, acc, device), lse = Tensor::empty({rows}, acc, device);
-  CrossEntropyForward args{};
-  args.dtype = logits.dtype();
-  args.rows = rows;
-  args.classes = classes;
-  args.logits = logits.value().raw();
-  args.loss = loss.raw();
-  args.lse = lse.raw();
-  set_targets(args, targets);
-  run_on(device, args);
+  run_on(device, CrossEntropyForward{kernel_targets(targets), logits.dtype(), rows, classes,
+                                     logits.value().raw(), loss.raw(), lse.raw()});
   Tensor mean = Tensor::empty({1}, acc, device);
   double share = 1 / static_cast<double>(rows);
   run_on(device, Mean{acc, rows, loss.raw(), mean.raw(), share});
-  Variable result =
-      ctx.record("cross_entropy", mean, {&logits},
-                 [=, logits = logits.value(), dlogits = logits.sink()](const Tensor& dy) {
-                   Tensor grad = Tensor::empty_like(logits);
-                   CrossEntropyBackward back{};
-                   back.dtype = logits.dtype();
-                   back.rows = rows;
-                   back.classes = classes;
-                   back.logits = logits.raw();
-                   back.lse = lse.raw();
-                   back.scale = share;
-                   back.upstream = dy.raw();
-                   back.dlogits = grad.raw();
-                   set_targets(back, targets);
-                   run_on(device, back);
-                   dlogits->accumulate(std::move(grad));
-                 });
+  Variable result = ctx.record(
+      "cross_entropy", mean, {&logits},
+      [=, logits = logits.value(), dlogits = logits.sink()](const Tensor& dy) {
+        Tensor grad = Tensor::empty_like(logits);
+        run_on(device, CrossEntropyBackward{kernel_targets(targets), logits.dtype(), rows, classes,
+                                            logits.raw(), lse.raw(), share, grad.raw(), dy.raw()});
+        dlogits->accumulate(std::move(grad));
+      });
   return {result, loss};
 }
 
@@ -95,10 +74,8 @@ LossResult binary_cross_entropy(Context& ctx, const Variable& logits, const Targ
   const std::int64_t rows = logits.dim(0), classes = logits.dim(1);
   const DType acc = accumulator_of(logits.dtype());
   const Device device = logits.device();
-  BinaryTargets against;
-  set_targets(against, targets);
-  against.binarize = options.threshold.has_value();
-  against.threshold = options.threshold.value_or(0);
+  const BinaryTargets against{kernel_targets(targets), options.threshold.has_value(),
+                              options.threshold.value_or(0)};
   const double of_class = options.sum ? 1 : 1 / static_cast<double>(classes);
   Tensor loss = Tensor::empty({rows}, acc, device), mean = Tensor::empty({1}, acc, device);
   run_on(device, BinaryCrossEntropyForward{logits.dtype(), rows, classes, logits.value().raw(),

@@ -80,14 +80,15 @@ struct Problem {
     const void* soft = targets.empty() ? nullptr : targets.data();
     const std::int64_t* hard = targets.empty() ? labels.data() : nullptr;
     constexpr DType dtype = DTypeOf<T>::value;
-    CrossEntropyForward forward{dtype, rows,      classes,       logits.data(), hard,
-                                soft,  smoothing, r.loss.data(), r.lse.data()};
-    CrossEntropyBackward backward{dtype, rows,      classes,      logits.data(), hard,
-                                  soft,  smoothing, r.lse.data(), scale,         r.dlogits.data()};
+    ClassTargets against{hard, soft, smoothing};
     if (!partners.empty()) {
-      forward.partner_labels = backward.partner_labels = partners.data();
-      forward.label_share = backward.label_share = share.data();
+      against.partner_labels = partners.data();
+      against.label_share = share.data();
     }
+    CrossEntropyForward forward{against,       dtype,         rows,        classes,
+                                logits.data(), r.loss.data(), r.lse.data()};
+    CrossEntropyBackward backward{against,       dtype,        rows,  classes,
+                                  logits.data(), r.lse.data(), scale, r.dlogits.data()};
     run_on(isa, forward);
     run_on(isa, backward);
     std::vector<T> in_place = logits;
