@@ -6,7 +6,6 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/query_attention.h"
 #include "ops/attention/attention_parts.h"
-#include "ops/attention/relative_offsets.h"
 #include "ops/norm/norm_gradients.h"
 
 namespace dtn::ops {
@@ -130,7 +129,8 @@ Variable weights_of(Context& ctx, const Variable& q, const Variable& k, const Va
 Variable bias_of(Context& ctx, const Variable& pos_weight, std::int64_t heads, std::int64_t grid_h,
                  std::int64_t grid_w) {
   const std::int64_t tokens = grid_h * grid_w;
-  Variable offsets(relative_offsets(grid_h, grid_w, pos_weight.dtype(), pos_weight.device()));
+  const Variable offsets =
+      relative_offsets(grid_h, grid_w, pos_weight.dtype(), pos_weight.device());
   Variable bias = matmul(ctx, offsets, permute(ctx, pos_weight, {1, 0}));  // [T T, H]
   return reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
 }

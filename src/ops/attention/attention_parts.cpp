@@ -5,15 +5,6 @@
 
 namespace dtn::ops {
 using namespace primitive;
-namespace {
-
-Variable constant_of(const std::vector<float>& values, const Shape& shape, DType dtype,
-                     Device device) {
-  Context plain;
-  return cast(plain, Variable(Tensor::from(values, shape).to(device)), dtype);
-}
-
-}  // namespace
 
 void check_lengths(const char* op, const Tensor& lengths, const Variable& x) {
   if (!lengths.defined()) return;
@@ -55,23 +46,20 @@ Variable weighted(Context& ctx, const Variable& weights, const Variable& v) {
 
 Variable without_pads(Context& ctx, const Variable& x, const Tensor& lengths) {
   if (!lengths.defined()) return x;
-  std::vector<float> valid;
-  for (std::int64_t length : host_lengths(lengths, x.dim(0), x.dim(1))) {
-    for (std::int64_t i = 0; i < x.dim(1); ++i) valid.push_back(i < length ? 1.0f : 0.0f);
-  }
-  const Variable condition = constant_of(valid, {x.dim(0), x.dim(1), 1}, x.dtype(), x.device());
+  const std::vector<std::int64_t> valid = host_lengths(lengths, x.dim(0), x.dim(1));
+  const Variable condition(
+      host_constant({x.dim(0), x.dim(1), 1}, x.dtype(), x.device(), [&](std::int64_t i) {
+        return i % x.dim(1) < valid[static_cast<std::size_t>(i / x.dim(1))] ? 1.0 : 0.0;
+      }));
   return where(ctx, condition, x, full({1}, x.dtype(), x.device(), 0));
 }
 
 Variable penalty_of_pads(const Tensor& lengths, std::int64_t tokens, DType dtype, Device device) {
-  std::vector<float> penalty;
-  const std::int64_t batch = lengths.dim(0);
-  for (std::int64_t length : host_lengths(lengths, batch, tokens)) {
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      penalty.push_back(i < length ? 0.0f : static_cast<float>(kUnseen));
-    }
-  }
-  return constant_of(penalty, {batch, 1, 1, tokens}, dtype, device);
+  const std::vector<std::int64_t> valid = host_lengths(lengths, lengths.dim(0), tokens);
+  return constant_from({lengths.dim(0), 1, 1, tokens}, dtype, device,
+                       [&](std::int64_t b, auto, auto, std::int64_t i) {
+                         return i < valid[static_cast<std::size_t>(b)] ? 0.0f : kUnseen;
+                       });
 }
 
 Variable dropout_factors(const AttentionDropout& dropout, const Shape& shape, DType dtype,
@@ -81,20 +69,24 @@ Variable dropout_factors(const AttentionDropout& dropout, const Shape& shape, DT
       !dropout.step && !(dropout.rows && device != kCpu),
       "the reference of attention draws its masks on the host, so a captured step cannot use it");
   const std::uint32_t threshold = drop_threshold(dropout.p);
-  std::vector<float> kept(static_cast<std::size_t>(shape.numel()));
-  auto at = kept.begin();
-  for (std::int64_t b = 0; b < shape[0]; ++b) {
-    for (std::int64_t h = 0; h < shape[1]; ++h) {
-      for (std::int64_t i = 0; i < shape[2]; ++i) {
-        for (std::int64_t j = 0; j < shape[3]; ++j) {
-          const auto group = attention_drop_group(dropout.row(b), shape[1], h, i, j);
-          *at++ = philox_group(key, group).v[i % 4] >> 8 >= threshold ? 1.0f : 0.0f;
-        }
-      }
-    }
-  }
+  const Variable kept = constant_from(
+      shape, dtype, device, [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+        const auto group = attention_drop_group(dropout.row(b), shape[1], h, i, j);
+        return philox_group(key, group).v[i % 4] >> 8 >= threshold ? 1.0 : 0.0;
+      });
   Context plain;
-  return affine(plain, constant_of(kept, shape, dtype, device), dropout.kept());
+  return affine(plain, kept, dropout.kept());
+}
+
+Variable relative_offsets(std::int64_t grid_h, std::int64_t grid_w, DType dtype, Device device,
+                          int sign) {
+  const std::int64_t tokens = grid_h * grid_w;
+  return Variable(host_constant({tokens * tokens, 3}, dtype, device, [=](std::int64_t element) {
+    const std::int64_t i = element / 3 / tokens, j = element / 3 % tokens;
+    const auto dx = static_cast<double>(sign * (j % grid_w - i % grid_w));
+    const auto dy = static_cast<double>(sign * (j / grid_w - i / grid_w));
+    return element % 3 == 0 ? dx : element % 3 == 1 ? dy : dx * dx + dy * dy;
+  }));
 }
 
 }  // namespace dtn::ops

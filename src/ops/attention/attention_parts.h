@@ -4,6 +4,7 @@
 #include "dtn/autograd/context.h"
 #include "dtn/ops/padding.h"
 #include "kernels/attention/attention_dropout.h"
+#include "ops/host_constant.h"
 
 namespace dtn::ops {
 
@@ -24,10 +25,22 @@ Variable weighted(Context&, const Variable& weights, const Variable& v);
 // Returns x [B, T, C] with all pads replaced by 0. No gradient reaches the pads.
 Variable without_pads(Context&, const Variable& x, const Tensor& lengths);
 // Added to the score of a masked key. Finite, but so large that the key gets no weight.
-inline constexpr double kUnseen = -1e30;
+inline constexpr float kUnseen = -1e30f;
+// Returns a constant whose elements are value(a, b, c, d) of their four indices.
+template <class F>
+Variable constant_from(const Shape& shape, DType dtype, Device device, F&& value) {
+  return Variable(host_constant(shape, dtype, device, [&](std::int64_t i) {
+    const std::int64_t row = i / shape[3], matrix = row / shape[2];
+    return value(matrix / shape[1], matrix % shape[1], row % shape[2], i % shape[3]);
+  }));
+}
 // kUnseen at pads, else 0: [B, 1, 1, T].
 Variable penalty_of_pads(const Tensor& lengths, std::int64_t tokens, DType dtype, Device device);
 // Returns the dropout factors of weights [B, H, T, T].
 Variable dropout_factors(const AttentionDropout&, const Shape& shape, DType dtype, Device device);
+// Relative offsets between the tokens of a grid, [T T, 3] with T = grid_h grid_w: row i T + j is
+// (dx, dy, dx^2 + dy^2) from token i to token j. With sign -1 the offsets go from j to i.
+Variable relative_offsets(std::int64_t grid_h, std::int64_t grid_w, DType dtype, Device device,
+                          int sign = 1);
 
 }  // namespace dtn::ops

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dtn/ops/primitive.h"
-#include "ops/attention/relative_offsets.h"
+#include "ops/attention/attention_parts.h"
 #include "ops/dtn/dtn_norm.h"
 #include "ops/host_constant.h"
 
@@ -29,8 +29,8 @@ Variable dtn_positions(Context& ctx, const DtnDensePositions& how, const Variabl
   const std::int64_t heads = how.heads, n = how.grid_h * how.grid_w;
   if (how.kind == DtnPositionKind::kTable) return e::softmax(ctx, *parameter);
   if (how.kind == DtnPositionKind::kRelative) {  // without the bias of pos_proj: it has no effect
-    Variable offsets(relative_offsets(how.grid_h, how.grid_w, dtype, device,
-                                      how.variant == DtnVariant::kOfficial ? -1 : 1));
+    const Variable offsets = relative_offsets(how.grid_h, how.grid_w, dtype, device,
+                                              how.variant == DtnVariant::kOfficial ? -1 : 1);
     Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *parameter, {1, 0}));  // [T' T', H]
     return e::softmax(ctx, e::reshape(ctx, e::permute(ctx, scores, {1, 0}), {heads, n, n}));
   }

@@ -11,22 +11,6 @@ namespace dtn::ops::reference {
 using namespace primitive;
 namespace {
 
-// Returns a constant whose elements are a function of four indices.
-template <class F>
-Variable constant_from(const Shape& shape, const Variable& like, const F& f) {
-  std::vector<float> values;
-  values.reserve(static_cast<std::size_t>(shape.numel()));
-  for (std::int64_t a = 0; a < shape[0]; ++a) {
-    for (std::int64_t b = 0; b < shape[1]; ++b) {
-      for (std::int64_t c = 0; c < shape[2]; ++c) {
-        for (std::int64_t d = 0; d < shape[3]; ++d) values.push_back(f(a, b, c, d));
-      }
-    }
-  }
-  Context plain;
-  return cast(plain, Variable(Tensor::from(values, shape).to(like.device())), like.dtype());
-}
-
 // Pads x [B, T, C] with zeros to `rows` rows.
 Variable filled_up(Context& ctx, const Variable& x, const Tensor& lengths, std::int64_t rows) {
   return pad(ctx, without_pads(ctx, x, lengths), 1, 0, rows - x.dim(1));
@@ -130,12 +114,12 @@ Variable block_attention(Context& ctx, const Variable& qkv, const BlockPattern& 
   const std::vector<char> sees = seen_blocks(pattern);
   const auto valid = host_lengths(lengths, qkv.dim(0), o.tokens);
   const Variable penalty = constant_from(
-      {qkv.dim(0), o.heads, rows, rows}, q,
+      {qkv.dim(0), o.heads, rows, rows}, q.dtype(), q.device(),
       [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
         const bool is_key = j < valid[static_cast<std::size_t>(b)] ||
                             (j >= o.tokens && o.variant == SparseVariant::kLra);
         const auto at = static_cast<std::size_t>((h * n + i / o.block) * n + j / o.block);
-        return is_key && sees[at] ? 0.0f : static_cast<float>(kUnseen);
+        return is_key && sees[at] ? 0.0f : kUnseen;
       });
   const Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})),
                                  1 / std::sqrt(static_cast<double>(q.dim(3))));
@@ -162,13 +146,13 @@ Variable hashed_attention(Context& ctx, const Variable& qk, const Variable& v,
   Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})), scale);
   if (!lra) {
     const Variable self = constant_from(
-        {1, 1, rows, rows}, q,
-        [](auto, auto, std::int64_t i, std::int64_t j) { return i == j ? 1.0f : 0.0f; });
+        {1, 1, rows, rows}, q.dtype(), q.device(),
+        [](auto, auto, std::int64_t i, std::int64_t j) { return i == j ? 1.0 : 0.0; });
     scores = where(ctx, self, full({1}, q.dtype(), q.device(), -1e5), scores);
   }
   // One column for each combination of query round, key round and key.
   const Variable penalty =
-      constant_from({qk.dim(0), how.heads, rows, rounds * rounds * rows}, q,
+      constant_from({qk.dim(0), how.heads, rows, rounds * rounds * rows}, q.dtype(), q.device(),
                     [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t column) {
                       const std::int64_t r = column / rows / rounds, s = column / rows % rounds;
                       const std::int64_t j = column % rows;
@@ -176,7 +160,7 @@ Variable hashed_attention(Context& ctx, const Variable& qk, const Variable& v,
                       const std::int64_t key = s * buckets + places.at(b, h, s, j) / chunk;
                       const bool near = key == query || key == (query + chunks - 1) % chunks;
                       const bool is_key = j < valid[static_cast<std::size_t>(b)];
-                      return near && is_key ? 0.0f : static_cast<float>(kUnseen);
+                      return near && is_key ? 0.0f : kUnseen;
                     });
   scores = add(ctx, repeated(ctx, scores, 3, rounds * rounds), penalty);
   const Variable out = matmul(ctx, softmax(ctx, scores), repeated(ctx, values, 2, rounds * rounds));
