@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(kThreads) rms_norm_backward_columns_kernel(Arg
   a.partials[blockIdx.x * a.channels + c] = dweight;
 }
 
-template <class T, class Args>
-Arguments<T> arguments(const Args& args) {
+template <class T>
+Arguments<T> arguments(const RmsNormArguments& args) {
   Arguments<T> a{};
   a.rows = args.rows, a.channels = args.channels;
   a.rms = args.kind == RmsNormKind::kRms;

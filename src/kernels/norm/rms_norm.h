@@ -16,15 +16,19 @@ namespace dtn {
 
 enum class RmsNormKind { kRms, kScale };
 
-struct RmsNormForward {
+// Arguments of both directions.
+struct RmsNormArguments {
   DType dtype;
   RmsNormKind kind;
   std::int64_t rows, channels;
   double eps;
   const void* x;       // [rows, C]
   const void* weight;  // [C]
-  void* y;             // [rows, C]; may be x
-  void* factor;        // [rows], for backward
+};
+
+struct RmsNormForward : RmsNormArguments {
+  void* y;       // [rows, C]; may be x
+  void* factor;  // [rows], for backward
 };
 void run(CpuQueue&, const RmsNormForward&);
 void run(CudaQueue&, const RmsNormForward&);
@@ -35,13 +39,7 @@ void run(CudaQueue&, const RmsNormForward&);
 // s_c is the mean (kRms) or the sum (kScale) over c, or 0 if kScale divides x by eps. The sum over
 // rows is taken in chunks that depend only on the shape, so it does not depend on the number of
 // threads.
-struct RmsNormBackward {
-  DType dtype;
-  RmsNormKind kind;
-  std::int64_t rows, channels;
-  double eps;
-  const void* x;                 // [rows, C]
-  const void* weight;            // [C]
+struct RmsNormBackward : RmsNormArguments {
   const void* factor;            // [rows]
   const void* dy;                // [rows, C]
   const void* dx_add = nullptr;  // [rows, C] dtype: gradient from the residual; may be dx

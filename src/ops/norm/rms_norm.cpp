@@ -15,27 +15,20 @@ Variable rms_norm(Context& ctx, RmsNormKind kind, const Variable& x, const Varia
   const Tensor gain = weight.value_as(acc);
   Tensor y = Tensor::empty_like(x.value());
   Tensor factor = Tensor::empty({rows}, acc, x.device());
-  run_on(x.device(), RmsNormForward{x.dtype(), kind, rows, channels, eps, x.value().raw(),
-                                    gain.raw(), y.raw(), factor.raw()});
-  return ctx.record("rms_norm", y, {&x, &weight},
-                    [=, x = x.value(), sink = x.sink(), dweight = weight.sink()](const Tensor& dy) {
-                      NormInputGradient input(sink, x);
-                      RmsNormBackward back{};
-                      back.dtype = x.dtype();
-                      back.kind = kind;
-                      back.rows = rows;
-                      back.channels = channels;
-                      back.eps = eps;
-                      back.x = x.raw();
-                      back.weight = gain.raw();
-                      back.factor = factor.raw();
-                      back.dy = dy.raw();
-                      back.dx_add = input.waiting();
-                      back.dx = input.destination();
-                      back.dweight = buffer_or_null(dweight, {channels}, acc, x.device());
-                      run_on(x.device(), back);
-                      input.deliver();
-                    });
+  const RmsNormArguments args{x.dtype(), kind, rows, channels, eps, x.value().raw(), gain.raw()};
+  run_on(x.device(), RmsNormForward{args, y.raw(), factor.raw()});
+  // The backward pass keeps x and gain, which args points to.
+  return ctx.record(
+      "rms_norm", y, {&x, &weight},
+      [=, x = x.value(), gain = gain, sink = x.sink(), dweight = weight.sink()](const Tensor& dy) {
+        NormInputGradient input(sink, x);
+        RmsNormBackward back{args, factor.raw(), dy.raw()};
+        back.dx_add = input.waiting();
+        back.dx = input.destination();
+        back.dweight = buffer_or_null(dweight, {channels}, acc, x.device());
+        run_on(x.device(), back);
+        input.deliver();
+      });
 }
 
 namespace reference {

@@ -44,24 +44,12 @@ struct Problem {
     return static_cast<std::byte*>(t.at(w)) + static_cast<std::size_t>(shift) * size_of(dtype);
   }
 
-  RmsNormForward forward(Where w) const {
-    return {dtype, kind, rows, channels, 1e-5, at(x, w), weight.at(w), at(y, w), factor.at(w)};
+  RmsNormArguments arguments(Where w) const {
+    return {dtype, kind, rows, channels, 1e-5, at(x, w), weight.at(w)};
   }
+  RmsNormForward forward(Where w) const { return {arguments(w), at(y, w), factor.at(w)}; }
   RmsNormBackward backward(Where w) const {
-    RmsNormBackward a{};
-    a.dtype = dtype;
-    a.kind = kind;
-    a.rows = rows;
-    a.channels = channels;
-    a.eps = 1e-5;
-    a.x = at(x, w);
-    a.weight = weight.at(w);
-    a.factor = factor.at(w);
-    a.dy = at(dy, w);
-    a.dx_add = at(add, w);
-    a.dx = at(dx, w);
-    a.dweight = dweight.at(w);
-    return a;
+    return {arguments(w), factor.at(w), at(dy, w), at(add, w), at(dx, w), dweight.at(w)};
   }
   void run_on_device() const {
     run(cuda_queue(), forward(kOnDevice));

@@ -36,22 +36,13 @@ struct Problem {
         factor(r),
         dweight(c) {}
 
-  RmsNormForward forward() {
-    return {DTypeOf<T>::value, kind,         rows, channels, eps, x.data() + shift, weight.data(),
-            y.data() + shift,  factor.data()};
+  RmsNormArguments arguments() {
+    return {DTypeOf<T>::value, kind, rows, channels, eps, x.data() + shift, weight.data()};
   }
+  RmsNormForward forward() { return {arguments(), y.data() + shift, factor.data()}; }
   RmsNormBackward backward() {
-    return {.dtype = DTypeOf<T>::value,
-            .kind = kind,
-            .rows = rows,
-            .channels = channels,
-            .eps = eps,
-            .x = x.data() + shift,
-            .weight = weight.data(),
-            .factor = factor.data(),
-            .dy = dy.data() + shift,
-            .dx = dx.data() + shift,
-            .dweight = dweight.data()};
+    return {arguments(), factor.data(),     dy.data() + shift,
+            nullptr,     dx.data() + shift, dweight.data()};
   }
   void run(Isa isa) {
     run_on(isa, forward());
