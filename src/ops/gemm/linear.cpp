@@ -71,8 +71,7 @@ struct LayerSaved {
   }
 
   // dx = dy W
-  Tensor backward_input(const Tensor& dy, const Shape& x_shape) const {
-    Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+  LinearBackwardInput input_gradient(const Tensor& dy, Tensor& dx) const {
     LinearBackwardInput args{};
     args.dtype = dy.dtype();
     args.rows = dy.numel() / out;
@@ -81,7 +80,11 @@ struct LayerSaved {
     args.dy = dy.raw();
     args.weight = weight.raw();
     args.dx = dx.raw();
-    run_on(dy.device(), args);
+    return args;
+  }
+  Tensor backward_input(const Tensor& dy, const Shape& x_shape) const {
+    Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+    run_on(dy.device(), input_gradient(dy, dx));
     return dx;
   }
 };
@@ -135,14 +138,7 @@ struct HiddenGradient {
 HiddenGradient hidden_gradient(const LayerSaved& layer1, const LayerSaved& layer2, const Tensor& dy,
                                const Tensor& z, const Tensor& kept) {
   HiddenGradient hidden{Tensor::empty_like(z), kept.defined() ? kept : z};
-  LinearBackwardInput args{};
-  args.dtype = dy.dtype();
-  args.rows = dy.numel() / layer2.out;
-  args.in = layer2.in;
-  args.out = layer2.out;
-  args.dy = dy.raw();
-  args.weight = layer2.weight.raw();
-  args.dx = hidden.dz.raw();
+  LinearBackwardInput args = layer2.input_gradient(dy, hidden.dz);
   args.preactivation = z.raw();
   if (!kept.defined()) args.activation = hidden.h.raw();
   if (layer1.row_bias && dy.device() != kCpu) {  // the GPU kernel that writes dz also sums its rows
