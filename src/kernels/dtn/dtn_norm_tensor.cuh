@@ -301,6 +301,9 @@ class Vectors {
 __device__ __forceinline__ int warp_index() {
   return static_cast<int>(threadIdx.x) / cuda::kWarpSize;
 }
+__device__ __forceinline__ int warps_of_block() {
+  return static_cast<int>(blockDim.x) / cuda::kWarpSize;
+}
 
 // Consecutive slices [begin, end) that a warp of a block processes. A slice is one vector of
 // channels.

@@ -18,7 +18,6 @@ struct BackwardBlock {
   // With twelve warps a lane has 168 registers. Operands of P and sums by token are then in memory.
   static constexpr bool kFewRegisters = kWarps > 8;
 };
-__device__ __forceinline__ int warps_of_block() { return static_cast<int>(blockDim.x) / kWarpSize; }
 inline constexpr int kHeadSums = 5;  // lambda_mean, lambda_var, pos_weight
 
 struct BackwardArguments {

@@ -86,9 +86,6 @@ struct Channel {
   float weight, bias;
 };
 
-__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
-__device__ __forceinline__ int warp_count() { return static_cast<int>(blockDim.x) / kWarpSize; }
-
 // One token in the registers of a warp; lanes take 16-byte vectors in turn.
 template <class T, int kValues>
 struct Token {
@@ -197,7 +194,7 @@ __device__ __forceinline__ void token_statistics(const ForwardArguments& a, cons
   using Values = Token<T, kValues>;
   constexpr bool kTwoSteps = sizeof(T) == 4;
   constexpr int n = kPerVector<T>;
-  const int lane = lane_index(), warp = warp_index(), warps = warp_count();
+  const int lane = lane_index(), warp = warp_index(), warps = warps_of_block();
   const int channels = static_cast<int>(a.sizes.channels), tokens = a.sizes.tokens;
   const float count = static_cast<float>(channels), inverse = 1 / count;
   const float base = a.bases[blockIdx.x];
@@ -266,7 +263,7 @@ __device__ __forceinline__ void token_statistics(const ForwardArguments& a, cons
 
 // Computes the channel means of the image from the sums of the warps, and the Channel parameters.
 __device__ __forceinline__ void make_channels(const ForwardArguments& a, const Shared& shared) {
-  const int channels = static_cast<int>(a.sizes.channels), warps = warp_count();
+  const int channels = static_cast<int>(a.sizes.channels), warps = warps_of_block();
   const float* weight = static_cast<const float*>(a.args.weight);
   const float* bias = static_cast<const float*>(a.args.bias);
   const float base = a.bases[blockIdx.x], inverse = 1 / static_cast<float>(a.sizes.tokens);
@@ -351,7 +348,7 @@ __global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
   __syncthreads();
 
   const LaneTokens tokens(a.sizes);
-  const Share share(channels / n, warp_count());
+  const Share share(channels / n, warps_of_block());
   float2* const terms = shared.head_terms + warp_index() * kPositions;
   Head<T> head;
   int current = -1;
