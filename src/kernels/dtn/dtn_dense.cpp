@@ -81,10 +81,9 @@ class Forward : DtnForwardParts<T, variant> {
 void run(CpuQueue& queue, const DtnDenseForward& args) {
   make_lambdas(queue, args.norm);
   Scratch::Scope scope(queue.scratch());
-  for_dtn_variant("DtnDenseForward", args.norm.dtype, args.norm.variant,
-                  [&](auto tag, auto variant) {
-                    Forward<decltype(tag), decltype(variant)::value>(args, scope).run(queue);
-                  });
+  for_dtn_variant("DtnDenseForward", args.norm, [&]<class T, DtnVariant variant>() {
+    Forward<T, variant>(args, scope).run(queue);
+  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -106,14 +106,11 @@ __global__ void __launch_bounds__(kThreads) dtn_dense_output_kernel(OutputArgume
 void gather(CudaQueue& queue, const DtnNormArguments& norm, const Sizes& s, const float* bases,
             float* z) {
   const KernelName name{"dtn_dense_gather", {s.batch, s.tokens, s.channels, s.heads, s.pool}};
-  for_cuda_dtype(name.name, norm.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  for_dtn_variant(name.name, norm, [&]<class T, bool kOfficial>() {
     const GatherArguments<T> a{
         s,     static_cast<const T*>(norm.x),   static_cast<const double*>(norm.head_rstd),
         bases, static_cast<float*>(norm.pivot), z};
-    launch(queue, name,
-           norm.variant == DtnVariant::kOfficial ? dtn_dense_gather_kernel<T, true>
-                                                 : dtn_dense_gather_kernel<T, false>,
+    launch(queue, name, dtn_dense_gather_kernel<T, kOfficial>,
            {blocks_for(s.slices(), 1), kThreads, kThreads * sizeof(float)}, a);
   });
 }
@@ -141,8 +138,7 @@ void run(CudaQueue& queue, const DtnDenseForward& args) {
   dense::gather(queue, norm, s, made.bases.get(), z.get());
   dense::multiply(queue, s, args.positions, false, z.get(), m.get());
   const KernelName name{"dtn_dense_output", {s.batch, s.tokens, s.channels, s.heads, s.pool}};
-  for_cuda_dtype(name.name, norm.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  for_dtn_variant(name.name, norm, [&]<class T, bool kOfficial>() {
     auto floats = [](const void* p) { return static_cast<const float*>(p); };
     const dense::OutputArguments<T> a{s,
                                       static_cast<const T*>(norm.x),
@@ -157,9 +153,7 @@ void run(CudaQueue& queue, const DtnDenseForward& args) {
                                       floats(norm.bias),
                                       floats(norm.lambda_mean),
                                       floats(norm.lambda_var)};
-    launch(queue, name,
-           norm.variant == DtnVariant::kOfficial ? dense::dtn_dense_output_kernel<T, true>
-                                                 : dense::dtn_dense_output_kernel<T, false>,
+    launch(queue, name, dense::dtn_dense_output_kernel<T, kOfficial>,
            {blocks_for(s.batch * s.tokens, dense::kWarps), dense::kThreads}, a);
   });
 }

@@ -160,10 +160,9 @@ class Backward : DtnBackwardParts<T, variant> {
 
 void run(CpuQueue& queue, const DtnDenseBackward& args) {
   Scratch::Scope scope(queue.scratch());
-  for_dtn_variant("DtnDenseBackward", args.norm.dtype, args.norm.variant,
-                  [&](auto tag, auto variant) {
-                    Backward<decltype(tag), decltype(variant)::value>(args, scope).run(queue);
-                  });
+  for_dtn_variant("DtnDenseBackward", args.norm, [&]<class T, DtnVariant variant>() {
+    Backward<T, variant>(args, scope).run(queue);
+  });
 }
 
 }  // namespace dtn::DTN_ISA

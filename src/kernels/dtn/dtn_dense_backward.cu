@@ -185,8 +185,7 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
                              by_head.get() + s.batch * parts,
                              nullptr};
   const KernelName name{"dtn_dense_moments", {s.batch, s.tokens, s.channels, s.heads, s.pool}};
-  for_cuda_dtype(name.name, norm.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  for_dtn_variant(name.name, norm, [&]<class T, bool kOfficial>() {
     MomentArguments<T> a = moment_arguments<T>(norm, s);
     a.bases = made.bases.get();
     a.m = m.get();
@@ -197,9 +196,7 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
     a.by_bias = const_cast<float*>(partials.bias);
     a.by_mean = const_cast<float*>(partials.lambda_mean);
     a.by_var = const_cast<float*>(partials.lambda_var);
-    launch(queue, name,
-           norm.variant == DtnVariant::kOfficial ? dtn_dense_moments_kernel<T, true>
-                                                 : dtn_dense_moments_kernel<T, false>,
+    launch(queue, name, dtn_dense_moments_kernel<T, kOfficial>,
            {blocks_for(s.slices(), 1), kThreads, Sums::kCount * kThreads * sizeof(float)}, a);
   });
   if (args.dpositions) multiply_positions(queue, s, dm.get(), z.get(), args.dpositions);

@@ -63,23 +63,18 @@ class Forward : DtnForwardParts<T, variant> {
   }
 };
 
-template <class T, DtnVariant variant>
-void run_variant(CpuQueue& queue, const DtnNormForward& args) {
-  Scratch::Scope scope(queue.scratch());
-  if (args.pool > 1) {
-    PooledForward<T, variant>(args, scope).run(queue);
-  } else {
-    Forward<T, variant>(args, scope).run(queue);
-  }
-}
-
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormForward& args) {
   make_lambdas(queue, args);
   make_sum(queue, args);
-  for_dtn_variant("DtnNormForward", args.dtype, args.variant, [&](auto tag, auto variant) {
-    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
+  for_dtn_variant("DtnNormForward", args, [&]<class T, DtnVariant variant>() {
+    Scratch::Scope scope(queue.scratch());
+    if (args.pool > 1) {
+      PooledForward<T, variant>(args, scope).run(queue);
+    } else {
+      Forward<T, variant>(args, scope).run(queue);
+    }
   });
 }
 

@@ -109,21 +109,16 @@ class Backward : DtnBackwardParts<T, variant> {
   A* position_sums_;  // [B, H, 3]: columns a_x, a_y, a_d
 };
 
-template <class T, DtnVariant variant>
-void run_variant(CpuQueue& queue, const DtnNormBackward& args) {
-  Scratch::Scope scope(queue.scratch());
-  if (args.pool > 1) {
-    PooledBackward<T, variant>(args, scope).run(queue);
-  } else {
-    Backward<T, variant>(args, scope).run(queue);
-  }
-}
-
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormBackward& args) {
-  for_dtn_variant("DtnNormBackward", args.dtype, args.variant, [&](auto tag, auto variant) {
-    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
+  for_dtn_variant("DtnNormBackward", args, [&]<class T, DtnVariant variant>() {
+    Scratch::Scope scope(queue.scratch());
+    if (args.pool > 1) {
+      PooledBackward<T, variant>(args, scope).run(queue);
+    } else {
+      Backward<T, variant>(args, scope).run(queue);
+    }
   });
   give_to_branch(queue, args);
 }

@@ -32,6 +32,19 @@ struct DtnSizes {
   }
 };
 
+// Calls f<T, official>() for the type and the variant of `args`.
+template <class F>
+void for_dtn_variant(const char* kernel, const DtnNormArguments& args, F&& f) {
+  for_cuda_dtype(kernel, args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (args.variant == DtnVariant::kOfficial) {
+      f.template operator()<T, true>();
+    } else {
+      f.template operator()<T, false>();
+    }
+  });
+}
+
 // Row length of a stored position matrix, in floats: n rounded up to a multiple of 32 bytes.
 inline int position_stride(int n) { return (n + 7) / 8 * 8; }
 

@@ -14,14 +14,15 @@
 
 namespace dtn::DTN_ISA {
 
-// Calls f(T(), integral_constant of the variant) for the given type and variant.
+// Calls f<T, variant>() for the type and the variant of `args`.
 template <class F>
-void for_dtn_variant(const char* kernel, DType dtype, DtnVariant variant, F&& f) {
-  for_dtype(kernel, dtype, [&](auto tag) {
-    if (variant == DtnVariant::kPaper) {
-      f(tag, std::integral_constant<DtnVariant, DtnVariant::kPaper>{});
+void for_dtn_variant(const char* kernel, const DtnNormArguments& args, F&& f) {
+  for_dtype(kernel, args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if (args.variant == DtnVariant::kPaper) {
+      f.template operator()<T, DtnVariant::kPaper>();
     } else {
-      f(tag, std::integral_constant<DtnVariant, DtnVariant::kOfficial>{});
+      f.template operator()<T, DtnVariant::kOfficial>();
     }
   });
 }

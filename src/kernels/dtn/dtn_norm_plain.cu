@@ -113,7 +113,6 @@ void run_plain(CudaQueue& queue, const DtnNormForward& args) {
   const DtnSizes sizes(args);
   const Slicing slicing(sizes, kPlanes);
   const PlaneScratch scratch(queue, sizes, slicing, kPlanes);
-  const bool official = args.variant == DtnVariant::kOfficial;
   const std::size_t shared_bytes = slicing.shared_bytes(kThreads);
   for_each_wave_of_heads(sizes, 2, [&](int first_head, int heads) {
     const DtnPrepared prepared = prepare(queue, args, first_head, heads);
@@ -133,15 +132,9 @@ void run_plain(CudaQueue& queue, const DtnNormForward& args) {
                 {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, sizes.heads}},
                kernel, {blocks_for(blocks, 1), kThreads, shared_bytes}, a);
       };
-      for_cuda_dtype("dtn_plain_forward", args.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        if (official) {
-          slicing.in_shared ? launch_kernel(dtn_plain_forward_kernel<T, true, true>)
-                            : launch_kernel(dtn_plain_forward_kernel<T, true, false>);
-        } else {
-          slicing.in_shared ? launch_kernel(dtn_plain_forward_kernel<T, false, true>)
-                            : launch_kernel(dtn_plain_forward_kernel<T, false, false>);
-        }
+      for_dtn_variant("dtn_plain_forward", args, [&]<class T, bool kOfficial>() {
+        slicing.in_shared ? launch_kernel(dtn_plain_forward_kernel<T, kOfficial, true>)
+                          : launch_kernel(dtn_plain_forward_kernel<T, kOfficial, false>);
       });
     };
     for_each_launch(sizes, slicing, scratch.slices, first_head, heads, launch_range);

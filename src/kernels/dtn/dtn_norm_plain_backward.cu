@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_backward_kernel(Backwar
   add_up(a, s, sums, shared);
 }
 
-template <class T>
+template <class T, bool kOfficial>
 void launch_backward(CudaQueue& queue, const BackwardArguments& a, std::int64_t blocks) {
   const std::size_t shared_bytes = a.slicing.shared_bytes(kSumFloats);
   auto launch_kernel = [&](auto kernel) {
@@ -353,23 +353,18 @@ void launch_backward(CudaQueue& queue, const BackwardArguments& a, std::int64_t 
             {a.sizes.batch, a.sizes.grid_h, a.sizes.grid_w, a.sizes.channels, a.sizes.heads}},
            kernel, {blocks_for(blocks, 1), kThreads, shared_bytes}, a);
   };
-  if (a.args.variant == DtnVariant::kOfficial) {
-    a.slicing.in_shared ? launch_kernel(dtn_plain_backward_kernel<T, true, true>)
-                        : launch_kernel(dtn_plain_backward_kernel<T, true, false>);
-  } else {
-    a.slicing.in_shared ? launch_kernel(dtn_plain_backward_kernel<T, false, true>)
-                        : launch_kernel(dtn_plain_backward_kernel<T, false, false>);
-  }
+  a.slicing.in_shared ? launch_kernel(dtn_plain_backward_kernel<T, kOfficial, true>)
+                      : launch_kernel(dtn_plain_backward_kernel<T, kOfficial, false>);
 }
 
-template <class T>
+template <class T, bool kOfficial>
 void run_for(CudaQueue& queue, const DtnNormBackward& args) {
   const DtnSizes sizes(args);
   const Slicing slicing(sizes, kPlanes);
   const PlaneScratch scratch(queue, sizes, slicing, kPlanes);
   // True if dx can hold the unfinished gradient, dx_add included; otherwise it is in scratch
   // memory.
-  const bool in_place = std::is_same_v<T, float> && args.variant == DtnVariant::kPaper;
+  const bool in_place = std::is_same_v<T, float> && !kOfficial;
   const bool wants_dx = args.dx != nullptr, wants_positions = args.dpos_weight != nullptr;
   const std::int64_t elements = sizes.batch * sizes.image;
   const std::int64_t head_rows = sizes.batch * slicing.parts, parts = sizes.heads * slicing.parts;
@@ -389,14 +384,15 @@ void run_for(CudaQueue& queue, const DtnNormBackward& args) {
   const float* residual = in_place && wants_dx ? static_cast<const float*>(args.dx_add) : nullptr;
   for_each_wave_of_heads(sizes, wants_positions ? 4 : 2, [&](int first_head, int heads) {
     const DtnPrepared prepared = prepare(queue, args, first_head, heads, wants_positions);
-    for_each_launch(sizes, slicing, scratch.slices, first_head, heads,
-                    [&](const Range& range, std::int64_t blocks) {
-                      launch_backward<T>(queue,
-                                         {args, sizes, slicing, range, prepared.positions.rows,
-                                          prepared.positions.columns, prepared.bases.get(),
-                                          residual, partials, scratch.memory.get()},
-                                         blocks);
-                    });
+    for_each_launch(
+        sizes, slicing, scratch.slices, first_head, heads,
+        [&](const Range& range, std::int64_t blocks) {
+          launch_backward<T, kOfficial>(
+              queue,
+              {args, sizes, slicing, range, prepared.positions.rows, prepared.positions.columns,
+               prepared.bases.get(), residual, partials, scratch.memory.get()},
+              blocks);
+        });
     if (wants_dx && first_head + heads == sizes.heads) {
       finish_input_gradient(queue, args, prepared.bases.get(), partials.unfinished,
                             partials.token_sums, static_cast<int>(parts), !in_place);
@@ -411,8 +407,8 @@ void run_for(CudaQueue& queue, const DtnNormBackward& args) {
 }  // namespace plain
 
 void run_plain(CudaQueue& queue, const DtnNormBackward& args) {
-  for_cuda_dtype("dtn_plain_backward", args.dtype,
-                 [&](auto zero) { plain::run_for<decltype(zero)>(queue, args); });
+  for_dtn_variant("dtn_plain_backward", args,
+                  [&]<class T, bool kOfficial>() { plain::run_for<T, kOfficial>(queue, args); });
 }
 
 }  // namespace dtn

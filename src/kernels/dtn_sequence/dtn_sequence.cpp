@@ -96,29 +96,22 @@ class LineForward : DtnForwardParts<T, variant> {
   A base_ = 0;
 };
 
-template <class T, DtnVariant variant>
-void run_variant(CpuQueue& queue, const DtnSequenceForward& line) {
-  using A = AccumulatorOf<T>;
-  const DtnNormForward& args = line.norm;
-  Scratch::Scope scope(queue.scratch());
-  const LineWindow<A>* windows = make_windows<A>(args, scope);
-  for_each_sample(args, line.lengths, [&](std::int64_t b, std::int64_t n) {
-    Scratch::Scope of_sample(queue.scratch());
-    DtnNormForward one = sample_of<T>(args, b, n);
-    one.y = advanced(args.y, b * one.image_stride * std::int64_t{sizeof(T)});
-    clear_pads<T>(one.y, n, args.grid_w, args.channels);
-    if (n > 0) LineForward<T, variant>(one, windows, of_sample).run(queue);
-  });
-}
-
 }  // namespace
 
-void run(CpuQueue& queue, const DtnSequenceForward& args) {
-  make_lambdas(queue, args.norm);
-  for_dtn_variant("DtnSequenceForward", args.norm.dtype, args.norm.variant,
-                  [&](auto tag, auto variant) {
-                    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
-                  });
+void run(CpuQueue& queue, const DtnSequenceForward& line) {
+  const DtnNormForward& args = line.norm;
+  make_lambdas(queue, args);
+  for_dtn_variant("DtnSequenceForward", args, [&]<class T, DtnVariant variant>() {
+    Scratch::Scope scope(queue.scratch());
+    const auto* windows = make_windows<AccumulatorOf<T>>(args, scope);
+    for_each_sample(args, line.lengths, [&](std::int64_t b, std::int64_t n) {
+      Scratch::Scope of_sample(queue.scratch());
+      DtnNormForward one = sample_of<T>(args, b, n);
+      one.y = advanced(args.y, b * one.image_stride * std::int64_t{sizeof(T)});
+      clear_pads<T>(one.y, n, args.grid_w, args.channels);
+      if (n > 0) LineForward<T, variant>(one, windows, of_sample).run(queue);
+    });
+  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -168,7 +168,7 @@ void run_forward(CudaQueue& queue, const DtnNormForward& args, const Line& line,
                               kPivotThreads * sizeof(float)};
   launch(queue, kernel_name("dtn_sequence_pivots", line), dtn_sequence_pivots_kernel<T, kOfficial>,
          of_slices, line);
-  const MeansMemory means = make_means(queue, line, args.dtype, args.variant, 1);
+  const MeansMemory means = make_means(queue, line, args, 1);
   auto pointer = [](const void* p) { return static_cast<const float*>(p); };
   const Outputs out{bases,
                     pointer(args.token_mean),
@@ -186,25 +186,19 @@ void run_forward(CudaQueue& queue, const DtnNormForward& args, const Line& line,
 
 }  // namespace
 
-MeansMemory make_means(CudaQueue& queue, const Line& line, DType dtype, DtnVariant variant,
+MeansMemory make_means(CudaQueue& queue, const Line& line, const DtnNormArguments& args,
                        int moments) {
   const std::int64_t sums = 2 * moments * line.sizes.batch * line.sizes.channels;
   MeansMemory made{queue.scratch<float>(sums + 4 * line.sizes.batch * line.sizes.heads), {}};
   made.means = {made.memory.get(), made.memory.get() + sums};
   const LaunchShape shape{blocks_for(line.slices(), 1), kPivotThreads,
                           kPivotThreads * sizeof(float)};
-  for_cuda_dtype("dtn_sequence_means", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  for_dtn_variant("dtn_sequence_means", args, [&]<class T, bool kOfficial>() {
     auto launch_kernel = [&](auto kernel) {
       launch(queue, kernel_name("dtn_sequence_means", line), kernel, shape, line, made.means);
     };
-    if (variant == DtnVariant::kOfficial) {
-      moments == 1 ? launch_kernel(dtn_sequence_means_kernel<T, true, 1>)
-                   : launch_kernel(dtn_sequence_means_kernel<T, true, 3>);
-    } else {
-      moments == 1 ? launch_kernel(dtn_sequence_means_kernel<T, false, 1>)
-                   : launch_kernel(dtn_sequence_means_kernel<T, false, 3>);
-    }
+    moments == 1 ? launch_kernel(dtn_sequence_means_kernel<T, kOfficial, 1>)
+                 : launch_kernel(dtn_sequence_means_kernel<T, kOfficial, 3>);
   });
   return made;
 }
@@ -218,13 +212,8 @@ void run(CudaQueue& queue, const DtnSequenceForward& args) {
   const DtnPrepared prepared = prepare(queue, norm, 0, 0);
   token_statistics(queue, norm, prepared.bases.get());
   const line::Line line(args);
-  for_cuda_dtype("dtn_sequence_forward", norm.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (norm.variant == DtnVariant::kOfficial) {
-      line::run_forward<T, true>(queue, norm, line, prepared.bases.get());
-    } else {
-      line::run_forward<T, false>(queue, norm, line, prepared.bases.get());
-    }
+  for_dtn_variant("dtn_sequence_forward", norm, [&]<class T, bool kOfficial>() {
+    line::run_forward<T, kOfficial>(queue, norm, line, prepared.bases.get());
   });
 }
 

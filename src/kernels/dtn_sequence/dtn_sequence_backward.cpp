@@ -445,19 +445,13 @@ class LinesBackward : DtnBackwardParts<T, variant> {
   LinePositions<A>* positions_;  // [B, H]
 };
 
-template <class T, DtnVariant variant>
-void run_variant(CpuQueue& queue, const DtnSequenceBackward& args) {
-  Scratch::Scope scope(queue.scratch());
-  LinesBackward<T, variant>(args, scope).run(queue);
-}
-
 }  // namespace
 
 void run(CpuQueue& queue, const DtnSequenceBackward& args) {
-  for_dtn_variant("DtnSequenceBackward", args.norm.dtype, args.norm.variant,
-                  [&](auto tag, auto variant) {
-                    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
-                  });
+  Scratch::Scope scope(queue.scratch());
+  for_dtn_variant("DtnSequenceBackward", args.norm, [&]<class T, DtnVariant variant>() {
+    LinesBackward<T, variant>(args, scope).run(queue);
+  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -361,8 +361,7 @@ void run_backward(CudaQueue& queue, const DtnSequenceBackward& args) {
   // memory.
   const bool in_place = std::is_same_v<T, float> && !kOfficial && norm.dx;
   const DtnPrepared prepared = prepare(queue, norm, 0, 0, false);
-  const MeansMemory means =
-      make_means(queue, line, norm.dtype, norm.variant, norm.dpos_weight ? 3 : 1);
+  const MeansMemory means = make_means(queue, line, norm, norm.dpos_weight ? 3 : 1);
   const PartialsMemory memory(queue, norm, line, in_place);
   const Partials& p = memory.partials;
   auto pointer = [](const void* from) { return static_cast<const float*>(from); };
@@ -404,13 +403,8 @@ void run(CudaQueue& queue, const DtnSequenceBackward& args) {
   const DtnNormBackward& norm = args.norm;
   line::check(norm);
   if (norm.is_empty()) return;
-  for_cuda_dtype("dtn_sequence_backward", norm.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (norm.variant == DtnVariant::kOfficial) {
-      line::run_backward<T, true>(queue, args);
-    } else {
-      line::run_backward<T, false>(queue, args);
-    }
+  for_dtn_variant("dtn_sequence_backward", norm, [&]<class T, bool kOfficial>() {
+    line::run_backward<T, kOfficial>(queue, args);
   });
 }
 

@@ -392,7 +392,7 @@ struct MeansMemory {
   DeviceScratch<float> memory;
   Means means;
 };
-MeansMemory make_means(CudaQueue& queue, const Line& line, DType dtype, DtnVariant variant,
+MeansMemory make_means(CudaQueue& queue, const Line& line, const DtnNormArguments& args,
                        int moments);
 
 inline void check(const DtnNormArguments& norm) {
