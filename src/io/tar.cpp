@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -56,7 +57,7 @@ constexpr std::size_t kSparseMapContinues = 504;  // in a map block
 bool is_digit(char c, int base) { return c >= '0' && c < '0' + base; }
 
 // Parses octal digits between spaces and zero bytes, an empty field (0), or GNU's binary form.
-std::optional<std::int64_t> parse_number(std::string_view field) {
+std::optional<std::int64_t> parse_field(std::string_view field) {
   std::uint64_t value = 0;
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (field[0] & '\x80') {
@@ -98,10 +99,8 @@ const char* fault_of_name(std::string_view name) {
   for (char c : name) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return "has control characters";
   }
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('/', begin), name.size());
-    if (name.substr(begin, end - begin) == "..") return "has a name that leaves its folder";
-    begin = end + 1;
+  for (const std::string_view part : split(name, '/')) {
+    if (part == "..") return "has a name that leaves its folder";
   }
   return nullptr;
 }
@@ -163,14 +162,14 @@ bool TarReader::read_block(Block& block) {
   source_.read(at_, std::as_writable_bytes(std::span(block.bytes)));
   if (block.is_zero()) return false;
   at_ += Block::kSize;
-  const auto stored = parse_number(block.field(kChecksum.at, kChecksum.size));
+  const auto stored = parse_field(block.field(kChecksum.at, kChecksum.size));
   if (!stored || !checksum_matches(block.bytes, *stored)) fail("has a wrong checksum");
   return true;
 }
 
 std::int64_t TarReader::content_size(const Block& block, const Extension& extension) const {
   const auto size =
-      extension.size ? extension.size : parse_number(block.field(kSizeField.at, kSizeField.size));
+      extension.size ? extension.size : parse_field(block.field(kSizeField.at, kSizeField.size));
   if (!size) fail("has a size that is not a number");
   if (*size > end_ - at_) {
     fail(cat("declares ", *size, " bytes for '", printable(block.name()), "', but ", end_ - at_,
@@ -219,12 +218,9 @@ void TarReader::parse_pax(const std::string& records, bool global, Extension& ex
     if (key.starts_with("GNU.sparse.")) extension.sparse = true;
     if (key == "path" && !value.empty()) extension.path = value;
     if (key == "size" && !value.empty()) {
-      std::int64_t size = 0;
-      const auto [stop, bad] = std::from_chars(value.data(), value.data() + value.size(), size);
-      if (bad != std::errc() || stop != value.data() + value.size() || size < 0) {
+      extension.size = parse_number<std::int64_t>(value);
+      if (extension.size.value_or(-1) < 0)
         fail("has an extension with a size that is not a number");
-      }
-      extension.size = size;
     }
   }
 }

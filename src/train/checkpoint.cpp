@@ -1,12 +1,13 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <system_error>
 #include <vector>
 
+#include "core/format.h"
+#include "core/text.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
 #include "tasks/class_names.h"
@@ -18,7 +19,6 @@ namespace {
 constexpr const char* kFormat = "dtn-checkpoint-1";
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kDivergedPrefix = "diverged-";
-constexpr std::size_t kStepDigits = 8;
 
 // Keys that this file adds to the metadata. `ema` is 1 if ema.safetensors belongs to the
 // checkpoint, so that a lost file is noticed.
@@ -36,24 +36,19 @@ fs::path checkpoints_of(const fs::path& run_dir) { return run_dir / "checkpoints
 
 std::string folder_name(std::int64_t step) {
   DTN_CHECK(step >= 0, "a checkpoint needs a step of at least 0, got ", step);
-  std::string digits = std::to_string(step);
-  digits.insert(0, digits.size() < kStepDigits ? kStepDigits - digits.size() : 0, '0');
-  return std::string(kStepPrefix) + digits;
+  return format("step-%08lld", static_cast<long long>(step));
 }
 
-std::optional<std::int64_t> parse_number(std::string_view digits) {
-  std::int64_t value = 0;
-  const char* end = digits.data() + digits.size();
-  auto [stop, error] = std::from_chars(digits.data(), end, value);
-  if (error != std::errc() || stop != end || value < 0) return std::nullopt;
-  return value;
+std::optional<std::int64_t> parse_count(std::string_view digits) {
+  const auto value = parse_number<std::int64_t>(digits);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 // Returns the step of a folder name, if folder_name() makes this name.
 std::optional<std::int64_t> step_of(const fs::path& folder) {
   std::string name = folder.filename().string();
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  auto step = parse_number(std::string_view(name).substr(kStepPrefix.size()));
+  auto step = parse_count(std::string_view(name).substr(kStepPrefix.size()));
   return step && folder_name(*step) == name ? step : std::nullopt;
 }
 
@@ -128,7 +123,7 @@ Common take_common(StringMap& metadata, const fs::path& file) {
   Common common;
   common.config = take(kConfigKey);
   std::string step = take(kStepKey);
-  auto number = parse_number(step);
+  auto number = parse_count(step);
   if (!number) throw DataError(cat(file.string(), ": '", step, "' is not a step"));
   common.step = *number;
   return common;
@@ -159,7 +154,7 @@ std::optional<std::int64_t> number_in_state(const fs::path& checkpoint, const ch
         read_safetensors(checkpoint / "state.safetensors", {.verify_checksums = false, .map = true})
             .metadata;
     const auto found = metadata.find(key);
-    return found == metadata.end() ? std::nullopt : parse_number(found->second);
+    return found == metadata.end() ? std::nullopt : parse_count(found->second);
   } catch (const DataError&) {
     return std::nullopt;
   }

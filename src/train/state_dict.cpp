@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/format.h"
+#include "core/text.h"
 
 namespace dtn {
 namespace {
@@ -17,12 +18,8 @@ std::string text_of(T value) {
 
 template <class T>
 T parse(const std::string& name, const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw DataError(cat("checkpoint: the state has an invalid number: ", name, " = '", text, "'"));
-  }
-  return value;
+  if (const auto value = parse_number<T>(text)) return *value;
+  throw DataError(cat("checkpoint: the state has an invalid number: ", name, " = '", text, "'"));
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "data/archive/ilsvrc_devkit.h"
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 #include "io/file.h"
 #include "io/gzip.h"
@@ -99,13 +98,8 @@ std::vector<std::int32_t> parse_ilsvrc_labels(std::span<const std::byte> truth,
   std::vector<std::int32_t> labels;
   std::string_view rest(reinterpret_cast<const char*>(truth.data()), truth.size());
   while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    std::size_t id = 0;
-    const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), id);
-    if (error != std::errc() || stop != line.data() + line.size() || id < 1 || id > kLabels.size())
+    const std::size_t id = parse_number<std::size_t>(take_line(rest)).value_or(0);
+    if (id < 1 || id > kLabels.size())
       throw DataError(cat(name, ": line ", labels.size() + 1, " is not a class number from 1 to ",
                           kLabels.size()));
     labels.push_back(kLabels[id - 1]);

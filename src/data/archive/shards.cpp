@@ -2,10 +2,9 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <optional>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
@@ -20,19 +19,13 @@ constexpr std::size_t kMaxShards = 1'000'000;
   throw DataError(cat("shards ", pattern, ": ", what, " (see data/README.md, WebDataset)"));
 }
 
-std::optional<std::uint64_t> digits(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // Expands the text inside braces: "000..146" (padded to the digits of the first number) or "a,b".
 std::vector<std::string> alternatives(const std::string& inside, const std::string& pattern) {
   std::vector<std::string> out;
   if (const std::size_t dots = inside.find(".."); dots != inside.npos) {
     const std::string low = inside.substr(0, dots);
-    const auto first = digits(low), last = digits(inside.substr(dots + 2));
+    const auto first = parse_number<std::uint64_t>(low);
+    const auto last = parse_number<std::uint64_t>(inside.substr(dots + 2));
     if (!first || !last || *first > *last || *last - *first >= kMaxShards) {
       fail_shards(pattern, cat("{", inside, "} is not a range like {000000..000146}"));
     }
@@ -43,11 +36,7 @@ std::vector<std::string> alternatives(const std::string& inside, const std::stri
     }
     return out;
   }
-  for (std::size_t begin = 0; begin <= inside.size();) {
-    const std::size_t end = std::min(inside.find(',', begin), inside.size());
-    out.push_back(inside.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string_view part : split(inside, ',')) out.emplace_back(part);
   return out;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <string_view>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 
@@ -50,13 +50,21 @@ void sort_class_names(std::vector<std::string>& names, ClassOrder order) {
   });
 }
 
+std::string listed_names(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) {
+    text += cat(i > 0 ? ", '" : "'", names[i], "'");
+  }
+  if (names.size() <= kShown) return text;
+  const std::size_t others = names.size() - kShown;
+  return cat(text, " and ", others, others == 1 ? " other" : " others");
+}
+
 std::int64_t number_of_class(const std::string& name) {
   constexpr std::size_t kMaxDigits = 6;
-  std::int64_t number = -1;
   if (name.empty() || name.size() > kMaxDigits || (name.size() > 1 && name[0] == '0')) return -1;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data(), end, number);
-  return error == std::errc() && stop == end && is_digit(name[0]) ? number : -1;
+  return is_digit(name[0]) ? parse_number<std::int64_t>(name).value_or(-1) : -1;
 }
 
 void warn_of_class_order(std::vector<std::string> names, const DataConfig& data,

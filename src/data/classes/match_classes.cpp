@@ -8,12 +8,11 @@
 
 #include "core/format.h"
 #include "data/classes/class_order.h"
-#include "data/classes/listed_names.h"
 #include "data/classes/only_classes.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
-#include "io/utf8.h"
+#include "io/json_lines.h"
 
 namespace dtn {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/format.h"
-#include "data/listops/expression.h"
+#include "core/text.h"
 #include "dtn/core/check.h"
 
 namespace dtn::listops {
@@ -52,10 +52,7 @@ class Parser {
   // Adds whole lines. The last one may lack its line break.
   void add(std::string_view text) {
     while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      std::string_view line = text.substr(0, end);
-      text.remove_prefix(std::min(end + 1, text.size()));
-      if (line.ends_with('\r')) line.remove_suffix(1);
+      const std::string_view line = take_line(text);
       ++number_;
       check_length(line.size());
       if (number_ == 1) {

@@ -1,9 +1,9 @@
 #include "dtn/data/dataset_registry.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
+#include "core/text.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -22,8 +22,7 @@ PixelStatistics idx_statistics(const DataConfig& data) {
       {0.2860, 0.2860, 0.2860}, {0.3530, 0.3530, 0.3530}, 0.2860, 0.3530};
   constexpr PixelStatistics kDigits{
       {0.1307, 0.1307, 0.1307}, {0.3081, 0.3081, 0.3081}, 0.1307, 0.3081};
-  std::string root = data.root;
-  std::ranges::transform(root, root.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string root = lowered(data.root);
   if (root.empty() || root.find("fashion") != std::string::npos) return kFashion;
   const std::filesystem::path path = root;
   return std::ranges::count(path, "mnist") > 0 ? kDigits : kHalfStatistics;

@@ -1,7 +1,6 @@
 #include "train/record/metrics_writer.h"
 
-#include <charconv>
-
+#include "core/text.h"
 #include "dtn/config/load.h"
 #include "train/record/lambdas_writer.h"
 
@@ -47,10 +46,8 @@ void MetricsWriter::evaluation(std::int64_t step, const std::string& split,
 void MetricsWriter::hyperparameters(const ExperimentConfig& config) {
   std::vector<EventWriter::Hyperparameter> all;
   for (const auto& [key, text] : config_entries(config)) {
-    double number = 0;
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (end.ec == std::errc() && end.ptr == text.data() + text.size()) {
-      all.push_back({key, number});
+    if (const auto number = parse_number<double>(text)) {
+      all.push_back({key, *number});
     } else if (text == "true" || text == "false") {
       all.push_back({key, text == "true"});
     } else {
