@@ -82,8 +82,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
-  write_all(fd_, bytes.data(), bytes.size(), path_);
+  write_all(open_file(), bytes.data(), bytes.size(), path_);
 }
 
 void AtomicFile::write(std::string_view text) {
@@ -91,9 +90,8 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::rewrite(std::uint64_t offset, std::string_view text) {
-  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
   while (!text.empty()) {
-    const ssize_t n = ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+    const ssize_t n = ::pwrite(open_file(), text.data(), text.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw_errno("write", path_);
     text.remove_prefix(static_cast<std::size_t>(n));
@@ -102,25 +100,25 @@ void AtomicFile::rewrite(std::uint64_t offset, std::string_view text) {
 }
 
 void AtomicFile::sync() {
-  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
-  if (::fsync(fd_) != 0) throw_errno("sync", path_);
+  if (::fsync(open_file()) != 0) throw_errno("sync", path_);
 }
 
 void AtomicFile::commit() {
   sync();
-  take_name();
+  commit_unsynced();
   sync_directory(parent_of(path_));
 }
 
 void AtomicFile::commit_unsynced() {
-  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
-  take_name();
+  const int file = open_file();
+  rename_or_throw(temporary_, path_);
+  ::close(file);
+  fd_ = -1;
 }
 
-void AtomicFile::take_name() {
-  rename_or_throw(temporary_, path_);
-  ::close(fd_);
-  fd_ = -1;
+int AtomicFile::open_file() const {
+  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
+  return fd_;
 }
 
 void write_file_atomic(const fs::path& path, std::string_view content) {

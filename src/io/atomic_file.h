@@ -33,7 +33,7 @@ class AtomicFile {
   void commit_unsynced();
 
  private:
-  void take_name();
+  int open_file() const;  // throws Error after commit()
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;

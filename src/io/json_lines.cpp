@@ -1,8 +1,6 @@
 #include "io/json_lines.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -11,7 +9,6 @@
 #include "core/format.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
-#include "io/posix.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -58,9 +55,17 @@ std::string to_json(const JsonFields& fields) {
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-JsonLinesWriter::JsonLinesWriter(fs::path path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw_errno("open", path_);
+std::string valid_utf8(const std::string& text) {
+  using Json = nlohmann::json;
+  if (std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; })) return text;
+  const std::string json = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(json).get<std::string>();
+}
+
+JsonLinesWriter::JsonLinesWriter(fs::path path)
+    : path_(std::move(path)),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  if (file_.get() < 0) throw_errno("open", path_);
 }
 
 JsonLinesWriter JsonLinesWriter::open_for_resume(const fs::path& path, std::int64_t step,
@@ -70,19 +75,14 @@ JsonLinesWriter JsonLinesWriter::open_for_resume(const fs::path& path, std::int6
   return JsonLinesWriter(path);
 }
 
-JsonLinesWriter::~JsonLinesWriter() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-JsonLinesWriter::JsonLinesWriter(JsonLinesWriter&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
 void JsonLinesWriter::write(const JsonFields& fields) { write(to_json(fields)); }
 
-void JsonLinesWriter::write(const std::string& object) { append_all(fd_, object + "\n", path_); }
+void JsonLinesWriter::write(const std::string& object) {
+  append_all(file_.get(), object + "\n", path_);
+}
 
 void JsonLinesWriter::sync() {
-  if (::fsync(fd_) != 0 && errno != EINVAL) throw_errno("sync", path_);
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) throw_errno("sync", path_);
 }
 
 }  // namespace dtn

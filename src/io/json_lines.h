@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "io/posix.h"
+
 namespace dtn {
 
 using JsonValue = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string>;
@@ -19,6 +21,9 @@ using JsonFields = std::vector<std::pair<std::string, JsonValue>>;
 
 // Returns one line without the line break. Non-finite numbers become null.
 std::string to_json(const JsonFields& fields);
+
+// Returns the text with each byte that is not valid UTF-8 replaced by U+FFFD, as in JSON files.
+std::string valid_utf8(const std::string& text);
 
 class JsonLinesWriter {
  public:
@@ -30,10 +35,6 @@ class JsonLinesWriter {
   static JsonLinesWriter open_for_resume(const std::filesystem::path& path, std::int64_t step,
                                          std::optional<std::int64_t> evaluated_step = {});
 
-  ~JsonLinesWriter();
-  JsonLinesWriter(JsonLinesWriter&& other) noexcept;
-  JsonLinesWriter& operator=(JsonLinesWriter&&) = delete;
-
   // Throws Error if the line cannot be written whole; the file then ends where it did before.
   void write(const JsonFields& fields);
   // The same for an object that is already text, without line breaks.
@@ -43,7 +44,7 @@ class JsonLinesWriter {
 
  private:
   std::filesystem::path path_;
-  int fd_ = -1;
+  FileHandle file_;
 };
 
 }  // namespace dtn

@@ -2,17 +2,19 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "dtn/core/check.h"
-#include "io/file_lock.h"
 
 namespace dtn {
 
@@ -52,7 +54,10 @@ class FileHandle {
  public:
   explicit FileHandle(int fd = -1) : fd_(fd) {}
   FileHandle(FileHandle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileHandle& operator=(FileHandle&&) = delete;
+  FileHandle& operator=(FileHandle&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~FileHandle() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -62,20 +67,39 @@ class FileHandle {
   int fd_;
 };
 
-// Exclusive lock on a folder for the lifetime of this object. Throws ConfigError if another process
-// holds it. No-op on file systems without locks.
-class WriteLock {
+// Locks the open file or folder `fd` for this process and the children that inherit it, until all
+// of them close it or exit. If another process holds the lock, waits up to `patience`, because a
+// killed process may take a moment to exit. Returns false if the lock is still held then. On file
+// systems without locks, returns true and does not exclude other processes.
+inline bool lock_file(int fd, std::chrono::milliseconds patience = {}) {
+  const auto start = std::chrono::steady_clock::now();
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;
+    if (std::chrono::steady_clock::now() - start >= patience && errno == EWOULDBLOCK) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(patience.count() > 0 ? 20 : 0));
+  }
+  return true;
+}
+
+// Exclusive lock on a folder for the lifetime of this object: no lock file remains in it. If
+// another process holds the lock for longer than `patience`, throws ConfigError with the text
+// `busy`. No-op on file systems without locks.
+class DirectoryLock {
  public:
-  explicit WriteLock(const std::filesystem::path& folder)
+  DirectoryLock(const std::filesystem::path& folder, const std::string& busy,
+                std::chrono::milliseconds patience = {})
       : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (folder_.get() < 0) throw_errno("open", folder);
-    if (!lock_file(folder_.get())) {
-      throw ConfigError(cat("another process is writing ", folder.string(), "; let it finish"));
-    }
+    if (!lock_file(folder_.get(), patience)) throw ConfigError(busy);
   }
 
  private:
   FileHandle folder_;
 };
+
+// Locks a folder that files are written to.
+inline DirectoryLock lock_for_writing(const std::filesystem::path& folder) {
+  return {folder, cat("another process is writing ", folder.string(), "; let it finish")};
+}
 
 }  // namespace dtn

@@ -1,22 +1,17 @@
 #include "dtn/io/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "core/format.h"
-#include "dtn/core/parallel.h"
-#include "io/posix.h"
-#include "io/safetensors_checksum.h"
+#include "io/file.h"
 #include "io/safetensors_header.h"
 #include "io/weights_file.h"
 
@@ -26,34 +21,6 @@ namespace {
 using namespace safetensors;
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
-// Source of the bytes: a file read piece by piece, or memory. Tensors may share owned memory.
-struct Source {
-  std::string name;
-  std::uint64_t size = 0;
-  int fd = -1;
-  const std::byte* memory = nullptr;
-  std::shared_ptr<std::byte> owner;
-
-  void read(std::uint64_t offset, void* to, std::size_t bytes) const;
-};
-
-void Source::read(std::uint64_t offset, void* to, std::size_t bytes) const {
-  if (fd < 0) {
-    if (bytes) std::memcpy(to, memory + offset, bytes);
-    return;
-  }
-  char* next = static_cast<char*>(to);
-  while (bytes > 0) {
-    ssize_t n = ::pread(fd, next, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw DataError(cat("cannot read ", name, ": ", std::strerror(errno)));
-    if (n == 0) throw DataError(cat(name, ": became shorter while it was read"));
-    next += n;
-    offset += static_cast<std::uint64_t>(n);
-    bytes -= static_cast<std::size_t>(n);
-  }
-}
 
 // Does not use the caching allocator, which would keep these odd-sized blocks forever.
 std::shared_ptr<std::byte> allocate(std::size_t bytes, const std::string& file) {
@@ -104,18 +71,13 @@ struct Loaded {
   bool mapped = false;
 };
 
-Loaded place(const Source& source, const Entry& entry, std::uint64_t data_at) {
-  Loaded loaded;
-  loaded.bytes = entry.end - entry.begin;
-  std::uint64_t at = data_at + entry.begin;  // the mapping itself is page-aligned
-  if (source.owner && at % size_of(entry.type->loaded) == 0) {
-    loaded.storage = source.owner;
-    loaded.offset = at;
-    loaded.mapped = true;
-  } else {
-    loaded.storage = allocate(loaded.bytes, source.name);
-  }
-  return loaded;
+// `mapping` holds the whole file; null if it is not mapped.
+Loaded place(const Entry& entry, std::uint64_t data_at, const std::shared_ptr<std::byte>& mapping,
+             const std::string& file) {
+  const std::size_t bytes = entry.end - entry.begin;
+  const std::uint64_t at = data_at + entry.begin;  // the mapping itself is page-aligned
+  if (mapping && at % size_of(entry.type->loaded) == 0) return {mapping, at, bytes, true};
+  return {allocate(bytes, file), 0, bytes, false};
 }
 
 Tensor finish(const Loaded& loaded, const Entry& entry, const std::string& file) {
@@ -162,39 +124,45 @@ Declared take_checksums(Header& header, std::string_view json, const std::string
   return declared;
 }
 
-TensorFile load(const Source& source, const ReadOptions& options) {
-  const std::string& file = source.name;
+// Tensors share the memory of `mapping`, if it is not null.
+TensorFile load(const ByteSource& source, const std::shared_ptr<std::byte>& mapping,
+                const ReadOptions& options) {
+  const std::string& file = source.name();
+  const auto size = static_cast<std::uint64_t>(source.size());
   auto not_ours = [&](const auto&... what) {
-    std::array<char, kFormatBytes> start;
-    const std::size_t bytes = std::min<std::uint64_t>(start.size(), source.size);
-    source.read(0, start.data(), bytes);
-    const std::string other = describe_other_format({start.data(), bytes}, file);
+    std::array<char, kFormatBytes> bytes;
+    const std::span start = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), size));
+    source.read(0, std::as_writable_bytes(start));
+    const std::string other = describe_other_format(start, file);
     if (!other.empty()) throw DataError(cat(file, " is ", other));
     throw DataError(cat(file, ": not a safetensors file, or damaged: ", what...));
   };
-  if (source.size < kLengthBytes) not_ours("it has ", source.size, " bytes");
+  if (size < kLengthBytes) not_ours("it has ", size, " bytes");
   std::uint64_t header_bytes;
-  source.read(0, &header_bytes, kLengthBytes);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > source.size - kLengthBytes) {
-    not_ours("its header would have ", header_bytes, " bytes, but the file has ", source.size);
+  source.read(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  if (header_bytes > kMaxHeaderBytes || header_bytes > size - kLengthBytes) {
+    not_ours("its header would have ", header_bytes, " bytes, but the file has ", size);
   }
   std::string json(header_bytes, '\0');
-  source.read(kLengthBytes, json.data(), json.size());
+  source.read(kLengthBytes, std::as_writable_bytes(std::span(json)));
   if (!json.starts_with('{')) not_ours("its header is not a JSON object");
   std::uint64_t data_at = kLengthBytes + header_bytes;
-  Header header = parse_header(json, source.size - data_at, file);
+  Header header = parse_header(json, size - data_at, file);
   Declared declared = take_checksums(header, json, file);
 
   std::vector<Loaded> loaded;
   std::vector<std::size_t> sizes;
   for (const Entry& entry : header.entries) {
-    loaded.push_back(place(source, entry, data_at));
+    loaded.push_back(place(entry, data_at, mapping, file));
     sizes.push_back(loaded.back().bytes);
   }
   bool verify = declared.any && options.verify_checksums;
   auto crcs = crc32_pieces(sizes, [&](std::size_t i, std::size_t begin, std::size_t bytes) {
     std::byte* at = loaded[i].storage.get() + loaded[i].offset + begin;
-    if (!loaded[i].mapped) source.read(data_at + header.entries[i].begin + begin, at, bytes);
+    if (!loaded[i].mapped) {
+      const std::uint64_t from = data_at + header.entries[i].begin + begin;
+      source.read(static_cast<std::int64_t>(from), {at, bytes});
+    }
     return verify ? at : nullptr;
   });
 
@@ -222,40 +190,20 @@ const Tensor* TensorFile::find(std::string_view name) const {
 
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
                              const ReadOptions& options) {
-  Source source;
-  source.name = name;
-  source.size = bytes.size();
-  source.memory = bytes.data();
-  return load(source, options);
+  return load(MemorySource(bytes, name), nullptr, options);
 }
 
 TensorFile read_safetensors(const std::filesystem::path& path, const ReadOptions& options) {
-  Source source;
-  source.name = path.string();
-  auto fail = [&] {
-    throw DataError(cat("cannot read ", source.name, ": ", std::strerror(errno)));
-  };
-  // Non-blocking, so that a pipe is refused and not waited for.
-  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) fail();
-  struct stat status;
-  if (::fstat(file.get(), &status) != 0) fail();
-  if (!S_ISREG(status.st_mode)) {
-    throw DataError(cat("cannot read ", source.name, ": it is not a regular file"));
-  }
-  source.size = static_cast<std::uint64_t>(status.st_size);
-  source.fd = file.get();
-  if (options.map && source.size > 0) {
-    std::size_t size = source.size;
-    // Private and writable: a write to a tensor does not change the file.
-    void* memory =
-        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.get(), 0);
-    if (memory == MAP_FAILED) fail();
-    source.owner = {static_cast<std::byte*>(memory), [size](std::byte* p) { ::munmap(p, size); }};
-    source.memory = source.owner.get();
-    source.fd = -1;
-  }
-  return load(source, options);
+  const FileSource file(path.string());
+  if (!options.map || file.size() == 0) return load(file, nullptr, options);
+  const auto size = static_cast<std::size_t>(file.size());
+  // Private and writable: a write to a tensor does not change the file.
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                        file.descriptor(), 0);
+  if (memory == MAP_FAILED) fail_to_read(file.name(), std::strerror(errno));
+  const std::shared_ptr<std::byte> mapping(static_cast<std::byte*>(memory),
+                                           [size](std::byte* p) { ::munmap(p, size); });
+  return load(MemorySource({mapping.get(), size}, file.name()), mapping, options);
 }
 
 }  // namespace dtn

@@ -6,6 +6,11 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "core/format.h"
+#include "dtn/core/parallel.h"
 
 namespace dtn::safetensors {
 namespace {
@@ -23,12 +28,8 @@ constexpr std::array<StoredType, 7> kStoredTypes{{
 // A tensor's fields as the JSON gives them.
 struct RawEntry {
   std::string name;
-  std::string dtype;
-  std::vector<std::uint64_t> shape;
-  std::vector<std::uint64_t> offsets;
-  bool has_dtype = false;
-  bool has_shape = false;
-  bool has_offsets = false;
+  std::optional<std::string> dtype;
+  std::optional<std::vector<std::uint64_t>> shape, offsets;
 };
 
 // Handles the JSON event by event, so that only the expected structure is ever built. Unexpected
@@ -48,22 +49,17 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (state_ == State::kShape) {
-      if (entries.back().shape.size() == Shape::kMaxRank) {
-        return fail(cat(where(), " has more than ", Shape::kMaxRank,
-                        " dimensions, which this library does not support"));
-      }
-      entries.back().shape.push_back(value);
-      return true;
+    if (state_ != State::kList) return unexpected("number");
+    const bool is_shape = &entries.back().shape == list_;
+    if (is_shape && (*list_)->size() == Shape::kMaxRank) {
+      return fail(cat(where(), " has more than ", Shape::kMaxRank,
+                      " dimensions, which this library does not support"));
     }
-    if (state_ == State::kOffsets) {
-      if (entries.back().offsets.size() == 2) {
-        return fail(cat(where(), " has more than two data_offsets"));
-      }
-      entries.back().offsets.push_back(value);
-      return true;
+    if (!is_shape && (*list_)->size() == 2) {
+      return fail(cat(where(), " has more than two data_offsets"));
     }
-    return unexpected("number");
+    (*list_)->push_back(value);
+    return true;
   }
 
   bool string(string_t& value) override {
@@ -101,9 +97,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(std::size_t) override {
-    if (state_ == State::kShapeOpen) return go(State::kShape);
-    if (state_ == State::kOffsetsOpen) return go(State::kOffsets);
-    return unexpected("array");
+    return state_ == State::kListOpen ? go(State::kList) : unexpected("array");
   }
 
   bool end_array() override { return go(State::kEntry); }
@@ -131,10 +125,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     kEntryOpen,
     kEntry,
     kDtype,
-    kShapeOpen,
-    kShape,
-    kOffsetsOpen,
-    kOffsets,
+    kListOpen,
+    kList,
     kDone
   };
 
@@ -168,23 +160,24 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool entry_key(const string_t& name) {
     RawEntry& entry = entries.back();
-    bool* seen = name == "dtype"          ? &entry.has_dtype
-                 : name == "shape"        ? &entry.has_shape
-                 : name == "data_offsets" ? &entry.has_offsets
-                                          : nullptr;
-    if (!seen) return fail(cat(where(), " has an unknown field ", in_quotes(name)));
-    if (*seen) return fail(cat(where(), " has the field ", name, " twice"));
-    *seen = true;
-    return go(seen == &entry.has_dtype   ? State::kDtype
-              : seen == &entry.has_shape ? State::kShapeOpen
-                                         : State::kOffsetsOpen);
+    const bool is_dtype = name == "dtype";
+    list_ = name == "shape" ? &entry.shape : name == "data_offsets" ? &entry.offsets : nullptr;
+    if (!is_dtype && !list_) return fail(cat(where(), " has an unknown field ", in_quotes(name)));
+    if (is_dtype ? entry.dtype.has_value() : list_->has_value()) {
+      return fail(cat(where(), " has the field ", name, " twice"));
+    }
+    if (is_dtype) return go(State::kDtype);
+    list_->emplace();
+    return go(State::kListOpen);
   }
 
   bool end_entry() {
     const RawEntry& entry = entries.back();
-    if (!entry.has_dtype) return fail(cat(where(), " has no dtype"));
-    if (!entry.has_shape) return fail(cat(where(), " has no shape"));
-    if (entry.offsets.size() != 2) return fail(cat(where(), " does not have two data_offsets"));
+    if (!entry.dtype) return fail(cat(where(), " has no dtype"));
+    if (!entry.shape) return fail(cat(where(), " has no shape"));
+    if (!entry.offsets || entry.offsets->size() != 2) {
+      return fail(cat(where(), " does not have two data_offsets"));
+    }
     return go(State::kTop);
   }
 
@@ -192,6 +185,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool in_metadata_ = false;
   bool seen_metadata_ = false;
   std::string key_;
+  std::optional<std::vector<std::uint64_t>>* list_ = nullptr;  // the list of the current entry
 };
 
 // Checks one tensor's fields against each other and the length of the data.
@@ -200,14 +194,14 @@ Entry validate(RawEntry& raw, std::uint64_t data_bytes, const std::string& file)
     throw DataError(cat(file, ": tensor ", in_quotes(raw.name), " ", what...));
   };
   Entry entry;
-  entry.type = find_stored_type(raw.dtype);
+  entry.type = find_stored_type(*raw.dtype);
   if (!entry.type) {
-    fail("has dtype ", in_quotes(raw.dtype),
+    fail("has dtype ", in_quotes(*raw.dtype),
          ", which this library does not support; convert it first");
   }
   std::vector<std::int64_t> dims;
   std::int64_t count = 1;
-  for (std::uint64_t d : raw.shape) {
+  for (std::uint64_t d : *raw.shape) {
     // Multiplies in this order, like Shape::numel, so that a shape accepted here has a numel.
     if (d > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ||
         __builtin_mul_overflow(count, static_cast<std::int64_t>(d), &count)) {
@@ -220,8 +214,8 @@ Entry validate(RawEntry& raw, std::uint64_t data_bytes, const std::string& file)
     fail("has a shape whose number of bytes overflows");
   }
   entry.shape = Shape(dims);
-  entry.begin = raw.offsets[0];
-  entry.end = raw.offsets[1];
+  entry.begin = raw.offsets->front();
+  entry.end = raw.offsets->back();
   if (entry.begin > entry.end) fail("ends before it begins");
   if (entry.end > data_bytes) {
     fail("ends at byte ", entry.end, " of the data, which has ", data_bytes,
@@ -325,11 +319,40 @@ std::size_t find_header_digits(std::string_view json) {
   return at + kNoChecksum.size() <= json.size() ? at : std::string_view::npos;
 }
 
-std::string to_hex(std::uint32_t crc) {
-  std::string text(8, '0');
-  for (int i = 7; i >= 0; --i, crc >>= 4)
-    text[static_cast<std::size_t>(i)] = "0123456789abcdef"[crc & 15];
-  return text;
+std::vector<std::uint32_t> crc32_pieces(
+    const std::vector<std::size_t>& sizes,
+    const std::function<const std::byte*(std::size_t, std::size_t, std::size_t)>& piece) {
+  constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+  struct Piece {
+    std::size_t range, begin, bytes;
+    uLong crc = 0;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    for (std::size_t begin = 0; begin < sizes[i]; begin += kPieceBytes) {
+      pieces.push_back({i, begin, std::min(kPieceBytes, sizes[i] - begin)});
+    }
+  }
+  auto run = [&](std::int64_t k) {
+    Piece& p = pieces[static_cast<std::size_t>(k)];
+    const std::byte* bytes = piece(p.range, p.begin, p.bytes);
+    if (bytes) p.crc = crc32_z(0, reinterpret_cast<const Bytef*>(bytes), p.bytes);
+  };
+  auto count = static_cast<std::int64_t>(pieces.size());
+  if (std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}) <= kPieceBytes) {
+    for (std::int64_t k = 0; k < count; ++k) run(k);  // too little work to wake the threads
+  } else {
+    parallel_for(count, run);
+  }
+  std::vector<std::uint32_t> result(sizes.size(), 0);
+  for (const Piece& p : pieces) {
+    result[p.range] = static_cast<std::uint32_t>(
+        p.begin == 0 ? p.crc
+                     : crc32_combine(result[p.range], p.crc, static_cast<z_off_t>(p.bytes)));
+  }
+  return result;
 }
+
+std::string to_hex(std::uint32_t crc) { return format("%08x", crc); }
 
 }  // namespace dtn::safetensors

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,13 @@ std::string make_header(const std::vector<Item>& items, const std::vector<std::u
 std::uint32_t header_crc(std::string_view json, std::size_t digits_at);
 // Returns the position of those digits, or npos.
 std::size_t find_header_digits(std::string_view json);
+// CRC-32 of many byte ranges at once. Long ranges are also split between threads. sizes[i] is the
+// length of range i; bytes. piece(i, begin, bytes) makes bytes [begin, begin + bytes) of range i
+// available and returns their address, or null if no checksum is wanted. It is called once per
+// piece, from several threads.
+std::vector<std::uint32_t> crc32_pieces(
+    const std::vector<std::size_t>& sizes,
+    const std::function<const std::byte*(std::size_t, std::size_t, std::size_t)>& piece);
 // Returns eight lower-case hexadecimal digits.
 std::string to_hex(std::uint32_t crc);
 

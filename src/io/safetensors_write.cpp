@@ -4,7 +4,6 @@
 
 #include "dtn/io/safetensors.h"
 #include "io/atomic_file.h"
-#include "io/safetensors_checksum.h"
 #include "io/safetensors_header.h"
 
 namespace dtn {

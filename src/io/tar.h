@@ -8,11 +8,10 @@
 // files, and files whose name is absolute, climbs out with "..", or holds control characters.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "io/byte_source.h"
+#include "io/file.h"
 
 namespace dtn {
 

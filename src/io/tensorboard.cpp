@@ -1,8 +1,5 @@
 #include "io/tensorboard.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,8 +11,9 @@
 #include <system_error>
 #include <vector>
 
+#include "core/format.h"
 #include "dtn/core/log.h"
-#include "io/posix.h"
+#include "io/cursor.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -27,18 +25,11 @@ constexpr std::size_t kFlushBytes = 1 << 16;
 
 // Field numbers of tensorflow/core/util/event.proto, and of framework/summary.proto, tensor.proto
 // and tensor_shape.proto.
-constexpr int kEventWallTime = 1;
-constexpr int kEventStep = 2;
-constexpr int kEventFileVersion = 3;
-constexpr int kEventSummary = 5;
-constexpr int kEventSessionLog = 7;
+constexpr int kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3;
+constexpr int kEventSummary = 5, kEventSessionLog = 7;
 constexpr int kSummaryValue = 1;
-constexpr int kValueTag = 1;
-constexpr int kValueSimple = 2;
-constexpr int kValueImage = 4;
-constexpr int kValueHistogram = 5;
-constexpr int kValueTensor = 8;
-constexpr int kValueMetadata = 9;
+constexpr int kValueTag = 1, kValueSimple = 2, kValueImage = 4, kValueHistogram = 5;
+constexpr int kValueTensor = 8, kValueMetadata = 9;
 constexpr int kImageHeight = 1, kImageWidth = 2, kImageColorspace = 3, kImageEncoded = 4;
 constexpr int kHistogramMin = 1, kHistogramMax = 2, kHistogramNum = 3, kHistogramSum = 4;
 constexpr int kHistogramSumSquares = 5, kHistogramLimits = 6, kHistogramBuckets = 7;
@@ -49,13 +40,7 @@ constexpr int kMetadataPlugin = 1, kPluginName = 1, kPluginContent = 2;
 constexpr int kPluginSession = 3, kSessionHyperparameters = 1, kSessionStart = 5;
 constexpr int kMapKey = 1, kMapValue = 2;
 constexpr int kNumberValue = 2, kStringValue = 3, kBoolValue = 4;
-constexpr int kSessionLogStatus = 1;
-constexpr int kSessionLogStart = 1;
-
-template <class T>
-void put_little_endian(std::string& out, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
+constexpr int kSessionLogStatus = 1, kSessionLogStart = 1;
 
 double seconds_now() {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
@@ -131,16 +116,9 @@ fs::path new_event_file(const fs::path& directory) {
   static std::atomic<unsigned> count{0};
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {'h', 'o', 's', 't'};
-  std::string seconds = std::to_string(std::chrono::duration_cast<std::chrono::seconds>(
-                                           std::chrono::system_clock::now().time_since_epoch())
-                                           .count());
-  seconds.insert(0, seconds.size() < 10 ? 10 - seconds.size() : 0, '0');
-  return directory / cat("events.out.tfevents.", seconds, ".", host.data(), ".", ::getpid(), ".",
-                         count.fetch_add(1));
-}
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span<const char>(text.data(), text.size()));
+  return directory / format("events.out.tfevents.%010lld.%s.%d.%u",
+                            static_cast<long long>(seconds_now()), host.data(), ::getpid(),
+                            count.fetch_add(1));
 }
 
 }  // namespace
@@ -154,8 +132,9 @@ EventWriter::EventWriter(const fs::path& directory, std::optional<std::int64_t> 
   fs::create_directories(directory, error);
   if (error) throw_errno("create", directory, error.value());
   path_ = new_event_file(directory);
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw_errno("create", path_);
+  file_ =
+      FileHandle(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+  if (file_.get() < 0) throw_errno("create", path_);
   std::string version;
   begin_event(version, 0).add_string(kEventFileVersion, "brain.Event:2");
   append_record(version);
@@ -165,12 +144,7 @@ EventWriter::EventWriter(const fs::path& directory, std::optional<std::int64_t> 
     pbf_writer(event, kEventSessionLog).add_enum(kSessionLogStatus, kSessionLogStart);
     append_record(restarted);
   }
-  try {
-    flush();
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
+  flush();
 }
 
 EventWriter::~EventWriter() {
@@ -179,7 +153,6 @@ EventWriter::~EventWriter() {
   } catch (const std::exception& e) {
     log_warn(e.what());
   }
-  ::close(fd_);
 }
 
 template <class Add>
@@ -246,15 +219,15 @@ void EventWriter::add_hyperparameters(std::span<const Hyperparameter> all) {
 
 void EventWriter::append_record(std::string_view payload) {
   std::string length;
-  put_little_endian(length, static_cast<std::uint64_t>(payload.size()));
+  put(length, std::uint64_t{payload.size()});
   buffer_ += length;
-  put_little_endian(buffer_, masked_crc32c(bytes_of(length)));
+  put(buffer_, masked_crc32c(as_bytes_of(length)));
   buffer_ += payload;
-  put_little_endian(buffer_, masked_crc32c(bytes_of(payload)));
+  put(buffer_, masked_crc32c(as_bytes_of(payload)));
 }
 
 void EventWriter::flush() {
-  append_all(fd_, buffer_, path_);
+  append_all(file_.get(), buffer_, path_);
   buffer_.clear();
 }
 

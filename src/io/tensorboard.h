@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "io/crc32c.h"
+#include "io/posix.h"
 
 namespace dtn {
 
@@ -52,7 +53,7 @@ class EventWriter {
 
   std::filesystem::path path_;
   std::string buffer_;
-  int fd_ = -1;
+  FileHandle file_;
 };
 
 // Returns the CRC-32C, masked as TFRecord requires.

@@ -26,6 +26,14 @@ struct Image {
   int width = 0, height = 0;
   int channels = 0;                  // 1 (grey) or 3 (RGB)
   std::vector<std::uint8_t> pixels;  // [height, width, channels], rows without padding
+
+  // Gives the image this size. Its pixels are then to be written.
+  void reshape(int new_width, int new_height, int new_channels) {
+    width = new_width;
+    height = new_height;
+    channels = new_channels;
+    pixels.resize(static_cast<std::size_t>(width) * height * channels);
+  }
 };
 
 // Channels of a decoded image.
@@ -54,6 +62,9 @@ struct ImageInfo {
 struct ImageRegion {
   int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
+
+// The format of an image file: "jpeg", "png", "webp", "pnm" or "bmp"; null for any other file.
+const char* image_format(std::span<const std::byte> bytes);
 
 // Reads only the header. `name` names the file in errors.
 ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& name,

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -19,7 +20,7 @@
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/nn/normalizer.h"
-#include "train/run_lock.h"
+#include "io/posix.h"
 #include "train/trainer.h"
 
 namespace dtn::app {
@@ -84,7 +85,12 @@ void settle(const TrainCommand& options, const fs::path& output, const Registrie
 class RunFolder {
  public:
   explicit RunFolder(const fs::path& path)
-      : path_(path), made_(fs::create_directories(path)), lock_(path) {}
+      : path_(path),
+        made_(fs::create_directories(path)),
+        // A killed run may need a moment to end.
+        lock_(path,
+              cat("--output ", path.string(), ": another dtn-train is running in this folder"),
+              std::chrono::seconds(3)) {}
   ~RunFolder() {
     std::error_code not_empty;
     if (made_) fs::remove(path_, not_empty);
@@ -95,7 +101,7 @@ class RunFolder {
  private:
   fs::path path_;
   bool made_;
-  RunLock lock_;
+  DirectoryLock lock_;
 };
 
 // Throws ConfigError if the output is a file, or a non-empty folder without --resume.

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
-#include <string_view>
 
 #include "data/source/parallel_ordered.h"
 #include "dtn/core/check.h"
@@ -40,17 +38,6 @@ struct Finding {
   PixelSums sums;
 };
 
-const char* format_of(std::span<const std::byte> file) {
-  const auto begins = [&](std::string_view magic) {
-    return file.size() >= magic.size() && std::memcmp(file.data(), magic.data(), magic.size()) == 0;
-  };
-  if (begins("\xFF\xD8")) return "jpeg";
-  if (begins("\x89PNG")) return "png";
-  if (begins("RIFF")) return "webp";
-  if (begins("P4") || begins("P5") || begins("P6")) return "pnm";
-  return begins("BM") ? "bmp" : "unknown";
-}
-
 // Counts a histogram first: sums over 256 values are cheaper than over pixels.
 PixelSums sum_pixels(const Image& image) {
   const auto channels = static_cast<std::size_t>(image.channels);
@@ -82,9 +69,9 @@ void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, InspectW
     const Image* image = sample.image;
     if (!image) {
       finding.bytes = static_cast<std::int64_t>(sample.encoded.size());
-      finding.format = format_of(sample.encoded);
       decode_image_into(sample.encoded, workspace.sample.name, workspace.decoded, {},
                         ColorMode::kAsStored);
+      finding.format = image_format(sample.encoded);
       image = &workspace.decoded;
     }
     finding.width = image->width;

@@ -1,10 +1,8 @@
 // Decodes uncompressed BMP: 1, 4 and 8 bits with a palette, and 16, 24 and 32 bits.
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <span>
-#include <vector>
 
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"

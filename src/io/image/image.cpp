@@ -1,8 +1,12 @@
 #include "dtn/io/image.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <string_view>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
@@ -11,6 +15,11 @@ namespace codec {
 
 void fail(const std::string& name, const std::string& reason) {
   throw DataError(cat("cannot decode the image ", name, ": ", reason));
+}
+
+void fail_for_memory(const Job& job) {
+  fail(job.name,
+       cat("decoding it needs more than ", bytes_text(static_cast<double>(job.limits.max_memory))));
 }
 
 void check_size(const Job& job, std::int64_t width, std::int64_t height) {
@@ -34,20 +43,17 @@ ImageRegion wanted_region(const Job& job, int width, int height) {
 }
 
 void shape_image(Image& out, const ImageRegion& region, int channels) {
-  out.width = region.x1 - region.x0;
-  out.height = region.y1 - region.y0;
-  out.channels = channels;
-  out.pixels.resize(static_cast<std::size_t>(out.width) * out.height * channels);
+  out.reshape(region.x1 - region.x0, region.y1 - region.y0, channels);
 }
 
-void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, int n) {
-  for (int i = 0; i < n; ++i, in += 3)
+void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i, in += 3)
     out[i] = static_cast<std::uint8_t>(
         (in[0] * 19595u + in[1] * 38470u + in[2] * 7471u + 0x8000u) >> 16);
 }
 
-void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n) {
-  for (int i = 0; i < n; ++i, out += 3) out[0] = out[1] = out[2] = in[i];
+void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i, out += 3) out[0] = out[1] = out[2] = in[i];
 }
 
 void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, int row,
@@ -65,34 +71,40 @@ void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, 
 
 namespace {
 
-enum class Format { kJpeg, kPng, kWebp, kPnm, kBmp };
+struct Codec {
+  const char* format;
+  std::string_view magic;  // first bytes of a file; '?' is any byte
+  ImageInfo (*info)(const Job& job);
+  void (*decode)(const Job& job, Image& out);
+};
+constexpr Codec kCodecs[] = {{"jpeg", "\xFF\xD8\xFF", jpeg_info, jpeg_decode},
+                             {"png", "\x89PNG\r\n\x1A\n", png_info, png_decode},
+                             {"webp", "RIFF????WEBP", webp_info, webp_decode},
+                             {"pnm", "P4", pnm_info, pnm_decode},
+                             {"pnm", "P5", pnm_info, pnm_decode},
+                             {"pnm", "P6", pnm_info, pnm_decode},
+                             {"bmp", "BM", bmp_info, bmp_decode}};
 
-bool starts_with(Bytes bytes, const char* magic, std::size_t size) {
-  return bytes.size() >= size && std::memcmp(bytes.data(), magic, size) == 0;
+const Codec* find_codec(Bytes file) {
+  const auto begins = [file](std::string_view magic) {
+    return file.size() >= magic.size() &&
+           std::ranges::equal(magic, file.first(magic.size()), [](char m, std::byte b) {
+             return m == '?' || m == static_cast<char>(b);
+           });
+  };
+  const auto found = std::ranges::find_if(kCodecs, begins, &Codec::magic);
+  return found == std::end(kCodecs) ? nullptr : found;
 }
 
-Format recognise(const Job& job) {
-  if (starts_with(job.bytes, "\xFF\xD8\xFF", 3)) return Format::kJpeg;
-  if (starts_with(job.bytes, "\x89PNG\r\n\x1A\n", 8)) return Format::kPng;
-  if (job.bytes.size() >= 12 && starts_with(job.bytes, "RIFF", 4) &&
-      starts_with(job.bytes.subspan(8), "WEBP", 4))
-    return Format::kWebp;
-  for (const char* magic : {"P4", "P5", "P6"})
-    if (starts_with(job.bytes, magic, 2)) return Format::kPnm;
-  if (starts_with(job.bytes, "BM", 2)) return Format::kBmp;
+const Codec& codec_of(const Job& job) {
+  if (const Codec* codec = find_codec(job.bytes)) return *codec;
   fail(job.name, job.bytes.empty() ? "the file is empty"
                                    : "it is not JPEG, PNG, WebP, BMP or PNM; convert or remove it");
 }
 
 void decode(const Job& job, Image& out) {
   try {
-    switch (recognise(job)) {
-      case Format::kJpeg: return jpeg_decode(job, out);
-      case Format::kPng: return png_decode(job, out);
-      case Format::kWebp: return webp_decode(job, out);
-      case Format::kPnm: return pnm_decode(job, out);
-      case Format::kBmp: return bmp_decode(job, out);
-    }
+    codec_of(job).decode(job, out);
   } catch (const std::bad_alloc&) {
     fail(job.name, "not enough memory for its pixels");
   }
@@ -101,17 +113,15 @@ void decode(const Job& job, Image& out) {
 }  // namespace
 }  // namespace codec
 
+const char* image_format(std::span<const std::byte> bytes) {
+  const codec::Codec* codec = codec::find_codec(bytes);
+  return codec ? codec->format : nullptr;
+}
+
 ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& name,
                           const DecodeLimits& limits) {
   const codec::Job job{bytes, name, limits};
-  switch (codec::recognise(job)) {
-    case codec::Format::kJpeg: return codec::jpeg_info(job);
-    case codec::Format::kPng: return codec::png_info(job);
-    case codec::Format::kWebp: return codec::webp_info(job);
-    case codec::Format::kPnm: return codec::pnm_info(job);
-    case codec::Format::kBmp: break;
-  }
-  return codec::bmp_info(job);
+  return codec::codec_of(job).info(job);
 }
 
 Image decode_image(std::span<const std::byte> bytes, const std::string& name,
@@ -143,27 +153,21 @@ void decode_image_scaled(std::span<const std::byte> bytes, const std::string& na
                          const DecodeLimits& limits, ColorMode mode) {
   const codec::Job job{bytes, name, limits, mode, &region, eighths};
   DTN_CHECK(eighths == 8 ||
-                (1 <= eighths && eighths < 8 && codec::recognise(job) == codec::Format::kJpeg),
+                (1 <= eighths && eighths < 8 && codec::codec_of(job).decode == codec::jpeg_decode),
             "cannot decode ", name, " at ", eighths, "/8 of its size");
   codec::decode(job, out);
 }
 
 void rgb_to_gray(const Image& rgb, Image& gray) {
   DTN_CHECK(rgb.channels == 3 && &rgb != &gray, "the image must have 3 channels");
-  codec::shape_image(gray, {0, 0, rgb.width, rgb.height}, 1);
-  for (int y = 0; y < rgb.height; ++y) {
-    const std::size_t row = static_cast<std::size_t>(y) * rgb.width;
-    codec::row_rgb_to_gray(rgb.pixels.data() + 3 * row, gray.pixels.data() + row, rgb.width);
-  }
+  gray.reshape(rgb.width, rgb.height, 1);
+  codec::row_rgb_to_gray(rgb.pixels.data(), gray.pixels.data(), std::ssize(gray.pixels));
 }
 
 void gray_to_rgb(const Image& gray, Image& rgb) {
   DTN_CHECK(gray.channels == 1 && &rgb != &gray, "the image must have 1 channel");
-  codec::shape_image(rgb, {0, 0, gray.width, gray.height}, 3);
-  for (int y = 0; y < gray.height; ++y) {
-    const std::size_t row = static_cast<std::size_t>(y) * gray.width;
-    codec::row_gray_to_rgb(gray.pixels.data() + row, rgb.pixels.data() + 3 * row, gray.width);
-  }
+  rgb.reshape(gray.width, gray.height, 3);
+  codec::row_gray_to_rgb(gray.pixels.data(), rgb.pixels.data(), std::ssize(gray.pixels));
 }
 
 }  // namespace dtn

@@ -21,6 +21,9 @@ struct Job {
 
 [[noreturn]] void fail(const std::string& name, const std::string& reason);
 
+// Refuses an image that needs more memory than the limits allow.
+[[noreturn]] void fail_for_memory(const Job& job);
+
 // Refuses sizes beyond the limits. Called with the header's numbers, before pixels are allocated.
 void check_size(const Job& job, std::int64_t width, std::int64_t height);
 
@@ -35,8 +38,8 @@ inline int output_channels(ColorMode mode, int stored) {
 }
 
 // Converts n pixels.
-void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, int n);
-void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n);
+void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, std::int64_t n);
+void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n);
 
 // Writes `count` pixels of 1 or 3 samples each into a row of `out`, from column `left` on. Converts
 // them to the channels of `out`.

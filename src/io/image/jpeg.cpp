@@ -14,14 +14,13 @@
 #include <jerror.h>
 // clang-format on
 
-#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
 namespace dtn::codec {
 namespace {
 
-using RowConverter = void (*)(const std::uint8_t* in, std::uint8_t* out, int n);
+using RowConverter = void (*)(const std::uint8_t* in, std::uint8_t* out, std::int64_t n);
 
 class JpegReader {
  public:
@@ -119,9 +118,7 @@ class JpegReader {
     if (errors_.base.msg_code == JERR_INPUT_EOF) fail(job_.name, "the file is cut short");
     if (cinfo_.input_scan_number > job_.limits.max_scans)
       fail(job_.name, cat("it has more than ", job_.limits.max_scans, " scans"));
-    if (errors_.base.msg_code == JERR_NO_BACKING_STORE)
-      fail(job_.name, cat("decoding it needs more than ",
-                          bytes_text(static_cast<double>(job_.limits.max_memory))));
+    if (errors_.base.msg_code == JERR_NO_BACKING_STORE) fail_for_memory(job_);
     char message[JMSG_LENGTH_MAX];
     (*errors_.base.format_message)(reinterpret_cast<j_common_ptr>(&cinfo_), message);
     fail(job_.name, message);
@@ -151,8 +148,8 @@ class JpegReader {
   // Converts as Pillow, which takes every CMYK file for Adobe's kind, where 255 is no ink. For the
   // stored values c and k, with the product rounded:
   //     k - (255 - c) k / 255
-  static void row_cmyk_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n) {
-    for (int i = 0; i < n; ++i, in += 4, out += 3) {
+  static void row_cmyk_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i, in += 4, out += 3) {
       const int white = in[3];
       for (int c = 0; c < 3; ++c) {
         const int product = (255 - in[c]) * white + 128;
@@ -160,10 +157,10 @@ class JpegReader {
       }
     }
   }
-  static void row_cmyk_to_gray(const std::uint8_t* in, std::uint8_t* out, int n) {
-    for (int i = 0; i < n; ++i) {
+  static void row_cmyk_to_gray(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) {
       std::uint8_t rgb[3];
-      row_cmyk_to_rgb(in + std::ptrdiff_t{4} * i, rgb, 1);
+      row_cmyk_to_rgb(in + 4 * i, rgb, 1);
       row_rgb_to_gray(rgb, out + i, 1);
     }
   }

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <vector>
 
-#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
@@ -29,14 +28,22 @@ constexpr std::size_t kChunkOverhead = 12;  // length, type, checksum
 thread_local std::vector<std::uint8_t> row_memory;    // rows as libpng gives them
 thread_local std::vector<std::uint8_t> pixel_memory;  // a row of 8-bit grey or RGB
 
-class PngReader {
+// Releases libpng's memory even if the constructor of the reader throws.
+struct PngHandles {
+  png_structp png_ = nullptr;
+  png_infop header_ = nullptr;
+  PngHandles() = default;
+  PngHandles(const PngHandles&) = delete;
+  PngHandles& operator=(const PngHandles&) = delete;
+  ~PngHandles() { png_destroy_read_struct(&png_, &header_, nullptr); }
+};
+
+class PngReader : PngHandles {
  public:
   explicit PngReader(const Job& job) : job_(job), memory_left_(job.limits.max_memory) {
     guarded(&PngReader::read_header);
     check_header();
   }
-  PngReader(const PngReader&) = delete;
-  PngReader& operator=(const PngReader&) = delete;
 
   void decode(Image& out) {
     check_chunks();
@@ -45,7 +52,7 @@ class PngReader {
     out_ = &out;
     guarded(&PngReader::choose_samples);
     const std::size_t row_count = static_cast<std::size_t>(passes_ > 1 ? height_ : 1);
-    if (!take_memory(row_bytes_ * row_count)) fail_for_memory();
+    if (!take_memory(row_bytes_ * row_count)) fail_for_memory(job_);
     row_memory.resize(row_bytes_ * row_count);
     rows_ = row_memory.data();
     pixel_memory.resize(3 * static_cast<std::size_t>(out.width));
@@ -55,16 +62,6 @@ class PngReader {
   }
 
  private:
-  // Releases libpng's memory even if the constructor throws.
-  struct Handles {
-    png_structp png = nullptr;
-    png_infop info = nullptr;
-    Handles() = default;
-    Handles(const Handles&) = delete;
-    Handles& operator=(const Handles&) = delete;
-    ~Handles() { png_destroy_read_struct(&png, &info, nullptr); }
-  };
-
   static void on_error(png_structp png, png_const_charp message) {
     auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
     std::snprintf(reader->message_.data(), reader->message_.size(), "%s", message);
@@ -92,25 +89,21 @@ class PngReader {
     memory_left_ -= static_cast<std::int64_t>(size);
     return memory_left_ >= 0;
   }
-  [[noreturn]] void fail_for_memory() const {
-    fail(job_.name, cat("decoding it needs more than ",
-                        bytes_text(static_cast<double>(job_.limits.max_memory))));
-  }
 
   void guarded(void (PngReader::*step)()) {
     if (setjmp(jump_) == 0) {
       (this->*step)();
       return;
     }
-    if (memory_left_ < 0) fail_for_memory();
+    if (memory_left_ < 0) fail_for_memory(job_);
     if (cut_short_) fail(job_.name, "the file is cut short");
     fail(job_.name, cat("damaged PNG (", message_.data(), ")"));
   }
 
   void read_header() {
-    png_ = handles_.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, on_error,
-                                                   on_warning, this, on_malloc, on_free);
-    header_ = handles_.info = png_ ? png_create_info_struct(png_) : nullptr;
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, on_error, on_warning, this,
+                                    on_malloc, on_free);
+    header_ = png_ ? png_create_info_struct(png_) : nullptr;
     if (!header_) std::longjmp(jump_, 1);
     png_set_read_fn(png_, this, on_read);
     // Texts, profiles and similar chunks are skipped unread: a file may have any number of them.
@@ -227,9 +220,6 @@ class PngReader {
   const Job& job_;
   std::size_t at_ = 0;  // position in the file
   std::int64_t memory_left_;
-  Handles handles_;
-  png_structp png_ = nullptr;  // owned by handles_, like header_
-  png_infop header_ = nullptr;
   std::jmp_buf jump_;
   std::array<char, 128> message_{{"out of memory"}};
   bool cut_short_ = false;

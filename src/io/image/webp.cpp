@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/image/image_codecs.h"
 
@@ -72,8 +71,7 @@ void decode_part(const Job& job, Bytes bytes, const ImageRegion& region, int lef
     fail(job.name, "damaged WebP: a frame is smaller than its animation declares");
   if (features.format == kLossless &&
       std::int64_t{4} * features.width * features.height > job.limits.max_memory)
-    fail(job.name, cat("decoding it needs more than ",
-                       bytes_text(static_cast<double>(job.limits.max_memory))));
+    fail_for_memory(job);
   const ImageRegion part{std::max(0, region.x0 - 1) & ~1, std::max(0, region.y0 - 1) & ~1,
                          std::min(features.width, region.x1 + 1),
                          std::min(features.height, region.y1 + 1)};
