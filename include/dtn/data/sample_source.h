@@ -37,7 +37,12 @@ class FieldRow {
   template <class T>
   std::span<T> ragged(std::string_view field, std::int64_t length) const {
     const std::span<T> all = elements<T>(field);
-    const std::size_t used = used_of(field, length, all.size());
+    const std::int64_t most = fields_.at(field).dim(1);
+    DTN_CHECK(0 <= length && length <= most, "field '", field, "' has room for ", most,
+              " rows, not ", length);
+    const std::size_t used =
+        most > 0 ? all.size() / static_cast<std::size_t>(most) * static_cast<std::size_t>(length)
+                 : 0;
     elements<std::int64_t>(lengths_of(field))[0] = length;
     std::fill(all.begin() + static_cast<std::ptrdiff_t>(used), all.end(), T{});
     return all.first(used);
@@ -50,8 +55,6 @@ class FieldRow {
     const std::int64_t each = tensor.numel() / tensor.dim(0);
     return {tensor.data<T>() + row_ * each, static_cast<std::size_t>(each)};
   }
-  // Number of a row's `all` elements that lie in its first `length` rows.
-  std::size_t used_of(std::string_view field, std::int64_t length, std::size_t all) const;
 
   Fields& fields_;
   std::int64_t row_;

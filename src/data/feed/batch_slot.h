@@ -1,16 +1,23 @@
-// A batch that is being made or is ready.
+// Batches of samples on the host.
 #pragma once
 
 #include <cstdint>
 #include <exception>
 #include <vector>
 
-#include "data/feed/batch.h"
 #include "data/feed/field_buffers.h"
 
 namespace dtn {
 
-// Workers fill different rows at once, without a lock. The loader's lock guards counts and error.
+struct Batch {
+  Fields fields;                      // fields that the source carries, n rows each
+  std::vector<std::int64_t> indices;  // [n], in the data set
+  std::int64_t n = 0;
+  std::int64_t number = 0;  // position in the epoch; to resume after it, start at number + 1
+};
+
+// A batch that is being made or is ready. Workers fill different rows at once, without a lock. The
+// loader's lock guards counts and error.
 class BatchSlot {
  public:
   BatchSlot(const std::vector<FieldSpec>& fields, std::int64_t most_rows, const HostMemory& memory);

@@ -1,6 +1,5 @@
 #include "data/feed/device_ring.h"
 
-#include "core/cuda_device.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -34,7 +33,9 @@ DeviceRing::~DeviceRing() {
 }
 
 const DeviceRing::Slot* DeviceRing::take() {
-  retire();
+  // The last slot may be overwritten after the step that was just enqueued.
+  if (serving_) serving_->consumed.record();
+  serving_ = nullptr;
   if (staged_ == 0 && !stage()) return nullptr;
   Slot& slot = slots_[head_];
   head_ = (head_ + 1) % kSlots;
@@ -62,12 +63,6 @@ bool DeviceRing::stage() {
   slot.copied.record_copies();
   ++staged_;
   return true;
-}
-
-// Records that the slot may be overwritten after the step that was just enqueued.
-void DeviceRing::retire() {
-  if (serving_) serving_->consumed.record();
-  serving_ = nullptr;
 }
 
 DeviceRing::Slot& DeviceRing::slot_to_fill() { return slots_[(head_ + staged_) % kSlots]; }

@@ -43,7 +43,6 @@ class DeviceRing {
 
  private:
   bool stage();
-  void retire();
   Slot& slot_to_fill();
 
   Loader& loader_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "data/feed/shuffle.h"
@@ -16,28 +15,7 @@ constexpr std::uint32_t kShuffleStream = 0x53485546;  // "SHUF"
 constexpr std::int64_t kSamplerUnit = 256;            // as in DeiT's RASampler
 constexpr std::int64_t kMaxKeys = std::int64_t{1} << 60;
 
-// Fills `order` with a shuffle of 0 .. order.size()-1.
-void shuffle_into(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
-                  std::int64_t repeat) {
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  const PhiloxKey key{seed, kShuffleStream, static_cast<std::uint32_t>(epoch)};
-  shuffle_places(order.size(), key, static_cast<std::uint64_t>(repeat) * order.size(),
-                 [&](std::size_t i, std::size_t j) { std::swap(order[i], order[j]); });
-}
-
 }  // namespace
-
-std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
-                                      bool shuffle, std::int64_t repeat) {
-  DTN_CHECK(n >= 0 && epoch >= 0 && repeat >= 0, "epoch_order(", epoch, ", ", n, ", ", repeat, ")");
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  if (shuffle) {
-    shuffle_into(order, seed, epoch, repeat);
-  } else {
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-  }
-  return order;
-}
 
 std::int64_t epoch_length(std::int64_t images, int repeats, int copies) {
   DTN_CHECK(images >= 0 && repeats >= 1 && copies >= 1, "epoch_length(", images, ", ", repeats,
@@ -78,7 +56,10 @@ void EpochPlan::start(std::int64_t epoch) {
 }
 
 void EpochPlan::order_pass(std::int64_t pass) {
-  shuffle_into(order_, seed_, epoch_, pass);
+  std::iota(order_.begin(), order_.end(), std::int64_t{0});
+  const PhiloxKey key{seed_, kShuffleStream, static_cast<std::uint32_t>(epoch_)};
+  shuffle_places(order_.size(), key, static_cast<std::uint64_t>(pass) * order_.size(),
+                 [&](std::size_t i, std::size_t j) { std::swap(order_[i], order_[j]); });
   if (!buckets_.empty()) buckets_.arrange(order_, seed_, epoch_, pass);
   pass_ = pass;
 }

@@ -9,11 +9,6 @@
 
 namespace dtn {
 
-// Returns the order in which an epoch visits n samples: a permutation of 0 .. n-1 from the
-// Fisher-Yates shuffle, or just 0 .. n-1. `repeat` numbers the passes of an epoch.
-std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
-                                      bool shuffle, std::int64_t repeat = 0);
-
 // Returns the number of samples of an epoch over all ranks, `repeats` times that of a pass. A pass
 // has one sample for each image. With `copies` of each image in a row, the number is rounded down
 // to a multiple of 256 (if it is at least 256), so a pass ends after 1/copies of the images.

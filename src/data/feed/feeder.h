@@ -11,7 +11,6 @@
 #include <memory>
 #include <vector>
 
-#include "data/feed/device_batch_fields.h"
 #include "data/feed/loader.h"
 #include "dtn/core/device.h"
 #include "dtn/core/fields.h"
@@ -36,18 +35,14 @@ struct DeviceBatch {
 // slower.
 LoaderOptions feeding(Device device, LoaderOptions options);
 
-struct FeederOptions {
-  // If true, the fields of every batch are at the same addresses on a CUDA device, as a captured
-  // step requires. If false, fields that the host batch has too alternate between the addresses
-  // they were copied to, which saves a copy within the device.
-  bool fixed_addresses = true;
-};
-
-// Used by one thread. Nothing else may use its loader, which must outlive it. Once all buffers have
-// been used, no memory for fields is allocated as long as the caller passes the same DeviceBatch.
+// On a CUDA device, the fields of every batch are at the same addresses, as a captured step
+// requires. Used by one thread. Nothing else may use its loader, which must outlive it. Once all
+// buffers have been used, no memory for fields is allocated as long as the caller passes the same
+// DeviceBatch.
 class BatchFeeder {
  public:
-  BatchFeeder(Loader& loader, Device device, const FeederOptions& options = {});
+  // Throws Error if a device field is not in the host batch and the source has no finisher.
+  BatchFeeder(Loader& loader, Device device);
   ~BatchFeeder();
   BatchFeeder(const BatchFeeder&) = delete;
   BatchFeeder& operator=(const BatchFeeder&) = delete;
@@ -67,9 +62,12 @@ class BatchFeeder {
 
  private:
   void serve(const Batch& from, const Fields& host_batch, DeviceBatch& batch);
+  void fill(const Fields& host_batch, std::int64_t n, const BatchKey& key, Fields& device_batch);
 
   Loader& loader_;
-  DeviceBatchFields fields_;
+  std::vector<FieldSpec> passed_, made_;  // in both batches; made by the finisher
+  Fields buffers_;                        // rows of a full batch, for fields with their own memory
+  std::unique_ptr<BatchFinisher> finisher_;
   std::int64_t epoch_ = 0;
   Batch host_;                        // used on the CPU
   std::unique_ptr<DeviceRing> ring_;  // used on a CUDA device

@@ -15,6 +15,11 @@ namespace dtn {
 // Allocator of host memory. If empty, allocate_cached is used.
 using HostMemory = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 
+// Returns an allocator of page-locked memory, the only kind that is copied while the device
+// computes. Page-locking takes milliseconds and waits for the device. Memory that a loader frees,
+// as around a batch that is not full, is kept for its next request.
+HostMemory pinned_memory();
+
 // Returns the fields, with the lengths of each ragged field after it. Throws Error if a name is
 // empty or occurs twice, or if a ragged field has no dimension.
 std::vector<FieldSpec> with_lengths(const std::vector<FieldSpec>& fields);

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "data/feed/image_finisher.h"
 #include "dtn/core/check.h"
 
 namespace dtn {

@@ -25,6 +25,11 @@ struct ImageSamplesOptions {
   AugmentConfig mixing{};
 };
 
+// Returns the processing of a batch on the device: converts pixels to images if `raw`, and mixes
+// images if `mixing` does. Null if there is nothing to do.
+std::unique_ptr<BatchFinisher> make_image_finisher(const Transform& transform, bool raw,
+                                                   const AugmentConfig& mixing, Device device);
+
 class ImageSamples final : public SampleSource {
  public:
   // Throws ConfigError if the samples are sequences of tokens.

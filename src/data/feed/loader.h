@@ -9,15 +9,18 @@
 // number of ranks at any batch.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "data/feed/batch.h"
-#include "data/feed/epoch_plan.h"
-#include "data/feed/loader_options.h"
-#include "dtn/data/sample_source.h"
+#include "data/feed/batch_ring.h"
+#include "data/feed/sample_maker.h"
 
 namespace dtn {
 
@@ -38,15 +41,15 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  const SampleSource& source() const;
-  const LoaderOptions& options() const;
+  const SampleSource& source() const { return *source_; }
+  const LoaderOptions& options() const { return options_; }
 
   // Global batches, the same for all ranks. In an evaluation, a rank may have no row of the last.
-  std::int64_t batches_per_epoch() const;
+  std::int64_t batches_per_epoch() const { return ring_.plan().batches(); }
   // Samples of this rank. An upper bound in an evaluation, which leaves damaged samples out.
-  std::int64_t samples_per_epoch() const;
+  std::int64_t samples_per_epoch() const { return ring_.plan().samples(); }
   // Number of rows of this rank in a full batch, at least 1. No batch has more rows.
-  std::int64_t batch_size() const;
+  std::int64_t batch_size() const { return ring_.plan().most_rows(); }
 
   // Starts an epoch at `first_batch` and abandons running work.
   void start(std::int64_t epoch, std::int64_t first_batch = 0);
@@ -59,11 +62,28 @@ class Loader {
   // Returns true if next() would give a batch without waiting. Always false without workers.
   bool has_ready() const;
 
-  LoaderReport report() const;
+  LoaderReport report() const { return {maker_.damaged(), maker_.damaged_names(), wait_seconds_}; }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  using Workspace = std::unique_ptr<SampleSource::Workspace>;
+  void work();
+  void make_next(std::unique_lock<std::mutex>& lock, Workspace& workspace);
+  void make_rows(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
+                 std::int64_t& error_row);
+  void wait_for_next(std::unique_lock<std::mutex>& lock);
+
+  const std::shared_ptr<const SampleSource> source_;
+  const LoaderOptions options_;
+  SampleMaker maker_;
+  double wait_seconds_ = 0;
+  Workspace own_workspace_;  // for the consumer, if there are no workers
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_ready_, batch_ready_;
+  BatchRing ring_;
+  bool stopping_ = false;
+  std::atomic<bool> cancelled_ = false;  // running claims must stop
+  std::vector<std::thread> threads_;     // last member: made last, destroyed first
 };
 
 }  // namespace dtn

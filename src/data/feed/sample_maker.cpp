@@ -1,6 +1,9 @@
 #include "data/feed/sample_maker.h"
 
+#include <algorithm>
+
 #include "dtn/core/check.h"
+#include "dtn/core/log.h"
 
 namespace dtn {
 
@@ -8,7 +11,7 @@ SampleMaker::SampleMaker(const SampleSource& source, const LoaderOptions& option
     : source_(source),
       replace_damaged_(options.drop_last),
       seed_(options.seed),
-      damaged_(options.max_bad_images) {}
+      max_damaged_(options.max_bad_images) {}
 
 MadeSample SampleMaker::make(const PlannedSample& planned, std::int64_t epoch, FieldRow row,
                              SampleSource::Workspace& workspace) {
@@ -29,15 +32,40 @@ MadeSample SampleMaker::make(const PlannedSample& planned, std::int64_t epoch, F
 // depend on the crop, and must not depend on earlier samples, or a resumed run would differ.
 bool SampleMaker::try_sample(std::int64_t index, const SampleKey& key, FieldRow& row,
                              SampleSource::Workspace& workspace) {
-  std::string what;
   try {
     source_.make(index, key, row, workspace);
     return true;
   } catch (const DataError& e) {
-    what = e.what();
+    add_damaged(index, e.what());
+    return false;
   }
-  damaged_.add(index, source_.sample_name(index), what);
-  return false;
+}
+
+// Throws DataError with the first names if there are too many.
+void SampleMaker::add_damaged(std::int64_t index, const std::string& what) {
+  constexpr std::size_t kMaxNames = 100, kNamesInError = 5;
+  const std::lock_guard lock(mutex_);
+  if (damaged_.insert(index).second) {
+    if (damaged_names_.size() < kMaxNames) damaged_names_.push_back(source_.sample_name(index));
+    log_warn(cat("skipped a damaged image: ", what));
+  }
+  if (static_cast<std::int64_t>(damaged_.size()) <= max_damaged_) return;
+  std::string message =
+      cat(damaged_.size(), " damaged images, data.max_bad_images allows ", max_damaged_,
+          "; repair or remove them, or raise it. The last: ", what, "\nThe first:");
+  for (std::size_t i = 0; i < std::min(damaged_names_.size(), kNamesInError); ++i)
+    message += "\n  " + damaged_names_[i];
+  throw DataError(message);
+}
+
+std::int64_t SampleMaker::damaged() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(damaged_.size());
+}
+
+std::vector<std::string> SampleMaker::damaged_names() const {
+  const std::lock_guard lock(mutex_);
+  return damaged_names_;
 }
 
 }  // namespace dtn

@@ -18,15 +18,13 @@ namespace {
 
 using namespace dtn::test;
 
-// Runs `body` for every combination of training or evaluation, workers, and fixed addresses or not.
-void for_every_way(const std::function<void(bool training, int workers, bool fixed)>& body) {
+// Runs `body` for every combination of training or evaluation, and workers.
+void for_every_way(const std::function<void(bool training, int workers)>& body) {
   for (bool training : {true, false}) {
     for (int workers : {0, 1, 3}) {
-      for (bool fixed : {true, false}) {
-        SCOPED_TRACE(cat("training ", training, ", workers ", workers, ", fixed ", fixed));
-        body(training, workers, fixed);
-        if (::testing::Test::HasFailure()) return;
-      }
+      SCOPED_TRACE(cat("training ", training, ", workers ", workers));
+      body(training, workers);
+      if (::testing::Test::HasFailure()) return;
     }
   }
 }
@@ -35,12 +33,12 @@ TEST(BatchFeeder, DeliversSameBatchesAsLoader) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (int channels : {1, 3}) {
     auto set = std::make_shared<NoisyImages>(47, channels);
-    for_every_way([&](bool training, int workers, bool fixed) {
+    for_every_way([&](bool training, int workers) {
       const Transform transform = make_transform(training, channels);
       const LoaderOptions options = loading(training, workers);
       Loader loader(samples(set, transform, true), feeding(kCuda, options));
       ASSERT_EQ(loader.source().host_fields()[0].name, "pixels");
-      BatchFeeder feeder(loader, kCuda, {fixed});
+      BatchFeeder feeder(loader, kCuda);
       for (std::int64_t epoch : {0, 1}) {
         feeder.start(epoch);
         expect_same(play(feeder), expected_of(set, transform, options, epoch));
@@ -63,12 +61,12 @@ TEST(BatchFeeder, DeliversTensorDatasetsUnchanged) {
                     {{"images", as(random_tensor({30, 3, kSide, kSide}, 1), DType::kFloat32)},
                      {"labels", Tensor::from(labels, {30})}});
   std::shared_ptr<const Dataset> set = open_dataset(data, model, Split::kTrain, 0);
-  for_every_way([&](bool training, int workers, bool fixed) {
+  for_every_way([&](bool training, int workers) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
     Loader loader(samples(set, transform, true), feeding(kCuda, options));
     ASSERT_EQ(loader.source().host_fields()[0].name, "image");
-    BatchFeeder feeder(loader, kCuda, {fixed});
+    BatchFeeder feeder(loader, kCuda);
     feeder.start(2);
     expect_same(play(feeder), expected_of(set, transform, options, 2));
   });
@@ -78,11 +76,11 @@ TEST(BatchFeeder, DeliversTensorDatasetsUnchanged) {
 TEST(BatchFeeder, AcceptsFloatImagesInPageableMemory) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(26);
-  for_every_way([&](bool training, int workers, bool fixed) {
+  for_every_way([&](bool training, int workers) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
     Loader loader(samples(set, transform), options);
-    BatchFeeder feeder(loader, kCuda, {fixed});
+    BatchFeeder feeder(loader, kCuda);
     feeder.start(0);
     expect_same(play(feeder), expected_of(set, transform, options, 0));
   });
@@ -91,11 +89,11 @@ TEST(BatchFeeder, AcceptsFloatImagesInPageableMemory) {
 TEST(BatchFeeder, PrefetchesManyBatches) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(47);
-  for_every_way([&](bool training, int workers, bool fixed) {
+  for_every_way([&](bool training, int workers) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
     Loader loader(samples(set, transform, true), feeding(kCuda, options));
-    BatchFeeder feeder(loader, kCuda, {fixed});
+    BatchFeeder feeder(loader, kCuda);
     feeder.start(0);
     expect_same(play(feeder, 1 << 20, &loader), expected_of(set, transform, options, 0));
     feeder.start(1, 3);
@@ -110,11 +108,11 @@ TEST(BatchFeeder, PrefetchesManyBatches) {
 TEST(BatchFeeder, StartsAtAnyBatchAtAnyTime) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(40);
-  for_every_way([&](bool training, int workers, bool fixed) {
+  for_every_way([&](bool training, int workers) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
     Loader loader(samples(set, transform, true), feeding(kCuda, options));
-    BatchFeeder feeder(loader, kCuda, {fixed});
+    BatchFeeder feeder(loader, kCuda);
     std::vector<Seen> got, want;
     for (std::int64_t taken = 0; taken < 6; ++taken) {
       feeder.start(taken, taken);
@@ -141,11 +139,11 @@ TEST(BatchFeeder, SkipsDamagedImages) {
   auto set = std::make_shared<NoisyImages>(43, 3, [&](std::int64_t i) {
     if (bad.contains(i)) throw DataError(cat("fake-", i, " is damaged"));
   });
-  for_every_way([&](bool training, int workers, bool fixed) {
+  for_every_way([&](bool training, int workers) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
     Loader loader(samples(set, transform, true), feeding(kCuda, options));
-    BatchFeeder feeder(loader, kCuda, {fixed});
+    BatchFeeder feeder(loader, kCuda);
     for (std::int64_t epoch : {0, 1}) {
       feeder.start(epoch);
       auto want = expected_of(set, transform, options, epoch);
@@ -185,23 +183,20 @@ TEST(BatchFeeder, ReportsErrorInFailingBatch) {
 TEST(BatchFeeder, DeliversBatchesAtFixedAddresses) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(43);
-  for (bool fixed : {true, false}) {
-    for (bool raw : {true, false}) {
-      Loader loader(samples(set, make_transform(false), raw), feeding(kCuda, loading(false, 2)));
-      BatchFeeder feeder(loader, kCuda, {fixed});
-      std::set<const void*> images, labels;
-      DeviceBatch batch;
-      for (std::int64_t epoch : {0, 1}) {
-        feeder.start(epoch);
-        while (feeder.next(batch)) {
-          images.insert(batch.fields.at("image").raw());
-          labels.insert(batch.fields.at("label").raw());
-        }
+  for (bool raw : {true, false}) {
+    Loader loader(samples(set, make_transform(false), raw), feeding(kCuda, loading(false, 2)));
+    BatchFeeder feeder(loader, kCuda);
+    std::set<const void*> images, labels;
+    DeviceBatch batch;
+    for (std::int64_t epoch : {0, 1}) {
+      feeder.start(epoch);
+      while (feeder.next(batch)) {
+        images.insert(batch.fields.at("image").raw());
+        labels.insert(batch.fields.at("label").raw());
       }
-      // Tensors that the device computes have one address in every mode.
-      EXPECT_EQ(images.size(), fixed || raw ? 1u : 3u);
-      EXPECT_EQ(labels.size(), fixed ? 1u : 3u);
     }
+    EXPECT_EQ(images.size(), 1u);
+    EXPECT_EQ(labels.size(), 1u);
   }
 }
 

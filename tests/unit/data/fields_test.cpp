@@ -8,8 +8,8 @@ namespace {
 
 using namespace dtn::test;
 
-TEST(CustomFields, TrainOnCpu) { expect_views_in_training(kCpu, true); }
-TEST(CustomFields, EvaluateOnCpu) { expect_views_in_evaluation(kCpu, true); }
+TEST(CustomFields, TrainOnCpu) { expect_views_in_training(kCpu); }
+TEST(CustomFields, EvaluateOnCpu) { expect_views_in_evaluation(kCpu); }
 
 // Validates the tests above: the lengths differ, and include 0 and the maximum.
 TEST(CustomFields, SupportVaryingLengths) {

@@ -6,6 +6,7 @@
 #include "data/feed/epoch_plan.h"
 #include "data_fixtures.h"
 #include "dtn/core/philox.h"
+#include "epoch_order.h"
 
 namespace dtn {
 namespace {

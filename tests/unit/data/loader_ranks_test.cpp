@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "epoch_order.h"
 #include "loader_fixtures.h"
 #include "transform_runs.h"
 

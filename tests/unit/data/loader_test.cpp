@@ -11,6 +11,7 @@
 #include "core/allocator.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
+#include "epoch_order.h"
 #include "loader_fixtures.h"
 #include "transform_runs.h"
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data_fixtures.h"
+#include "epoch_order.h"
 
 namespace dtn {
 namespace {

@@ -214,7 +214,7 @@ inline void add_rows(const ViewBatch& mine, const std::vector<std::int64_t>& row
 
 // Training: samples are blended, and damaged ones replaced. Runs with 0 to 3 workers and 1 to 3
 // ranks, from the start and from the middle of an epoch.
-inline void expect_views_in_training(Device device, bool fixed) {
+inline void expect_views_in_training(Device device) {
   const auto source = std::make_shared<TwoViews>(50, true, std::set<std::int64_t>{3, 4, 49});
   LoaderOptions options;
   options.batch_size = 11;
@@ -233,7 +233,7 @@ inline void expect_views_in_training(Device device, bool fixed) {
           mine.ranks = ranks;
           mine.workers = workers;
           Loader loader(source, mine);
-          BatchFeeder feeder(loader, device, {fixed});
+          BatchFeeder feeder(loader, device);
           std::set<std::pair<std::string, const void*>> places;
           feeder.start(epoch, first);
           const std::vector<ViewBatch> seen = play_views(feeder, places);
@@ -242,7 +242,7 @@ inline void expect_views_in_training(Device device, bool fixed) {
           for (std::size_t i = 0; i < seen.size(); ++i) {
             add_rows(seen[i], rows, options.batch_size, whole[i]);
           }
-          if (device != kCpu && fixed) {
+          if (device != kCpu) {
             EXPECT_EQ(places.size(), 7u);  // one for each field
           }
         }
@@ -256,7 +256,7 @@ inline void expect_views_in_training(Device device, bool fixed) {
 }
 
 // Evaluation: samples of the host batch, without the damaged ones; the last batch is not full.
-inline void expect_views_in_evaluation(Device device, bool fixed) {
+inline void expect_views_in_evaluation(Device device) {
   const auto source = std::make_shared<TwoViews>(38, false, std::set<std::int64_t>{0, 17, 18, 37});
   for (int workers = 0; workers <= 3; ++workers) {
     SCOPED_TRACE(cat(workers, " workers"));
@@ -264,7 +264,7 @@ inline void expect_views_in_evaluation(Device device, bool fixed) {
     options.batch_size = 7;
     options.workers = workers;
     Loader loader(source, options);
-    BatchFeeder feeder(loader, device, {fixed});
+    BatchFeeder feeder(loader, device);
     std::set<std::pair<std::string, const void*>> places;
     for (std::int64_t epoch : {0, 1}) {
       feeder.start(epoch);
