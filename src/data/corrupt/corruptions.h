@@ -12,6 +12,7 @@
 
 #include "data/corrupt/draws.h"
 #include "data/corrupt/frost_textures.h"
+#include "data/sample/resample.h"
 #include "dtn/io/image.h"
 
 namespace dtn {
@@ -28,6 +29,8 @@ struct CorruptScratch {
   std::vector<std::uint8_t> bytes, marks;
   std::vector<std::byte> encoded;
   std::vector<std::uint32_t> words;
+  ResampleWorkspace resample;
+  Image small;
 };
 
 // Arguments of a corruption besides the image.

@@ -6,6 +6,7 @@
 #include "data/corrupt/families.h"
 #include "data/corrupt/filters.h"
 #include "data/corrupt/kernels.h"
+#include "data/sample/image_ops.h"
 #include "data/sample/no_contraction.h"
 
 DTN_NO_CONTRACTION
@@ -26,14 +27,8 @@ struct Point {
   double x = 0, y = 0;
 };
 
-//     x' = a x + b y + c
-//     y' = d x + e y + f
-struct Affine {
-  double a = 1, b = 0, c = 0, d = 0, e = 1, f = 0;
-};
-
 // Returns the affine map of three points to three others.
-Affine affine_between(const std::array<Point, 3>& from, const std::array<Point, 3>& to) {
+AffineMatrix affine_between(const std::array<Point, 3>& from, const std::array<Point, 3>& to) {
   const double ux = from[1].x - from[0].x, uy = from[1].y - from[0].y;
   const double vx = from[2].x - from[0].x, vy = from[2].y - from[0].y;
   const double area = ux * vy - uy * vx;
@@ -42,7 +37,7 @@ Affine affine_between(const std::array<Point, 3>& from, const std::array<Point, 
     q = ((t2 - t0) * ux - (t1 - t0) * vx) / area;
     r = t0 - p * from[0].x - q * from[0].y;
   };
-  Affine map;
+  AffineMatrix map;
   solve(to[0].x, to[1].x, to[2].x, map.a, map.b, map.c);
   solve(to[0].y, to[1].y, to[2].y, map.d, map.e, map.f);
   return map;
@@ -133,7 +128,7 @@ void draw_field(const FoldedBlur& blur, const Elastic& elastic, Draws& draws, Co
   blur.apply(s.noise.data(), s.line, field.data());
 }
 
-Affine draw_affine(double shift, Draws& draws) {
+AffineMatrix draw_affine(double shift, Draws& draws) {
   // Three points at a third of the side from the middle.
   const std::array<Point, 3> from = {Point{186, 186}, Point{186, 38}, Point{38, 38}};
   std::array<Point, 3> to = from;
@@ -152,7 +147,7 @@ void elastic_transform(const Image& image, const CorruptJob& job, Image& out) {
   const Elastic& elastic = by_severity(kElastic, job);
   const FoldedBlur& blur = blurs[std::min(job.severity, 3) - 1];  // severities 3 to 5 share a blur
   CorruptScratch& s = job.scratch;
-  const Affine map = draw_affine(elastic.shift, job.draws);
+  const AffineMatrix map = draw_affine(elastic.shift, job.draws);
   draw_field(blur, elastic, job.draws, s, s.field);
   draw_field(blur, elastic, job.draws, s, s.other);
 

@@ -14,10 +14,9 @@ inline constexpr int kBlockWords = 64;
 
 // Sum of weighted arrays, in the order of k:
 //     out[i] = sum over k < count of weights[k] taps[k][i]
-template <class T>
 struct WeightedSum {
-  const T* const* taps = nullptr;
-  const T* weights = nullptr;
+  const double* const* taps = nullptr;
+  const double* weights = nullptr;
   int count = 0;
 };
 // Sum of weighted arrays and pairs of arrays, in the order of k:
@@ -62,7 +61,7 @@ struct Kernels {
   // Writes 0 if the word is below `half`, otherwise 255 if it is below `all`, otherwise the input.
   void (*impulses)(const std::uint8_t* in, const std::uint32_t* words, std::uint32_t half,
                    std::uint32_t all, std::int64_t n, std::uint8_t* out);
-  void (*sum64)(const WeightedSum<double>& sum, std::int64_t n, double* out);
+  void (*sum64)(const WeightedSum& sum, std::int64_t n, double* out);
   void (*product32)(const FourRows& rows, std::int64_t n, float* out);
   void (*paired64)(const PairedSum<double>& sum, std::int64_t n, double* out);
   // Adds to `out`.

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "data/sample/transforms.h"
+#include "core/text.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
 
@@ -123,6 +126,26 @@ void apply_step(const AugmentStep& step, const AugmentGeometry& g, Image& image,
   }
 }
 
+constexpr const char* kLanguage =
+    "a policy is `none`, `three`, or `rand` followed by any of -m0 .. -m10 (magnitude), -n1 .. -n8 "
+    "(operations), -mstd0 .. -mstd10 (deviation of the magnitude), -inc0 or -inc1 (whether all "
+    "grow with the magnitude) and -w0 (weighted choice), such as rand-m9-mstd0.5-inc1";
+
+[[noreturn]] void fail_policy(const std::string& policy, const std::string& what) {
+  throw ConfigError(cat("augment.policy `", policy, "`: ", what, "; ", kLanguage));
+}
+
+// Parses the number after the key of a part.
+template <class T>
+T number(const std::string& policy, std::string_view part, std::size_t key_size, T low, T high) {
+  const std::optional<T> value = parse_number<T>(part.substr(key_size));
+  if (!value || !(low <= *value && *value <= high))
+    fail_policy(policy,
+                cat("`", part, "` needs a ", std::is_integral_v<T> ? "whole number" : "number",
+                    " from ", low, " to ", high, " after `", part.substr(0, key_size), "`"));
+  return *value;
+}
+
 }  // namespace
 
 AugmentGeometry geometry_for(const AugmentationSetup& setup) {
@@ -158,6 +181,34 @@ double rand_augment_argument(AugmentOp op, double magnitude, bool increasing, bo
     case AugmentOp::kTranslateY: return either(level * 0.45);
     default: return 0;
   }
+}
+
+RandAugmentPolicy parse_rand_augment(const std::string& text) {
+  const std::vector<std::string_view> parts = split(text, '-');
+  if (parts.front() != "rand") fail_policy(text, cat("`", parts.front(), "` is not a policy"));
+  RandAugmentPolicy policy;
+  std::vector<std::string_view> seen;
+  for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
+    const std::size_t size = std::min(part->find_first_of("+.0123456789"), part->size());
+    const std::string_view key = part->substr(0, size);
+    if (std::ranges::find(seen, key) != seen.end())
+      fail_policy(text, cat("`", key, "` appears twice"));
+    seen.push_back(key);
+    if (key == "m") {
+      policy.magnitude = number(text, *part, size, 0, 10);
+    } else if (key == "n") {
+      policy.ops = number(text, *part, size, 1, AugmentDraw::kMaxSteps);
+    } else if (key == "mstd") {
+      policy.magnitude_std = number(text, *part, size, 0.0, 10.0);
+    } else if (key == "inc") {
+      policy.increasing = number(text, *part, size, 0, 1) == 1;
+    } else if (key == "w") {
+      policy.weighted = number(text, *part, size, 0, 0) == 0;
+    } else {
+      fail_policy(text, cat("`", *part, "` is unknown"));
+    }
+  }
+  return policy;
 }
 
 AutoAugment::AutoAugment(const std::string& policy, const AugmentGeometry& geometry)

@@ -119,9 +119,6 @@ class ColorJitter {
 
   // Returns the operations in random order.
   AugmentDraw draw(const SampleKey& key) const;
-  void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const {
-    apply_steps(draw(key), {}, image, workspace);
-  }
   bool active() const;
 
  private:

@@ -22,9 +22,6 @@ using Int4 = std::int32_t __attribute__((vector_size(16)));
 using Double4 = double __attribute__((vector_size(32)));
 
 #define DTN_INLINE inline __attribute__((always_inline))
-#define DTN_ARRAY_KERNELS                                                                       \
-  solarize, mask, add_below, extremes, blend_constant, blend_luma, sum_luma, blend_smooth, box, \
-      line, split
 
 namespace plain {
 #define DTN_TARGET
@@ -40,7 +37,6 @@ DTN_INLINE std::uint32_t clamped_bytes(const Double4& v) {
 }
 #include "data/sample/affine_kernels_body.inc"
 #include "data/sample/image_kernels_body.inc"
-constexpr Kernels kKernels = {DTN_ARRAY_KERNELS, cubic, linear};
 #undef DTN_TARGET
 }  // namespace plain
 
@@ -62,28 +58,24 @@ DTN_TARGET DTN_INLINE std::uint32_t clamped_bytes(const Double4& v) {
 }
 #include "data/sample/affine_kernels_body.inc"
 #include "data/sample/image_kernels_body.inc"
-constexpr Kernels kKernels = {DTN_ARRAY_KERNELS, cubic, linear};
 #undef DTN_TARGET
 }  // namespace avx2
 
 // Affine sampling has four lanes, so AVX-512 gives no gain over AVX2.
 namespace avx512 {
+using avx2::cubic;
+using avx2::linear;
 #define DTN_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #include "data/sample/image_kernels_body.inc"
-constexpr Kernels kKernels = {DTN_ARRAY_KERNELS, avx2::cubic, avx2::linear};
 #undef DTN_TARGET
 }  // namespace avx512
+#else
+namespace avx2 = plain;
+namespace avx512 = plain;
 #endif
 
 }  // namespace
 
-const Kernels& kernels() {
-#if defined(__x86_64__)
-  const int level = instruction_set();
-  if (level == 2) return avx512::kKernels;
-  if (level == 1) return avx2::kKernels;
-#endif
-  return plain::kKernels;
-}
+const Kernels& kernels() { return best_of(plain::kKernels, avx2::kKernels, avx512::kKernels); }
 
 }  // namespace dtn::image_kernels

@@ -25,6 +25,13 @@ struct ImageOpsWorkspace {
   std::vector<std::uint8_t> line;
 };
 
+inline std::int64_t pixel_count(const Image& image) {
+  return static_cast<std::int64_t>(image.width) * image.height;
+}
+inline std::int64_t byte_count(const Image& image) { return pixel_count(image) * image.channels; }
+// Throws Error if the number of channels or bytes is wrong.
+void check_image(const Image& image);
+
 // Table operations, as in ImageOps and Image.point: each of the 256 values is replaced by another.
 
 // Stretches each channel so that its darkest value becomes 0 and its lightest 255.

@@ -7,8 +7,8 @@
 
 #include "data/sample/image_kernels.h"
 #include "data/sample/image_ops.h"
-#include "data/sample/image_ops_common.h"
 #include "data/sample/no_contraction.h"
+#include "dtn/core/check.h"
 
 DTN_NO_CONTRACTION
 
@@ -150,7 +150,7 @@ double round_to_15_digits(double v) {
 
 // Rotates by a half turn, or a square by a quarter turn. `turn` is counter-clockwise in degrees.
 void rotate_exactly(Image& image, int turn, ImageOpsWorkspace& ws) {
-  image_ops::shape_like(image, ws.image);
+  ws.image.reshape(image.width, image.height, image.channels);
   const int last_x = image.width - 1, last_y = image.height - 1, channels = image.channels;
   std::uint8_t* out = ws.image.pixels.data();
   for (int y = 0; y <= last_y; ++y)
@@ -183,10 +183,10 @@ FillColor fill_color(std::span<const float> mean) {
 
 void transform_affine(Image& image, const AffineMatrix& m, AffineFilter filter,
                       const FillColor& fill, ImageOpsWorkspace& ws) {
-  image_ops::check_image(image);
+  check_image(image);
   for (const double v : {m.a, m.b, m.c, m.d, m.e, m.f})
     DTN_CHECK(std::fabs(v) <= 1e6, "affine coefficient ", v, " is not in -1e6 .. 1e6");
-  image_ops::shape_like(image, ws.image);
+  ws.image.reshape(image.width, image.height, image.channels);
   if (filter == AffineFilter::kNearest) {
     sample_nearest(image, m, fill, ws);
   } else {
@@ -197,7 +197,7 @@ void transform_affine(Image& image, const AffineMatrix& m, AffineFilter filter,
 
 void rotate(Image& image, double degrees, AffineFilter filter, const FillColor& fill,
             ImageOpsWorkspace& ws) {
-  image_ops::check_image(image);
+  check_image(image);
   DTN_CHECK(std::isfinite(degrees), "cannot rotate by ", degrees, " degrees");
   double angle = std::fmod(degrees, 360.0);
   if (angle < 0) angle += 360.0;

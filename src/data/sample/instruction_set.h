@@ -7,6 +7,13 @@ namespace dtn {
 // VL and DQ).
 int instruction_set();
 
+// Returns the variant for that level.
+template <class Variant>
+Variant& best_of(Variant& plain, Variant& avx2, Variant& avx512) {
+  const int level = instruction_set();
+  return level == 2 ? avx512 : level == 1 ? avx2 : plain;
+}
+
 // For tests: limits instruction_set() to `level` from now on.
 void limit_instruction_set(int level);
 

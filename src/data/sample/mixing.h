@@ -2,8 +2,6 @@
 // DeiT: one draw for a batch, in which image b is mixed with image n - 1 - b.
 #pragma once
 
-#include <cstdint>
-
 #include "dtn/config/data_config.h"
 #include "dtn/data/sample_key.h"
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "dtn/config/model_config.h"
 #include "dtn/io/image.h"

@@ -1,30 +1,24 @@
 #include "data/sample/resample.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
-#include "data/sample/resample_kernels.h"
+#include "data/sample/no_contraction.h"
 #include "dtn/core/check.h"
 
-// A fused multiply-add would round differently from Pillow, which has none.
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
+DTN_NO_CONTRACTION
 
 namespace dtn {
 namespace {
 
+using resample::Axis;
+using resample::AxisKey;
+
 // Weights are integers scaled by 2^22, which leaves 8 bits for the pixel and 2 for overshoot.
 constexpr int kWeightBits = resample::kWeightBits;
 
-double filter_support(Interpolation filter) {
-  return filter == Interpolation::kBilinear ? 1.0 : 2.0;
-}
+double box(double x) { return -0.5 < x && x <= 0.5 ? 1.0 : 0.0; }
 
 double bilinear(double x) {
   x = std::fabs(x);
@@ -40,29 +34,10 @@ double bicubic(double x) {
   return 0.0;
 }
 
-// Resize of one axis: source pixels [from, to) of `in` become `out` pixels. Only those from `first`
-// to first + count - 1 are needed.
-struct AxisKey {
-  int in = 0, out = 0, first = 0, count = 0;
-  float from = 0, to = 0;
-  Interpolation filter = Interpolation::kBicubic;
-  bool operator==(const AxisKey&) const = default;
-  bool identity() const { return in == out && from == 0 && to == static_cast<float>(in); }
-};
-
-struct Axis {
-  AxisKey key;
-  int taps = 0;                       // stride of `weights`
-  int begin = 0, end = 0;             // source pixels that the result depends on
-  std::vector<resample::Span> spans;  // [count], positions relative to the whole source
-  std::vector<std::int32_t> weights;  // [count, taps]
-  std::uint64_t used = 0;             // time of the last use, for the cache
-};
-
 void compute_axis(const AxisKey& key, std::vector<double>& exact, Axis& axis) {
   const double scale = static_cast<double>(key.to - key.from) / key.out;
   const double filter_scale = std::max(scale, 1.0);
-  const double support = filter_support(key.filter) * filter_scale;
+  const double support = key.filter.support * filter_scale;
   const double step = 1.0 / filter_scale;
   axis.key = key;
   axis.taps = static_cast<int>(std::ceil(support)) * 2 + 1;
@@ -75,8 +50,7 @@ void compute_axis(const AxisKey& key, std::vector<double>& exact, Axis& axis) {
     const int end = std::min(key.in, static_cast<int>(center + support + 0.5));
     double sum = 0;
     for (int x = begin; x < end; ++x) {
-      const double at = (x - center + 0.5) * step;
-      const double w = key.filter == Interpolation::kBilinear ? bilinear(at) : bicubic(at);
+      const double w = key.filter.weight((x - center + 0.5) * step);
       exact[static_cast<std::size_t>(x - begin)] = w;
       sum += w;
     }
@@ -92,45 +66,13 @@ void compute_axis(const AxisKey& key, std::vector<double>& exact, Axis& axis) {
   axis.end = axis.spans.back().begin + axis.spans.back().count;
 }
 
-}  // namespace
-
-struct ResampleWorkspace::State {
-  std::array<Axis, 16> axes;
-  std::uint64_t clock = 0;
-  std::vector<double> exact;                 // weights of one pixel before rounding
-  std::vector<std::uint8_t> columns, strip;  // see horizontal_pass()
-  std::vector<std::uint8_t> half;            // result of the first pass
-
-  const Axis& axis(const AxisKey& key) {
-    Axis* oldest = &axes.front();
-    for (Axis& a : axes) {
-      if (a.used != 0 && a.key == key) {
-        a.used = ++clock;
-        return a;
-      }
-      if (a.used < oldest->used) oldest = &a;
-    }
-    compute_axis(key, exact, *oldest);
-    oldest->used = ++clock;
-    return *oldest;
-  }
-};
-
-ResampleWorkspace::ResampleWorkspace() : state_(std::make_unique<State>()) {}
-ResampleWorkspace::~ResampleWorkspace() = default;
-ResampleWorkspace::ResampleWorkspace(ResampleWorkspace&&) noexcept = default;
-ResampleWorkspace& ResampleWorkspace::operator=(ResampleWorkspace&&) noexcept = default;
-
-namespace {
-
-using State = ResampleWorkspace::State;
-
 // In the passes below, `source` holds the pixels that the axis depends on, from axis.begin to
 // axis.end, and no others in that direction.
 
 // Resizes each row to axis.key.count pixels, into `out` [source.height, count, c]. Sixteen rows at
 // a time are transposed, so that a vector holds the same sample of all of them.
-void horizontal_pass(const ImageView& source, const Axis& axis, State& s, std::uint8_t* out) {
+void horizontal_pass(const ImageView& source, const Axis& axis, ResampleWorkspace& s,
+                     std::uint8_t* out) {
   constexpr int kLanes = resample::kLanes;
   const int in_samples = source.width * source.channels;
   const int out_samples = axis.key.count * source.channels;
@@ -156,11 +98,6 @@ void vertical_pass(const ImageView& source, const Axis& axis, std::uint8_t* out)
                        axis.weights.data(), axis.taps, axis.key.count, out);
 }
 
-void copy_rows(const std::uint8_t* from, std::int64_t stride, int rows, std::size_t bytes,
-               std::uint8_t* to) {
-  for (int y = 0; y < rows; ++y) std::memcpy(to + y * bytes, from + y * stride, bytes);
-}
-
 // Returns true if the columns are resized before the rows.
 bool columns_first(const AxisKey& x, const AxisKey& y, Resample order) {
   const int less_wide = x.in - x.out, less_high = y.in - y.out;
@@ -176,12 +113,8 @@ ImageView make_room(int width, int height, int channels, std::vector<std::uint8_
 
 // `part` holds the source from column part_x and row part_y on.
 void run(const ImageView& part, int part_x, int part_y, const AxisKey& x_key, const AxisKey& y_key,
-         Resample order, State& s, Image& out) {
-  out.width = x_key.count;
-  out.height = y_key.count;
-  out.channels = part.channels;
-  const std::size_t row_bytes = static_cast<std::size_t>(out.width) * part.channels;
-  out.pixels.resize(row_bytes * static_cast<std::size_t>(out.height));
+         Resample order, ResampleWorkspace& s, Image& out) {
+  out.reshape(x_key.count, y_key.count, part.channels);
   const Axis* x_axis = x_key.identity() ? nullptr : &s.axis(x_key);
   const Axis* y_axis = y_key.identity() ? nullptr : &s.axis(y_key);
   // Source columns and rows that the result depends on.
@@ -192,7 +125,10 @@ void run(const ImageView& part, int part_x, int part_y, const AxisKey& x_key, co
   const ImageView source = crop_view(part, x0 - part_x, y0 - part_y, x1 - x0, y1 - y0);
 
   if (!x_axis && !y_axis) {
-    copy_rows(source.pixels, source.stride, out.height, row_bytes, out.pixels.data());
+    const std::size_t row = out.pixels.size() / static_cast<std::size_t>(out.height);
+    for (int y = 0; y < out.height; ++y) {
+      std::memcpy(&out.pixels[y * row], source.pixels + y * source.stride, row);
+    }
   } else if (!y_axis) {
     horizontal_pass(source, *x_axis, s, out.pixels.data());
   } else if (!x_axis) {
@@ -214,7 +150,7 @@ void check_sizes(double in_width, double in_height, int channels, int width, int
   DTN_CHECK(width > 0 && height > 0, "cannot resize to ", width, " x ", height);
 }
 
-AxisKey whole_axis(double in, int out, int first, int end, Interpolation filter) {
+AxisKey whole_axis(double in, int out, int first, int end, const ResampleFilter& filter) {
   return {static_cast<int>(std::ceil(in)), out,   first, end - first, 0.0f,
           static_cast<float>(in),          filter};
 }
@@ -228,6 +164,27 @@ void check_window(const ResizeWindow& t) {
 }
 
 }  // namespace
+
+const ResampleFilter kBoxFilter{0.5, box};
+
+ResampleFilter filter_of(Interpolation interpolation) {
+  if (interpolation == Interpolation::kBilinear) return {1.0, bilinear};
+  return {2.0, bicubic};
+}
+
+const Axis& ResampleWorkspace::axis(const AxisKey& key) {
+  Axis* oldest = &axes_.front();
+  for (Axis& a : axes_) {
+    if (a.used != 0 && a.key == key) {
+      a.used = ++clock_;
+      return a;
+    }
+    if (a.used < oldest->used) oldest = &a;
+  }
+  compute_axis(key, exact_, *oldest);
+  oldest->used = ++clock_;
+  return *oldest;
+}
 
 ImageView view(const Image& image) {
   return {image.pixels.data(), image.width, image.height, image.channels,
@@ -250,13 +207,6 @@ void resize(const ImageView& image, int width, int height, const Resampling& how
                 {width, height, {0, 0, width, height}}, how, workspace, out);
 }
 
-Image resize(const Image& image, int width, int height, const Resampling& how) {
-  ResampleWorkspace workspace;
-  Image out;
-  resize(view(image), width, height, how, workspace, out);
-  return out;
-}
-
 void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
                 const Resampling& how, ResampleWorkspace& workspace, Image& out) {
   check_sizes(image.width, image.height, image.channels, width, height);
@@ -270,19 +220,11 @@ void resize_box(const ImageView& image, const ImageBox& box, int width, int heig
                    how.filter};
   };
   run(image, 0, 0, axis(image.width, width, box.x0, box.x1),
-      axis(image.height, height, box.y0, box.y1), how.order, workspace.state(), out);
-}
-
-Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
-                 int height, const Resampling& how) {
-  ResampleWorkspace workspace;
-  Image out;
-  resize_box(view(image), {x0, y0, x1, y1}, width, height, how, workspace, out);
-  return out;
+      axis(image.height, height, box.y0, box.y1), how.order, workspace, out);
 }
 
 ImageRegion source_region(double source_width, double source_height, const ResizeWindow& target,
-                          Interpolation filter, ResampleWorkspace& workspace) {
+                          const ResampleFilter& filter, ResampleWorkspace& workspace) {
   check_sizes(source_width, source_height, 1, target.width, target.height);
   check_window(target);
   const ImageRegion& w = target.window;
@@ -290,12 +232,12 @@ ImageRegion source_region(double source_width, double source_height, const Resiz
   const AxisKey x = whole_axis(source_width, target.width, w.x0, w.x1, filter);
   const AxisKey y = whole_axis(source_height, target.height, w.y0, w.y1, filter);
   if (!x.identity()) {
-    const Axis& axis = workspace.state().axis(x);
+    const Axis& axis = workspace.axis(x);
     region.x0 = axis.begin;
     region.x1 = axis.end;
   }
   if (!y.identity()) {
-    const Axis& axis = workspace.state().axis(y);
+    const Axis& axis = workspace.axis(y);
     region.y0 = axis.begin;
     region.y1 = axis.end;
   }
@@ -313,8 +255,7 @@ void resize_window(const ImageView& part, const ImageRegion& at, double source_w
             "the decoded part of the source does not cover the window");
   const ImageRegion& w = target.window;
   run(part, at.x0, at.y0, whole_axis(source_width, target.width, w.x0, w.x1, how.filter),
-      whole_axis(source_height, target.height, w.y0, w.y1, how.filter), how.order,
-      workspace.state(), out);
+      whole_axis(source_height, target.height, w.y0, w.y1, how.filter), how.order, workspace, out);
 }
 
 }  // namespace dtn

@@ -6,17 +6,30 @@
 // (libImaging/Resample.c of Pillow 9.4 and 13.0.0 defines these numbers.)
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
+#include "data/sample/resample_kernels.h"
 #include "dtn/config/data_config.h"
 #include "dtn/io/image.h"
 
 namespace dtn {
 
+// A filter, as the weight of a distance from the centre. Beyond `support` the weight is 0.
+struct ResampleFilter {
+  double support;  // source pixels, if the image is not shrunk
+  double (*weight)(double distance);
+  bool operator==(const ResampleFilter&) const = default;
+};
+extern const ResampleFilter kBoxFilter;  // the mean of the pixels that an output pixel covers
+ResampleFilter filter_of(Interpolation interpolation);
+
 struct Resampling {
-  Resampling(Interpolation how, Resample whose = Resample::kPillow13) : filter(how), order(whose) {}
-  Interpolation filter;
+  Resampling(Interpolation how, Resample whose = Resample::kPillow13)
+      : Resampling(filter_of(how), whose) {}
+  Resampling(const ResampleFilter& how, Resample whose) : filter(how), order(whose) {}
+  ResampleFilter filter;
   Resample order;
 };
 
@@ -30,30 +43,49 @@ ImageView view(const Image& image);
 // Returns the part of an image that starts at (left, top). It must lie inside.
 ImageView crop_view(const ImageView& image, int left, int top, int width, int height);
 
+namespace resample {
+
+// Resize of one axis: source pixels [from, to) of `in` become `out` pixels. Only those from `first`
+// to first + count - 1 are needed.
+struct AxisKey {
+  int in = 0, out = 0, first = 0, count = 0;
+  float from = 0, to = 0;
+  ResampleFilter filter{};
+  bool operator==(const AxisKey&) const = default;
+  bool identity() const { return in == out && from == 0 && to == static_cast<float>(in); }
+};
+
+struct Axis {
+  AxisKey key;
+  int taps = 0;                       // stride of `weights`
+  int begin = 0, end = 0;             // source pixels that the result depends on
+  std::vector<Span> spans;            // [count], positions relative to the whole source
+  std::vector<std::int32_t> weights;  // [count, taps]
+  std::uint64_t used = 0;             // time of the last use, for the cache
+};
+
+}  // namespace resample
+
 // Buffers and recently used filter weights. One per thread; after a few images nothing is
 // allocated any more.
 class ResampleWorkspace {
  public:
-  ResampleWorkspace();
-  ~ResampleWorkspace();
-  ResampleWorkspace(ResampleWorkspace&&) noexcept;
-  ResampleWorkspace& operator=(ResampleWorkspace&&) noexcept;
+  const resample::Axis& axis(const resample::AxisKey& key);
 
-  struct State;
-  State& state() { return *state_; }
+  std::vector<std::uint8_t> columns, strip;  // sixteen rows, transposed
+  std::vector<std::uint8_t> half;            // result of the first pass
 
  private:
-  std::unique_ptr<State> state_;
+  std::array<resample::Axis, 16> axes_;
+  std::uint64_t clock_ = 0;
+  std::vector<double> exact_;  // weights of one pixel before rounding
 };
 
-Image resize(const Image& image, int width, int height, const Resampling& how);
 void resize(const ImageView& image, int width, int height, const Resampling& how,
             ResampleWorkspace& workspace, Image& out);
 
 // Resizes the box [x0, x1) x [y0, y1) of the image (in pixels, may be fractional), as
 // `Image.resize(size, filter, box)` does: the filter also reads pixels outside the box.
-Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
-                 int height, const Resampling& how);
 struct ImageBox {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
@@ -70,7 +102,7 @@ struct ResizeWindow {
 // Returns the part of a source of this size that the window depends on. The size may be fractional:
 // then the last column or row of the source exists, but only that fraction of it counts.
 ImageRegion source_region(double source_width, double source_height, const ResizeWindow& target,
-                          Interpolation filter, ResampleWorkspace& workspace);
+                          const ResampleFilter& filter, ResampleWorkspace& workspace);
 
 // `part` holds the columns and rows `at` of a source of source_width x source_height and must
 // contain source_region(). `out` becomes the window.

@@ -103,6 +103,9 @@ DTN_TARGET DTN_INLINE void store_rounded(Ints sum, std::uint8_t* p) {
 #include "data/sample/resample_body.inc"
 #undef DTN_TARGET
 }  // namespace avx512
+#else
+namespace avx2 = plain;
+namespace avx512 = plain;
 #endif
 
 // Vectors of the compiler: 16 bytes fit the registers of every x86-64.
@@ -163,27 +166,15 @@ void transpose_out(const std::uint8_t* columns, int rows, int samples, std::uint
 
 void weigh_columns(const std::uint8_t* columns, int first, int channels, const Span* spans,
                    const std::int32_t* weights, int taps, int count, std::uint8_t* out) {
-#if defined(__x86_64__)
-  const int level = instruction_set();
-  if (level == 2)
-    return avx512::weigh_columns(columns, first, channels, spans, weights, taps, count, out);
-  if (level == 1)
-    return avx2::weigh_columns(columns, first, channels, spans, weights, taps, count, out);
-#endif
-  plain::weigh_columns(columns, first, channels, spans, weights, taps, count, out);
+  best_of(plain::weigh_columns, avx2::weigh_columns, avx512::weigh_columns)(
+      columns, first, channels, spans, weights, taps, count, out);
 }
 
 void weigh_rows(const std::uint8_t* rows, std::int64_t stride, int first, std::int64_t bytes,
                 const Span* spans, const std::int32_t* weights, int taps, int count,
                 std::uint8_t* out) {
-#if defined(__x86_64__)
-  const int level = instruction_set();
-  if (level == 2)
-    return avx512::weigh_rows(rows, stride, first, bytes, spans, weights, taps, count, out);
-  if (level == 1)
-    return avx2::weigh_rows(rows, stride, first, bytes, spans, weights, taps, count, out);
-#endif
-  plain::weigh_rows(rows, stride, first, bytes, spans, weights, taps, count, out);
+  best_of(plain::weigh_rows, avx2::weigh_rows, avx512::weigh_rows)(
+      rows, stride, first, bytes, spans, weights, taps, count, out);
 }
 
 }  // namespace dtn::resample

@@ -126,10 +126,8 @@ void normalize_image(const Image& image, const float* table, bool flip, float* o
 
 // Centres `image` on black.
 void pad_image(const Image& image, const EvalGeometry& g, const ImageSize& size, Image& out) {
-  out.width = size.width;
-  out.height = size.height;
-  out.channels = image.channels;
-  out.pixels.assign(static_cast<std::size_t>(size.height) * size.width * image.channels, 0);
+  out.reshape(size.width, size.height, image.channels);
+  std::ranges::fill(out.pixels, std::uint8_t{0});
   const auto row = static_cast<std::size_t>(image.width) * image.channels;
   for (int y = 0; y < image.height; ++y) {
     const std::size_t to =

@@ -53,7 +53,7 @@ std::vector<float> by_hand(Image crop, bool flip, const AugmentConfig& augment, 
   const AugmentGeometry geometry{AffineFilter::kBilinear, {64, 64, 64}};
   AutoAugment(augment.policy, geometry).apply(crop, key, ops);
   const double j = augment.color_jitter;
-  if (jittered) ColorJitter(j, j, j).apply(crop, key, ops);
+  if (jittered) apply_steps(ColorJitter(j, j, j).draw(key), {}, crop, ops);
   std::vector<float> out(crop.pixels.size());
   test::normalize_to_chw(crop, resolve_normalization(data_config(), crop.channels), false,
                          out.data());

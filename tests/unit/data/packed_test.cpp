@@ -13,6 +13,7 @@
 #include "dtn/data/datasets.h"
 #include "io/crc32c.h"
 #include "io/image/image_encode.h"
+#include "resized.h"
 
 namespace dtn {
 namespace {

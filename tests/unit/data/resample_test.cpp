@@ -7,6 +7,7 @@
 #include "data/sample/instruction_set.h"
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
+#include "resized.h"
 
 namespace dtn {
 namespace {
