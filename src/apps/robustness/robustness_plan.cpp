@@ -8,8 +8,7 @@
 
 #include "apps/robustness/robustness_folders.h"
 #include "data/classes/match_classes.h"
-#include "data/corrupt/corrupt_record.h"
-#include "data/corrupt/corrupted_dataset.h"
+#include "data/corrupt/corrupt_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -312,8 +311,7 @@ RobustnessPlan plan_on_the_fly(const ExperimentConfig& config, const RobustnessO
 
 std::vector<std::string> read_class_list(const fs::path& file, std::int64_t num_classes) {
   constexpr std::int64_t kMaxBytes = 64 << 20;
-  const std::vector<std::byte> bytes = read_file(file.string(), kMaxBytes);
-  std::istringstream text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::istringstream text(read_text(file.string(), kMaxBytes));
   std::vector<std::string> names;
   Names seen;
   for (std::string line; std::getline(text, line);) {

@@ -1,9 +1,10 @@
 #include "data/corrupt/corruption_io.h"
 
 #include <algorithm>
-#include <cctype>
+#include <utility>
 
 #include "core/format.h"
+#include "core/text.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "io/image/image_encode.h"
@@ -44,14 +45,53 @@ const Image& rgb_of(const Sample& sample, CorruptWorkspace& ws) {
 
 // Returns true if a part of the path is empty, "." or "..", or if the path has a zero byte.
 bool leads_elsewhere(const std::string& path) {
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    const std::string part = path.substr(begin, end - begin);
-    if (part.empty() || part == "." || part == "..") return true;
-    begin = end + 1;
-  }
-  return path.find('\0') != path.npos;
+  const auto is_special = [](auto part) { return part.empty() || part == "." || part == ".."; };
+  return std::ranges::any_of(split(path, '/'), is_special) || path.find('\0') != path.npos;
 }
+
+// Thread-local, because a data set does not know its threads.
+thread_local CorruptWorkspace corrupt_workspace;
+
+class CorruptedDataset final : public Dataset {
+ public:
+  CorruptedDataset(std::shared_ptr<const Dataset> clean, CorruptedOptions options)
+      : clean_(std::move(clean)), options_(std::move(options)) {
+    if (!clean_->has_pixels())
+      throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
+    for (std::int64_t i = 0; i < clean_->size(); ++i) labels_.push_back(clean_->label(i));
+    class_names_ = clean_->class_names();
+    num_classes_ = clean_->num_classes();
+    description_ = cat(options_.cell.name(), " of ", clean_->description());
+  }
+
+  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
+    CorruptWorkspace& ws = corrupt_workspace;
+    const Image& image = load_for_corruption(*clean_, index, options_.source, ws);
+    const std::string item = corruption_item(*clean_, index);
+    apply_corruption(image, options_.cell, {options_.seed, item}, options_.frost.get(), ws.scratch,
+                     ws.corrupted);
+    workspace.name = sample_name(index);
+    Sample sample;
+    if (options_.format == CorruptFormat::kJpeg) {
+      encode_corrupted(ws.corrupted, options_.format, ws);
+      std::swap(workspace.bytes, ws.encoded);
+      sample.encoded = workspace.bytes;
+    } else {
+      std::swap(workspace.image, ws.corrupted);
+      sample.image = &workspace.image;
+    }
+    return sample;
+  }
+
+  std::string sample_name(std::int64_t index) const override {
+    return cat(clean_->sample_name(index), " (", options_.cell.name(), ")");
+  }
+  std::string item_name(std::int64_t index) const override { return clean_->item_name(index); }
+
+ private:
+  std::shared_ptr<const Dataset> clean_;
+  CorruptedOptions options_;
+};
 
 }  // namespace
 
@@ -69,7 +109,7 @@ const Image& load_for_corruption(const Dataset& dataset, std::int64_t index, Cor
                                  CorruptWorkspace& workspace) {
   const Image& image = rgb_of(dataset.load(index, workspace.sample), workspace);
   if (source == CorruptSource::kAsItIs) return image;
-  crop_middle(image, workspace.resample, workspace.crop);
+  crop_middle(image, workspace.scratch.resample, workspace.crop);
   return workspace.crop;
 }
 
@@ -90,16 +130,20 @@ std::string corrupted_file_name(const std::string& item, CorruptFormat format) {
   const std::size_t dot = item.rfind('.'), slash = item.rfind('/');
   const bool has_suffix =
       dot != item.npos && (slash == item.npos || dot > slash + 1) && is_image_name(item);
-  std::string suffix = has_suffix ? item.substr(dot) : "";
+  const std::string suffix = lowered(has_suffix ? item.substr(dot) : "");
   const std::string stem = item.substr(0, item.size() - suffix.size());
   if (format == CorruptFormat::kPng) return stem + ".png";
-  std::ranges::transform(suffix, suffix.begin(), [](unsigned char c) { return std::tolower(c); });
   return suffix == ".jpg" || suffix == ".jpeg" ? item : stem + ".JPEG";
 }
 
 void encode_corrupted(const Image& image, CorruptFormat format, CorruptWorkspace& workspace) {
   if (format == CorruptFormat::kPng) return encode_png(image, workspace.encoded);
   encode_jpeg(image, kSavedQuality, workspace.encoded, HuffmanCodes::kOptimized);
+}
+
+std::unique_ptr<Dataset> corrupted_dataset(std::shared_ptr<const Dataset> clean,
+                                           CorruptedOptions options) {
+  return std::make_unique<CorruptedDataset>(std::move(clean), std::move(options));
 }
 
 }  // namespace dtn

@@ -2,11 +2,12 @@
 // the code that evaluates or writes them.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "data/corrupt/corruptions.h"
-#include "data/sample/resample.h"
 #include "dtn/data/dataset.h"
 
 namespace dtn {
@@ -27,7 +28,6 @@ enum class CorruptSource {
 // Buffers of one thread, reused from image to image.
 struct CorruptWorkspace {
   SampleWorkspace sample;
-  ResampleWorkspace resample;
   Image decoded, crop, corrupted;
   CorruptScratch scratch;
   std::vector<std::byte> encoded;
@@ -48,5 +48,19 @@ std::string corrupted_file_name(const std::string& item, CorruptFormat format);
 
 // Encodes the image as the bytes of its file, into workspace.encoded.
 void encode_corrupted(const Image& image, CorruptFormat format, CorruptWorkspace& workspace);
+
+// A data set whose images are corrupted when they are loaded.
+struct CorruptedOptions {
+  CorruptionCell cell;
+  std::uint64_t seed = 0;
+  CorruptSource source = CorruptSource::kCrop;
+  // kJpeg: a sample is exactly the JPEG that `dtn-data corrupt` would write. kPng: the pixels.
+  CorruptFormat format = CorruptFormat::kJpeg;
+  std::shared_ptr<const FrostTextures> frost;  // only for frost
+};
+
+// Returns the samples of `clean` in their order, with its labels and classes.
+std::unique_ptr<Dataset> corrupted_dataset(std::shared_ptr<const Dataset> clean,
+                                           CorruptedOptions options);
 
 }  // namespace dtn

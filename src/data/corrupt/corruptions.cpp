@@ -4,8 +4,9 @@
 #include <array>
 
 #include "config/document.h"
+#include "core/text.h"
 #include "data/corrupt/families.h"
-#include "data/sample/image_ops_common.h"
+#include "data/sample/image_ops.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -33,16 +34,6 @@ constexpr Corruption kCorruptions[] = {
     {"saturate", "extra", true, corrupt::saturate},
 };
 
-std::vector<std::string> items_of(const std::string& list) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    items.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
-
 [[noreturn]] void fail_unknown(const std::string& name) {
   std::vector<std::string> names = {"all"};
   for (const Corruption& c : kCorruptions) names.emplace_back(c.name);
@@ -53,7 +44,7 @@ std::vector<std::string> items_of(const std::string& list) {
 }
 
 // Parses "3" or "2-4".
-std::array<int, 2> range_of(const std::string& item) {
+std::array<int, 2> range_of(std::string_view item) {
   const auto digit = [&](std::size_t at) { return at < item.size() ? item[at] - '0' : 0; };
   const bool single = item.size() == 1, range = item.size() == 3 && item[1] == '-';
   const int first = digit(0), last = single ? first : digit(2);
@@ -83,14 +74,14 @@ std::vector<const Corruption*> parse_corruptions(const std::string& names) {
   if (names.empty()) {
     std::fill_n(wanted.begin(), kBenchmarkCorruptions, true);
   } else {
-    for (const std::string& name : items_of(names)) {
+    for (const std::string_view name : split(names, ',')) {
       const Corruption* found = find_corruption(name);
       if (name == "all") {
         wanted.fill(true);
       } else if (found) {
         wanted[static_cast<std::size_t>(found - kCorruptions)] = true;
       } else {
-        fail_unknown(name);
+        fail_unknown(std::string(name));
       }
     }
   }
@@ -103,7 +94,7 @@ std::vector<const Corruption*> parse_corruptions(const std::string& names) {
 
 std::vector<int> parse_severities(const std::string& text) {
   std::array<bool, kSeverities> wanted{};
-  for (const std::string& item : items_of(text)) {
+  for (const std::string_view item : split(text, ',')) {
     const auto [first, last] = range_of(item);
     for (int s = first; s <= last; ++s) wanted[static_cast<std::size_t>(s) - 1] = true;
   }
@@ -128,12 +119,12 @@ void apply_corruption(const Image& image, const CorruptionCell& cell, const Corr
   const Corruption& c = *cell.corruption;
   DTN_CHECK(1 <= cell.severity && cell.severity <= static_cast<int>(kSeverities), "severity ",
             cell.severity);
-  image_ops::check_image(image);
+  check_image(image);
   DTN_CHECK(image.channels == 3, c.name, " needs images of 3 channels");
   DTN_CHECK(c.any_size || (image.width == kCorruptedSide && image.height == kCorruptedSide), c.name,
             " needs images of 224 x 224, not ", image.width, " x ", image.height);
   Draws draws(key.seed, c.name, cell.severity, key.item);
-  image_ops::shape_like(image, out);
+  out.reshape(image.width, image.height, image.channels);
   c.apply(image, {cell.severity, draws, scratch, frost}, out);
 }
 

@@ -1,9 +1,6 @@
 // Blur by a disk.
 #include <algorithm>
-#include <array>
-#include <cmath>
 
-#include "data/corrupt/defocus_kernel.h"
 #include "data/corrupt/families.h"
 #include "data/corrupt/filters.h"
 #include "data/corrupt/kernels.h"

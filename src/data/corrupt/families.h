@@ -11,7 +11,7 @@ void gaussian_noise(const Image& image, const CorruptJob& job, Image& out);
 void shot_noise(const Image& image, const CorruptJob& job, Image& out);
 void impulse_noise(const Image& image, const CorruptJob& job, Image& out);
 void speckle_noise(const Image& image, const CorruptJob& job, Image& out);
-// blur.cpp, defocus.cpp, zoom.cpp
+// blur.cpp, defocus.cpp
 void gaussian_blur(const Image& image, const CorruptJob& job, Image& out);
 void glass_blur(const Image& image, const CorruptJob& job, Image& out);
 void motion_blur(const Image& image, const CorruptJob& job, Image& out);

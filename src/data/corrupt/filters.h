@@ -1,4 +1,4 @@
-// Filters and zooms shared by several corruptions. Private to dtn_data.
+// Filters, zooms and clouds of the corruptions. Private to dtn_data.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,26 @@ struct ZoomAxis {
 };
 ZoomAxis zoom_axis(int side, double factor);
 
+// The kernel of defocus blur: weights [2 reach + 1, 2 reach + 1], symmetric. At severities 4 and 5
+// they sum to 1.013 and 1.011, so the image becomes lighter.
+struct DefocusKernel {
+  int reach = 0;
+  std::vector<double> weights;
+  double at(int dy, int dx) const {
+    return weights[static_cast<std::size_t>((dy + reach) * (2 * reach + 1) + dx + reach)];
+  }
+};
+DefocusKernel defocus_kernel(int severity);
+
 // Mirror an index into [0, n): without the edge pixel (-1 becomes 1), or with it (-1 becomes 0).
 int mirror_without_edge(int i, int n);
 int mirror_with_edge(int i, int n);
+
+inline constexpr int kPlasmaSide = 256;
+
+// Draws a fractal surface that wraps around, by the diamond-square algorithm, scaled to [0, 1].
+// plasma [256, 256]. The noise falls by decay^2 from step to step.
+void draw_plasma(float decay, Draws& draws, std::vector<std::uint32_t>& words,
+                 std::vector<float>& plasma);
 
 }  // namespace dtn::corrupt

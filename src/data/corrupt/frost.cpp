@@ -1,5 +1,3 @@
-#include "data/corrupt/frost.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +5,7 @@
 
 #include "data/corrupt/draws.h"
 #include "data/corrupt/filters.h"
+#include "data/corrupt/frost_textures.h"
 #include "data/sample/no_contraction.h"
 
 DTN_NO_CONTRACTION

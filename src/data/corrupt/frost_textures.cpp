@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "data/corrupt/corruptions.h"
-#include "data/corrupt/frost.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "io/file.h"

@@ -36,4 +36,10 @@ class FrostTextures {
   std::string identity_;
 };
 
+namespace corrupt {
+// Generates five pictures of frost on glass, the same on every call. As in the originals, the
+// second equals the third.
+std::vector<Image> make_ice();
+}  // namespace corrupt
+
 }  // namespace dtn

@@ -1,7 +1,6 @@
-#include "data/corrupt/plasma.h"
-
 #include <algorithm>
 
+#include "data/corrupt/filters.h"
 #include "data/sample/no_contraction.h"
 
 DTN_NO_CONTRACTION

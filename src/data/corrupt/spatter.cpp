@@ -18,12 +18,6 @@ struct Spatter {
   bool mud;
 };
 
-// A byte image of one channel.
-struct Gray {
-  int height, width;
-  std::vector<std::uint8_t> pixels;
-};
-
 // Values with a border of `margin` on all sides.
 struct Padded {
   Padded(int h, int w, int border, std::int32_t value = 0)
@@ -87,7 +81,7 @@ std::int32_t sum_of_nine(const std::int32_t* above, const std::int32_t* row,
 // the sum of absolute gradients as magnitude, and directions divided at 22.5 and 67.5 degrees.
 class Canny {
  public:
-  Canny(const Gray& gray, int low, int high)
+  Canny(const Image& gray, int low, int high)
       : low_(low),
         high_(high),
         dx_(gray.height, gray.width, 0),
@@ -110,7 +104,7 @@ class Canny {
   enum Mark : std::int32_t { kNone, kWeak, kEdge };
 
  private:
-  void find_gradients(const Gray& gray) {
+  void find_gradients(const Image& gray) {
     Padded p = padded(gray.height, gray.width, gray.pixels.data());
     fill_border(p, repeat_edge);
     for (int y = 0; y < gray.height; ++y) {
@@ -157,7 +151,7 @@ class Canny {
 };
 
 // Returns the distance to the nearest edge by the 5 x 5 chamfer, at most 20, in units of 2^-16.
-Padded edge_distance(const Gray& gray, Canny& edges) {
+Padded edge_distance(const Image& gray, Canny& edges) {
   constexpr std::int32_t kOne = 65536, kDiagonal = 91750, kKnight = 143976;  // 1, 1.4, 2.1969
   constexpr std::int32_t kMax = 20 * kOne;
   Padded d(gray.height, gray.width, 2, kMax);
@@ -206,7 +200,7 @@ void equalize_gray(std::vector<std::uint8_t>& pixels) {
 
 // Returns the apparent depth of the water: the distance to the nearest edge, smoothed and
 // equalized, then lit from one side and smoothed again.
-std::vector<std::uint8_t> shade_of(const Gray& gray) {
+std::vector<std::uint8_t> shade_of(const Image& gray) {
   Canny edges(gray, 50, 150);
   Padded distance = edge_distance(gray, edges);
   fill_border(distance, mirror_without_edge);
@@ -227,7 +221,8 @@ std::vector<std::uint8_t> shade_of(const Gray& gray) {
 // Computes the amount of water at each pixel, 0 .. strength.
 void water_mask(const std::vector<double>& liquid, int height, int width, double strength,
                 std::vector<float>& mask) {
-  Gray gray{height, width, std::vector<std::uint8_t>(liquid.size())};
+  Image gray;
+  gray.reshape(width, height, 1);
   for (std::size_t i = 0; i < liquid.size(); ++i) {
     gray.pixels[i] = static_cast<std::uint8_t>(static_cast<int>(liquid[i] * 255));
   }

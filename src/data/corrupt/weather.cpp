@@ -4,7 +4,6 @@
 #include "data/corrupt/families.h"
 #include "data/corrupt/filters.h"
 #include "data/corrupt/kernels.h"
-#include "data/corrupt/plasma.h"
 #include "data/sample/no_contraction.h"
 #include "dtn/core/check.h"
 

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 
-#include "data/corrupt/corrupt_record.h"
-#include "data/corrupt/corrupted_dataset.h"
 #include "dtn/data/datasets.h"
 #include "io/file.h"
 #include "io/posix.h"

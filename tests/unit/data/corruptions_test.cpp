@@ -9,9 +9,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "data/corrupt/defocus_kernel.h"
 #include "data/corrupt/filters.h"
-#include "data/corrupt/plasma.h"
 #include "data/sample/instruction_set.h"
 #include "io/image/image_encode.h"
 #include "unit/data/data_fixtures.h"
