@@ -17,7 +17,7 @@ void print_report(const listops::WriteOptions& options, const listops::WriteRepo
   const auto count = [](std::int64_t n) { return static_cast<long long>(n); };
   if (report.stopped) {
     std::printf("stopped after %lld of %lld trees; nothing was written\n", count(report.trees),
-                count(options.trees()));
+                count(options.all_trees()));
     return;
   }
   std::printf("%lld, %lld and %lld different trees of %lld to %lld tokens, %s, in %s\n",
@@ -65,7 +65,7 @@ int ListopsCommand::run() const {
   const auto start = std::chrono::steady_clock::now();
   listops::WriteReport report;
   {
-    Watch watch("generating", options.trees(), 0, "trees");
+    Watch watch("generating", options.all_trees(), 0, "trees");
     report = listops::write_files(options, [&](std::int64_t trees, std::int64_t bytes) {
       return watch.update(trees, bytes_text(static_cast<double>(bytes)));
     });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/file.h"
@@ -11,13 +12,13 @@ namespace dtn {
 
 ArchiveDataset::ArchiveDataset(ArchiveSet archives, ArchiveIndex index,
                                std::vector<std::string> class_names, std::int64_t num_classes,
-                               std::string description)
+                               Split split, const std::string& where)
     : archives_(std::move(archives)), index_(std::move(index)) {
   labels_.reserve(index_.images.size());
   for (const ArchiveIndex::Image& image : index_.images) labels_.push_back(image.label);
   class_names_ = std::move(class_names);
   num_classes_ = num_classes;
-  description_ = std::move(description);
+  description_ = images_of_classes(*this, name_of(split), where);
   if (!index_.remark.empty()) log_warn(index_.remark);
 }
 

@@ -11,9 +11,10 @@ namespace dtn {
 
 class ArchiveDataset final : public Dataset {
  public:
-  // The samples are the images of `index`, in its order and with its labels.
+  // The samples are the images of `index`, in its order and with its labels. `where` names the
+  // archives.
   ArchiveDataset(ArchiveSet archives, ArchiveIndex index, std::vector<std::string> class_names,
-                 std::int64_t num_classes, std::string description);
+                 std::int64_t num_classes, Split split, const std::string& where);
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override;
   std::string sample_name(std::int64_t index) const override;

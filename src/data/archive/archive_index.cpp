@@ -1,12 +1,13 @@
 #include "data/archive/archive_index.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
+#include <tuple>
 
 #include "core/format.h"
+#include "core/seconds_since.h"
+#include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
@@ -87,19 +88,72 @@ void keep(const std::string& bytes, const std::vector<fs::path>& where) {
 
 }  // namespace
 
-void ArchiveIndex::add(std::uint32_t archive, std::int32_t label, std::int64_t offset,
-                       std::int64_t size, std::string_view name) {
-  images.push_back({static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(size),
-                    names.size(), static_cast<std::uint32_t>(name.size()), archive, label, 0});
+void ArchiveIndex::add(Image image, std::string_view name) {
+  image.name_at = names.size();
+  image.name_size = static_cast<std::uint32_t>(name.size());
+  images.push_back(image);
   names += name;
 }
 
 void ArchiveIndex::append(const ArchiveIndex& other) {
-  for (Image image : other.images) {
-    image.name_at += names.size();
-    images.push_back(image);
+  for (const Image& image : other.images) add(image, other.name(image));
+}
+
+void PassedOver::add(const TarReader& reader) {
+  if (members == 0) first = reader.first_skipped();
+  members += reader.skipped();
+}
+
+void PassedOver::add(const PassedOver& other) {
+  if (members == 0) first = other.first;
+  members += other.members;
+  files.add(other.files);
+}
+
+std::string PassedOver::remark(const std::string& where) const {
+  if (members == 0) return files.warning(where);
+  LeftOut all = files;
+  all.add(cat("member that is not a regular file (", first, ")"),
+          cat("members that are not regular files (", first, ")"), members);
+  return all.warning(where);
+}
+
+ArchiveIndex::Image image_at(const TarMember& member, std::uint32_t archive, std::int32_t label) {
+  return {.offset = static_cast<std::uint64_t>(member.offset),
+          .size = static_cast<std::uint64_t>(member.size),
+          .archive = archive,
+          .label = label};
+}
+
+ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::int64_t begin,
+                         std::int64_t end, PassedOver& passed_over) {
+  ArchiveIndex index;
+  TarReader reader(archive, begin, end);
+  for (TarMember member; reader.next(member);) {
+    if (is_hidden_path(member.name)) continue;
+    if (is_image_name(member.name)) {
+      index.add(image_at(member, number), member.name);
+    } else {
+      passed_over.files.add_file(member.name);
+    }
   }
-  names += other.names;
+  passed_over.add(reader);
+  sort_images(index);
+  // Keeps the last of several images with the same name.
+  std::vector<ArchiveIndex::Image>& images = index.images;
+  const auto same = [&](const auto& a, const auto& b) { return index.name(a) == index.name(b); };
+  const auto kept = std::unique(images.rbegin(), images.rend(), same);
+  images.erase(images.begin(), kept.base());
+  return index;
+}
+
+void sort_images(ArchiveIndex& index) {
+  std::ranges::sort(index.images, [&](const auto& a, const auto& b) {
+    if (a.label != b.label) return a.label < b.label;
+    const std::string_view name_a = index.name(a), name_b = index.name(b);
+    if (name_a != name_b) return comes_before(name_a, name_b);
+    return std::tie(a.archive, a.offset) < std::tie(b.archive, b.offset);
+  });
 }
 
 ArchiveSet::ArchiveSet(std::vector<std::string> paths) : paths_(std::move(paths)) {
@@ -124,34 +178,17 @@ std::shared_ptr<const FileSource> ArchiveSet::open(std::size_t archive) const {
   return held_.empty() ? std::make_shared<FileSource>(paths_[archive]) : held_[archive];
 }
 
-struct SearchProgress::State {
-  using Clock = std::chrono::steady_clock;
-  std::string what;
-  std::int64_t total, done = 0;
-  Clock::time_point start = Clock::now(), last = start;
-  std::mutex mutex;
-};
-
-SearchProgress::SearchProgress(std::string what, std::int64_t total)
-    : state_(std::make_unique<State>()) {
-  state_->what = std::move(what);
-  state_->total = total;
-}
-
-SearchProgress::~SearchProgress() = default;
-
 void SearchProgress::add(std::int64_t done) {
   constexpr auto kEvery = std::chrono::seconds(5);
-  State& s = *state_;
-  std::lock_guard lock(s.mutex);
-  s.done += done;
-  const auto now = State::Clock::now();
-  if (now - s.last < kEvery || s.done <= 0) return;
-  s.last = now;
-  const double fraction = static_cast<double>(s.done) / static_cast<double>(s.total);
-  const double passed = std::chrono::duration<double>(now - s.start).count();
-  log_info(cat(s.what, ": ", static_cast<int>(100 * fraction), " %, ",
-               static_cast<std::int64_t>(passed * (1 - fraction) / fraction), " s left"));
+  const std::lock_guard lock(mutex_);
+  done_ += done;
+  const auto now = Clock::now();
+  if (now - last_ < kEvery || done_ <= 0) return;
+  last_ = now;
+  const double fraction = static_cast<double>(done_) / static_cast<double>(total_);
+  log_info(cat(what_, ": ", static_cast<int>(100 * fraction), " %, ",
+               static_cast<std::int64_t>(seconds_since(start_) * (1 - fraction) / fraction),
+               " s left"));
 }
 
 std::string write_archive_index(const ArchiveIndex& index, const std::string& kind,

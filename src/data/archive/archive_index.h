@@ -1,17 +1,22 @@
-// Index of a set of tar archives: the place of each image. It is kept in a file, so that the
-// archives are searched only once.
+// Index of a set of tar archives: the place of each image, found by a search. It is kept in a file,
+// so that the archives are searched only once.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "io/byte_source.h"
+#include "data/source/image_names.h"
+#include "io/file.h"
+#include "io/tar.h"
 
 namespace dtn {
 
@@ -33,8 +38,8 @@ class ArchiveIndex {
   // Warning about skipped members of the archives, repeated in each run.
   std::string remark;
 
-  void add(std::uint32_t archive, std::int32_t label, std::int64_t offset, std::int64_t size,
-           std::string_view name);
+  // Adds an image under this name.
+  void add(Image image, std::string_view name);
   void append(const ArchiveIndex& other);
   std::string_view name(const Image& image) const {
     return std::string_view(names).substr(image.name_at, image.name_size);
@@ -63,16 +68,42 @@ class ArchiveSet {
   std::string identity_;
 };
 
+// Members of archives that a search skips.
+struct PassedOver {
+  std::int64_t members = 0;  // number of members that are not plain files
+  std::string first;         // name of the first one, and the reason
+  LeftOut files;             // files that are not read
+
+  void add(const TarReader& reader);
+  void add(const PassedOver& other);
+  std::string remark(const std::string& where) const;  // empty if nothing is reported
+};
+
+// Returns the entry of an image for an index.
+ArchiveIndex::Image image_at(const TarMember& member, std::uint32_t archive,
+                             std::int32_t label = -1);
+
+// Returns the images of the tar in bytes [begin, end) of an archive, with their names in it. Hidden
+// files are skipped. If two members have the same name, the later one counts, as after unpacking.
+ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::int64_t begin,
+                         std::int64_t end, PassedOver& passed_over);
+
+// Sorts by label, then like the files of an image folder, then by archive and offset.
+void sort_images(ArchiveIndex& index);
+
 // Logs the progress of a search every few seconds.
 class SearchProgress {
  public:
-  SearchProgress(std::string what, std::int64_t total);
-  ~SearchProgress();
+  SearchProgress(std::string what, std::int64_t total) : what_(std::move(what)), total_(total) {}
   void add(std::int64_t done);  // thread-safe
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  using Clock = std::chrono::steady_clock;
+  const std::string what_;
+  const std::int64_t total_;
+  std::int64_t done_ = 0;
+  Clock::time_point start_ = Clock::now(), last_ = start_;
+  std::mutex mutex_;
 };
 
 // Returns the stored index of these archives. If there is none, calls `search` and stores its

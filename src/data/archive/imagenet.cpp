@@ -6,9 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/format.h"
 #include "data/archive/archive_dataset.h"
-#include "data/archive/archive_search.h"
 #include "data/archive/ilsvrc_devkit.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
@@ -72,10 +70,9 @@ ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) 
       throw DataError(cat(archive->name(), ": ", classes[c].name, kTar, " holds no images (",
                           kImageEndings, kinds.empty() ? "" : "; it has ", kinds, ")"));
     }
-    for (const ArchiveIndex::Image& image : parts[c].images) {
-      index.add(0, static_cast<std::int32_t>(c), static_cast<std::int64_t>(image.offset),
-                static_cast<std::int64_t>(image.size),
-                cat(classes[c].name, "/", parts[c].name(image)));
+    for (ArchiveIndex::Image& image : parts[c].images) {
+      image.label = static_cast<std::int32_t>(c);
+      index.add(image, cat(classes[c].name, "/", parts[c].name(image)));
     }
     parts[c] = {};
   }
@@ -127,17 +124,15 @@ ArchiveIndex by_class(const ArchiveIndex& flat, const std::vector<std::int32_t>&
   }
   ArchiveIndex index;
   std::set<std::size_t> seen;
-  for (const ArchiveIndex::Image& image : flat.images) {
+  for (ArchiveIndex::Image image : flat.images) {
     const std::string_view file = base_name(flat.name(image));
     const std::size_t number = number_of(file);
     if (number == 0 || number > labels.size() || !seen.insert(number).second) {
       throw DataError(cat(path, ": '", file,
                           "' is not a validation image of the development kit, or appears twice"));
     }
-    const std::int32_t label = labels[number - 1];
-    index.add(0, label, static_cast<std::int64_t>(image.offset),
-              static_cast<std::int64_t>(image.size),
-              cat(imagenet_class_names()[static_cast<std::size_t>(label)], "/", file));
+    image.label = labels[number - 1];
+    index.add(image, cat(imagenet_class_names()[static_cast<std::size_t>(image.label)], "/", file));
   }
   sort_images(index);
   index.remark = flat.remark;
@@ -177,11 +172,8 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
   }
   const auto count = static_cast<std::int64_t>(classes.size());
   check_class_count(count, model, path.string());
-  std::string description = cat(index.images.size(), " ", name_of(split),
-                                index.images.size() == 1 ? " image of " : " images of ",
-                                counted(count, "classes"), " in ", path.string());
   return std::make_unique<ArchiveDataset>(std::move(archives), std::move(index), std::move(classes),
-                                          count, std::move(description));
+                                          count, split, path.string());
 }
 
 }  // namespace dtn

@@ -2,15 +2,13 @@
 // in place.
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "core/format.h"
+#include "core/text.h"
 #include "data/archive/archive_dataset.h"
-#include "data/archive/archive_search.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
@@ -79,8 +77,7 @@ class ShardSearch {
   }
 
   void take(const TarMember& member) {
-    std::string extension = member.name.substr(group_.key.size());
-    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string extension = lowered(member.name.substr(group_.key.size()));
     if (extension.find('.', 1) != extension.npos) {
       group_.others.push_back(member.name);
       group_.dotted_labels += extension.ends_with(kLabelEnding);
@@ -101,14 +98,10 @@ class ShardSearch {
     std::string text(static_cast<std::size_t>(member.size), ' ');
     shard_.read(member.offset, std::as_writable_bytes(std::span(text)));
     const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    const std::size_t end = text.find_last_not_of(" \t\r\n") + 1;
-    std::int32_t label = -1;
-    const char* last = text.data() + std::max(begin, end);
-    const auto [stop, error] = std::from_chars(text.data() + begin, last, label);
-    if (error != std::errc() || stop != last || label < 0 || label > kMaxLabel) {
-      fail("has a .cls file that does not hold a label from 0 to 999999 in digits");
-    }
-    return label;
+    const std::size_t end = std::max(begin, text.find_last_not_of(" \t\r\n") + 1);
+    const auto label = parse_number<std::int32_t>(text.substr(begin, end - begin));
+    if (label && 0 <= *label && *label <= kMaxLabel) return *label;
+    fail("has a .cls file that does not hold a label from 0 to 999999 in digits");
   }
 
   // A label without an image is not a sample. The image is missing, has a format that is not read,
@@ -116,8 +109,7 @@ class ShardSearch {
   void finish_group(LeftOut& left_out) {
     if (group_.image && !group_.label) fail("has no label: there is no .cls file beside its image");
     if (group_.image) {
-      index_.add(number_, *group_.label, group_.image->offset, group_.image->size,
-                 group_.image->name);
+      index_.add(image_at(*group_.image, number_, *group_.label), group_.image->name);
     } else {
       count_left_out(left_out);
     }
@@ -185,13 +177,9 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
     classes = std::max<std::int64_t>(classes, image.label + 1);
   }
   check_class_count(classes, model, pattern.string());
-  std::string description = cat(
-      index.images.size(), " ", name_of(split),
-      index.images.size() == 1 ? " image of " : " images of ", counted(classes, "classes"), " in ",
-      counted(static_cast<std::int64_t>(shards.count()), "shards"), ", ", pattern.string());
+  const std::string where = cat(counted(shards.count(), "shards"), ", ", pattern.string());
   return std::make_unique<ArchiveDataset>(std::move(shards), std::move(index),
-                                          std::vector<std::string>(), classes,
-                                          std::move(description));
+                                          std::vector<std::string>(), classes, split, where);
 }
 
 }  // namespace dtn

@@ -6,12 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/listops/vocabulary.h"
-#include "io/byte_source.h"
+#include "data/listops/expression.h"
+#include "io/file.h"
 
 namespace dtn::listops {
 

@@ -3,13 +3,12 @@
 // 2 to max_args, are uniform. (Tay et al., "Long Range Arena", 2021.)
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "data/listops/vocabulary.h"
+#include "data/listops/expression.h"
 
 namespace dtn::listops {
 

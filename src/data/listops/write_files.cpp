@@ -5,7 +5,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "data/listops/draw_trees.h"
 #include "data/listops/listops_file.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
@@ -19,11 +18,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxTrees = 1'000'000'000;
 
 DrawOptions drawing_of(const WriteOptions& options) {
-  DrawOptions drawing;
-  drawing.limits = options.limits;
-  drawing.seed = options.seed;
-  drawing.trees = options.trees();
-  drawing.jobs = options.jobs;
+  DrawOptions drawing = options;
+  drawing.trees = options.all_trees();
   return drawing;
 }
 
@@ -112,7 +108,7 @@ WriteReport write_files(const WriteOptions& options,
                         const std::function<bool(std::int64_t, std::int64_t)>& keep_going) {
   check(options);
   const OutputFolder output(options.output);
-  const WriteLock lock(options.output);
+  const DirectoryLock lock = lock_for_writing(options.output);
   clear_folder(options.output);
   std::array<SplitFile, 3> files{SplitFile(options.output / kTrainFile, options.train),
                                  SplitFile(options.output / kValFile, options.val),
@@ -120,7 +116,7 @@ WriteReport write_files(const WriteOptions& options,
   WriteReport report;
   report.bytes = 3 * static_cast<std::int64_t>(kHeader.size() + 1);
   SplitFile* file = files.data();
-  const DrawReport drawn = draw_trees(
+  static_cast<DrawReport&>(report) = draw_trees(
       drawing_of(options),
       [&](const DrawnTree& tree) {
         while (file->is_full()) ++file;
@@ -128,10 +124,6 @@ WriteReport write_files(const WriteOptions& options,
         report.bytes += static_cast<std::int64_t>(tree.line.size());
       },
       [&](std::int64_t trees) { return !keep_going || keep_going(trees, report.bytes); });
-  report.trees = drawn.trees;
-  report.tries = drawn.tries;
-  report.duplicates = drawn.duplicates;
-  report.stopped = drawn.stopped;
   if (report.stopped) return report;
   for (SplitFile& each : files) each.finish();
   for (SplitFile& each : files) each.commit();

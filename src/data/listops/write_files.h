@@ -6,24 +6,21 @@
 #include <filesystem>
 #include <functional>
 
-#include "data/listops/tree.h"
+#include "data/listops/draw_trees.h"
 
 namespace dtn::listops {
 
-struct WriteOptions {
+// The number of trees to draw is that of all files.
+struct WriteOptions : DrawOptions {
   std::filesystem::path output;  // the folder
-  std::uint64_t seed = 0;
   std::int64_t train = 96'000, val = 2'000, test = 2'000;
-  TreeLimits limits;
-  int jobs = 1;  // threads
 
-  std::int64_t trees() const { return train + val + test; }
+  std::int64_t all_trees() const { return train + val + test; }
 };
 
-struct WriteReport {
-  std::int64_t trees = 0, tries = 0, duplicates = 0;
+// If drawing was stopped, no file was written.
+struct WriteReport : DrawReport {
   std::int64_t bytes = 0;
-  bool stopped = false;  // then no file was written
 };
 
 // Draws as many different trees as the files need, in the order train, val, test. All three files

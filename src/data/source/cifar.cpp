@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 #include "io/file.h"
@@ -56,15 +57,10 @@ fs::path find_folder(const std::string& root, const Layout& layout, const std::s
 std::vector<std::string> read_class_names(const fs::path& file, std::size_t count) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return {};
-  std::vector<std::byte> bytes = read_file(file.string(), 1 << 20);
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string text = read_text(file.string(), 1 << 20);
   std::vector<std::string> names;
-  while (!text.empty()) {
-    std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) names.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::string_view rest = text; !rest.empty();) {
+    if (const std::string_view line = take_line(rest); !line.empty()) names.emplace_back(line);
   }
   return names.size() == count ? names : std::vector<std::string>{};
 }
@@ -87,9 +83,7 @@ class CifarDataset final : public Dataset {
     const std::byte* planes =
         files_[file].bytes.data() + record * layout_.record() + layout_.label_bytes;
     Image& image = workspace.image;
-    image.width = image.height = kSide;
-    image.channels = 3;
-    image.pixels.resize(3 * kPlane);
+    image.reshape(kSide, kSide, 3);
     for (std::size_t c = 0; c < 3; ++c) {
       for (std::size_t i = 0; i < kPlane; ++i) {
         image.pixels[3 * i + c] = std::to_integer<std::uint8_t>(planes[c * kPlane + i]);

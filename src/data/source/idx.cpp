@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -131,14 +130,10 @@ class IdxDataset final : public Dataset {
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
-    std::size_t bytes = static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_);
     Image& image = workspace.image;
-    image.width = width_;
-    image.height = height_;
-    image.channels = 1;
-    image.pixels.resize(bytes);
-    std::memcpy(image.pixels.data(),
-                images_.values.data() + static_cast<std::size_t>(index) * bytes, bytes);
+    image.reshape(width_, height_, 1);
+    std::copy_n(images_.values.data() + index * std::ssize(image.pixels), image.pixels.size(),
+                image.pixels.data());
     return {.encoded = {}, .image = &image, .ready = {}};
   }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -8,8 +7,6 @@
 
 #include "core/format.h"
 #include "data/classes/class_order.h"
-#include "data/classes/listed_names.h"
-#include "data/source/image_files.h"
 #include "data/source/image_names.h"
 #include "data/source/split_folders.h"
 #include "dtn/core/check.h"
@@ -23,10 +20,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kMaxDepth = 16;  // nested folders
+
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
 [[noreturn]] void fail_listing(const fs::path& folder, const std::error_code& error) {
   throw DataError(cat("cannot list ", folder.string(), ": ", error.message()));
+}
+
+// Throws DataError for a link whose target does not exist.
+void check_link(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  if (!entry.is_symlink(ignored) || fs::exists(entry.path(), ignored)) return;
+  throw DataError(cat(entry.path().string(), ": is a link to ",
+                      fs::read_symlink(entry.path(), ignored).string(),
+                      ", which does not exist; restore that file, or remove the link"));
 }
 
 // Returns the names of the folders in `folder`, in byte order.
@@ -42,6 +50,40 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   if (error) fail_listing(folder, error);
   std::ranges::sort(names);
   return names;
+}
+
+// Returns the paths of all images below `folder`, relative to it, in torchvision's order. Links are
+// followed. Names that begin with a dot are hidden and not counted. Counts all other files in
+// `left_out`. Throws DataError if a folder cannot be listed, for a link without a target and for a
+// circle of links.
+std::vector<std::string> list_images(const fs::path& folder, LeftOut& left_out) {
+  std::vector<std::string> files;
+  std::error_code error;
+  const std::string& name = folder.native();
+  const std::size_t prefix = name.size() + (name.ends_with('/') ? 0 : 1);
+  fs::recursive_directory_iterator it(folder, fs::directory_options::follow_directory_symlink,
+                                      error);
+  for (fs::recursive_directory_iterator end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const fs::path& path = it->path();
+    if (is_hidden(path)) {
+      it.disable_recursion_pending();
+    } else if (it.depth() > kMaxDepth) {
+      throw DataError(cat(path.string(), ": more than ", kMaxDepth,
+                          " folders deep; does a link lead in a circle?"));
+    } else if (it->is_regular_file(ignored)) {
+      if (is_image_name(path.native())) {
+        files.push_back(path.native().substr(prefix));
+      } else {
+        left_out.add_file(path.native());
+      }
+    } else {
+      check_link(*it);
+    }
+  }
+  if (error) fail_listing(folder, error);
+  std::ranges::sort(files, comes_before);
+  return files;
 }
 
 // Counts the images beside the class folders, which belong to no class.
@@ -181,18 +223,13 @@ void note_missing_folders(const fs::path& folder, const std::vector<std::string>
 
 void check_folder_count(const fs::path& folder, const std::vector<std::string>& classes,
                         const ModelConfig& model) {
-  if (model.num_classes == 0) return;
   const auto of_model = static_cast<std::size_t>(model.num_classes);
-  if (classes.size() > of_model) {
+  if (of_model > 0 && classes.size() > of_model) {
     throw DataError(cat((folder / classes[of_model]).string(), ": its label ", of_model,
                         " is outside [0, ", of_model, "); the data set has ", classes.size(),
                         " class folders, so set model.num_classes: ", classes.size()));
   }
-  if (classes.size() < of_model) {
-    log_warn(cat(
-        folder.string(), ": has ", counted(static_cast<std::int64_t>(classes.size()), "classes"),
-        ", but model.num_classes is ", of_model, "; the labels are 0 to ", classes.size() - 1));
-  }
+  check_class_count(static_cast<std::int64_t>(classes.size()), model, folder.string());
 }
 
 [[noreturn]] void fail_without_folder(const fs::path& folder, Split split) {

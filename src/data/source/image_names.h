@@ -1,8 +1,13 @@
-// Names of image files and their order, for all data sets that consist of files.
+// Names of image files, their order, and files that are not read, for all data sets that consist of
+// files.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+
+#include "dtn/data/dataset.h"
 
 namespace dtn {
 
@@ -21,6 +26,35 @@ bool is_hidden_path(std::string_view path);
 
 // Orders paths by folder, then by file name, each in byte order: torchvision's order.
 bool comes_before(std::string_view a, std::string_view b);
+
+// Files of a data set that are not read, counted by kind for one warning.
+class LeftOut {
+ public:
+  // Counts a file by the ending of its name.
+  void add_file(std::string_view name);
+  // Counts files of a kind in words, such as "label without an image", "labels without an image".
+  void add(const std::string& one, const std::string& many, std::int64_t files = 1);
+  void add(const LeftOut& other);
+
+  std::int64_t count() const { return count_; }
+  // Returns "2 .gif, 1 without an extension", the most frequent first; empty if nothing was left
+  // out.
+  std::string kinds() const;
+  // Returns the warning "<where>: left out 2 .gif, ...", with the endings that are read; empty if
+  // nothing was left out.
+  std::string warning(const std::string& where) const;
+
+ private:
+  struct Kind {
+    std::string one;
+    std::int64_t files = 0;
+  };
+  std::map<std::string, Kind> kinds_;  // by their plural
+  std::int64_t count_ = 0;
+};
+
+// Describes a data set: "20 val images of 3 classes in <where>".
+std::string images_of_classes(const Dataset& dataset, const char* split, const std::string& where);
 
 // Returns the part of a path after its last slash.
 std::string_view base_name(std::string_view path);

@@ -50,50 +50,43 @@ std::uint32_t job_checksum(const Dataset& dataset, const PackOptions& options) {
   return crc;
 }
 
-class Packer {
- public:
-  Packer(const Dataset& dataset, const PackOptions& options) : set_(dataset), options_(options) {}
-
-  void make(std::int64_t index, PackWorkspace& workspace, Record& record) const {
-    record.damage.clear();
-    record.resized = false;
-    const Sample sample = set_.load(index, workspace.sample);
-    if (!sample.ready.empty()) {
-      throw ConfigError("a data set without pixels cannot be packed; it is one file already");
-    }
-    if (sample.image) return encode_png(*sample.image, record.bytes);
-    if (options_.short_side && shrink(sample, workspace, record)) return;
-    record.bytes.assign(sample.encoded.begin(), sample.encoded.end());
+// Resizes a sample. Returns false if the image is small enough or damaged.
+bool shrink(const Sample& sample, const PackOptions& options, PackWorkspace& workspace,
+            Record& record) {
+  const std::string& name = workspace.sample.name;
+  try {
+    const ImageInfo info = read_image_info(sample.encoded, name);
+    const std::int64_t side = *options.short_side;
+    const std::int64_t shorter = std::min(info.width, info.height);
+    if (shorter <= side) return false;
+    decode_image_into(sample.encoded, name, workspace.decoded, {}, ColorMode::kAsStored);
+    // As in torchvision's Resize, the long side is truncated to an integer.
+    const auto scaled = [&](int length) {
+      return static_cast<int>(length == shorter ? side : side * length / shorter);
+    };
+    resize(view(workspace.decoded), scaled(info.width), scaled(info.height),
+           {options.interpolation, options.resample}, workspace.resample, workspace.resized);
+  } catch (const DataError& e) {
+    record.damage = e.what();
+    return false;
   }
+  encode_jpeg(workspace.resized, options.quality, record.bytes);
+  record.resized = true;
+  return true;
+}
 
- private:
-  // Resizes a sample. Returns false if the image is small enough or damaged.
-  bool shrink(const Sample& sample, PackWorkspace& workspace, Record& record) const {
-    const std::string& name = workspace.sample.name;
-    try {
-      const ImageInfo info = read_image_info(sample.encoded, name);
-      const std::int64_t side = *options_.short_side;
-      const std::int64_t shorter = std::min(info.width, info.height);
-      if (shorter <= side) return false;
-      decode_image_into(sample.encoded, name, workspace.decoded, {}, ColorMode::kAsStored);
-      // As in torchvision's Resize, the long side is truncated to an integer.
-      const auto scaled = [&](int length) {
-        return static_cast<int>(length == shorter ? side : side * length / shorter);
-      };
-      resize(view(workspace.decoded), scaled(info.width), scaled(info.height),
-             {options_.interpolation, options_.resample}, workspace.resample, workspace.resized);
-    } catch (const DataError& e) {
-      record.damage = e.what();
-      return false;
-    }
-    encode_jpeg(workspace.resized, options_.quality, record.bytes);
-    record.resized = true;
-    return true;
+void make_record(const Dataset& dataset, std::int64_t index, const PackOptions& options,
+                 PackWorkspace& workspace, Record& record) {
+  record.damage.clear();
+  record.resized = false;
+  const Sample sample = dataset.load(index, workspace.sample);
+  if (!sample.ready.empty()) {
+    throw ConfigError("a data set without pixels cannot be packed; it is one file already");
   }
-
-  const Dataset& set_;
-  const PackOptions& options_;
-};
+  if (sample.image) return encode_png(*sample.image, record.bytes);
+  if (options.short_side && shrink(sample, options, workspace, record)) return;
+  record.bytes.assign(sample.encoded.begin(), sample.encoded.end());
+}
 
 void check(const Dataset& dataset, const fs::path& output, const PackOptions& options) {
   if (options.short_side && *options.short_side < 1)
@@ -124,11 +117,10 @@ PackReport pack(const Dataset& dataset, const fs::path& output, const PackOption
                 const std::function<void(const std::string&)>& on_damaged) {
   PackReport report;
   report.resumed_at = writer.records();
-  const Packer packer(dataset, options);
   for_each_in_order<PackWorkspace, Record>(
       writer.records(), dataset.size(), options.jobs,
       [&](std::int64_t i, PackWorkspace& workspace, Record& record) {
-        packer.make(i, workspace, record);
+        make_record(dataset, i, options, workspace, record);
       },
       [&](std::int64_t, const Record& record) {
         if (!record.damage.empty()) {

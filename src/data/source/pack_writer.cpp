@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <string_view>
 
 #include "core/seconds_since.h"
 #include "data/source/packed_format.h"
@@ -21,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kJournalMagic = "DTNPJRNL";
+constexpr std::int64_t kMaxJournalBytes = 1ll << 40;
 constexpr std::size_t kJournalHeader = 16;  // magic, version, job
 
 struct JournalEntry {
@@ -61,12 +64,6 @@ void truncate_to(int fd, std::int64_t size, const fs::path& path) {
   if (::lseek(fd, 0, SEEK_END) < 0) throw_errno("seek in", path);
 }
 
-std::string text_of_file(const fs::path& path) {
-  constexpr std::int64_t kMax = 1ll << 40;
-  const std::vector<std::byte> bytes = read_file(path.string(), kMax);
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
 }  // namespace
 
 PackWriter::PackWriter(fs::path output, std::uint32_t job)
@@ -104,7 +101,7 @@ void PackWriter::start(std::uint32_t job) {
 void PackWriter::take_up(std::uint32_t job) {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw_errno("examine", partial_);
-  const std::string journal = text_of_file(journal_path_);
+  const std::string journal = read_text(journal_path_.string(), kMaxJournalBytes);
   const bool begun = status.st_size >= static_cast<off_t>(sizeof(PackedHeader));
   if (!begun || journal.size() < kJournalHeader) return start(job);
   if (journal.compare(0, kJournalHeader, journal_header(job)) != 0) {
@@ -153,26 +150,21 @@ void PackWriter::sync_when_due(std::int64_t after_bytes, double after_seconds) {
   if (end_ - synced_end_ >= after_bytes || seconds_since(synced_at_) >= after_seconds) sync();
 }
 
-// Returns the journal, which has the size and the checksum of each record.
-std::string PackWriter::begin_index() {
+void PackWriter::finish(std::uint64_t num_classes, const std::string& class_names,
+                        const std::function<Description(std::int64_t)>& describe) {
   sync();
-  entry_at_ = sizeof(PackedHeader);
-  return text_of_file(journal_path_).substr(kJournalHeader);
-}
-
-void PackWriter::append_entry(const std::string& journal, std::int64_t i,
-                              const Description& description, std::string& index,
-                              std::string& names) {
-  JournalEntry record;
-  std::memcpy(&record, journal.data() + static_cast<std::size_t>(i) * kEntryBytes, kEntryBytes);
-  put(index, PackedEntry{entry_at_, names.size(), record.bytes, record.crc, description.label,
-                         static_cast<std::uint32_t>(description.name.size())});
-  entry_at_ += record.bytes;
-  names += description.name;
-}
-
-void PackWriter::finish_file(std::uint64_t num_classes, const std::string& index,
-                             const std::string& names, const std::string& class_names) {
+  const std::string journal = read_text(journal_path_.string(), kMaxJournalBytes);
+  Cursor in(as_bytes_of(journal).subspan(kJournalHeader), journal_path_.string());
+  std::string index, names;
+  std::uint64_t entry_at = sizeof(PackedHeader);
+  for (std::int64_t i = 0; i < records_; ++i) {
+    const auto record = in.take<JournalEntry>();
+    const Description description = describe(i);
+    put(index, PackedEntry{entry_at, names.size(), record.bytes, record.crc, description.label,
+                           static_cast<std::uint32_t>(description.name.size())});
+    entry_at += record.bytes;
+    names += description.name;
+  }
   PackedHeader header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
@@ -186,8 +178,9 @@ void PackWriter::finish_file(std::uint64_t num_classes, const std::string& index
   header.file_bytes = header.index_at + index.size() + names.size() + class_names.size();
   header.header_crc = header_checksum(header);
   const std::string padding(header.index_at - static_cast<std::uint64_t>(end_), '\0');
-  for (const std::string* part : {&padding, &index, &names, &class_names}) {
-    append_all(file_.get(), *part, partial_);
+  for (const std::string_view part :
+       std::array<std::string_view, 4>{padding, index, names, class_names}) {
+    append_all(file_.get(), part, partial_);
   }
   if (::lseek(file_.get(), 0, SEEK_SET) != 0) throw_errno("seek in", partial_);
   write_all(file_.get(), &header, sizeof header, partial_);

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "io/posix.h"
 
@@ -37,24 +37,12 @@ class PackWriter {
     std::uint32_t label = 0;
   };
   // Appends index and names, and gives the file its final name. describe(i) describes record i.
-  template <class Describe>
-  void finish(std::uint64_t num_classes, const std::string& class_names, Describe&& describe) {
-    std::string index, names;
-    const std::string journal = begin_index();
-    for (std::int64_t i = 0; i < records_; ++i) {
-      append_entry(journal, i, describe(i), index, names);
-    }
-    finish_file(num_classes, index, names, class_names);
-  }
+  void finish(std::uint64_t num_classes, const std::string& class_names,
+              const std::function<Description(std::int64_t)>& describe);
 
  private:
   void start(std::uint32_t job);
   void take_up(std::uint32_t job);
-  std::string begin_index();
-  void append_entry(const std::string& journal, std::int64_t i, const Description& description,
-                    std::string& index, std::string& names);
-  void finish_file(std::uint64_t num_classes, const std::string& index, const std::string& names,
-                   const std::string& class_names);
 
   std::filesystem::path output_, partial_, journal_path_;
   FileHandle file_, journal_;
@@ -62,7 +50,6 @@ class PackWriter {
   std::string pending_;  // journal entries of records that are not synced
   std::int64_t synced_end_ = 0;
   std::chrono::steady_clock::time_point synced_at_ = std::chrono::steady_clock::now();
-  std::uint64_t entry_at_ = 0;  // offset of the next record, while the index is made
 };
 
 }  // namespace dtn::packed

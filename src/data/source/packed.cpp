@@ -9,12 +9,12 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/format.h"
+#include "data/source/image_names.h"
 #include "data/source/packed_format.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
-#include "io/byte_source.h"
 #include "io/crc32c.h"
+#include "io/file.h"
 
 namespace dtn {
 namespace {
@@ -85,8 +85,7 @@ class PackedDataset final : public Dataset {
     for (const packed::PackedEntry& entry : index_.entries) labels_.push_back(entry.label);
     class_names_ = std::move(index_.class_names);
     num_classes_ = index_.num_classes;
-    description_ = cat(size(), " ", name_of(split), size() == 1 ? " image of " : " images of ",
-                       counted(num_classes_, "classes"), " in ", path);
+    description_ = images_of_classes(*this, name_of(split), path);
     mapping_.expect_random_reads();
     verified_ = std::vector<std::atomic<bool>>(labels_.size());
   }

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/byte_source.h"
+#include "io/file.h"
 
 namespace dtn::packed {
 

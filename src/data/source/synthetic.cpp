@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "data/source/synthetic_sequences.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
 #include "dtn/data/datasets.h"
@@ -16,6 +15,9 @@ constexpr int kCells = 4;  // the pattern has this many cells a side
 constexpr int kPatternMin = 64, kPatternRange = 128;
 constexpr int kBrightness = 24;  // added to a whole image: -24 .. 24
 constexpr int kNoiseShift = 2;   // noise of a pixel: (byte - 128) / 4
+
+constexpr std::uint32_t kLengthStream[] = {0x53594e4c, 0x53594e4d};  // "SYNL", "SYNM"
+constexpr std::uint32_t kWordStream[] = {0x53594e57, 0x53594e58};    // "SYNW", "SYNX"
 
 class SyntheticDataset final : public Dataset {
  public:
@@ -36,10 +38,7 @@ class SyntheticDataset final : public Dataset {
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
     Image& image = workspace.image;
-    image.width = size_in_pixels_.width;
-    image.height = size_in_pixels_.height;
-    image.channels = channels_;
-    image.pixels.resize(bytes());
+    image.reshape(size_in_pixels_.width, size_in_pixels_.height, channels_);
     int pattern[kCells * kCells * 3];
     std::uint64_t group = static_cast<std::uint64_t>(index) * groups_per_image();
     PhiloxKey noise{seed_, noise_stream_, 0};
@@ -97,13 +96,63 @@ class SyntheticDataset final : public Dataset {
   int channels_;
 };
 
+// Sequences of random lengths up to model.max_length with random words of its vocabulary. Labels
+// are balanced and do not depend on the words.
+class SyntheticSequences final : public Dataset {
+ public:
+  SyntheticSequences(std::int64_t size, const ModelConfig& model, Split split, std::uint64_t seed)
+      : lengths_{seed, kLengthStream[static_cast<int>(split)], 0},
+        words_{seed, kWordStream[static_cast<int>(split)], 0},
+        longest_(model.max_length) {
+    DTN_CHECK(model.vocabulary >= 2 && model.vocabulary <= 256,
+              "synthetic sequences need a vocabulary of 2 to 256 words, not ", model.vocabulary);
+    num_classes_ = std::max(1, model.num_classes);
+    vocabulary_ = model.vocabulary;
+    has_pixels_ = false;
+    labels_.resize(static_cast<std::size_t>(size));
+    for (std::int64_t i = 0; i < size; ++i) labels_[static_cast<std::size_t>(i)] = i % num_classes_;
+    description_ =
+        cat(size, " synthetic ", name_of(split), " sequences of up to ", longest_, " tokens");
+  }
+
+  // Returns a length from a quarter of the longest up.
+  std::int64_t length(std::int64_t index) const override {
+    const std::int64_t least = std::max<std::int64_t>(1, longest_ / 4);
+    const std::uint32_t u = philox_u32(lengths_, static_cast<std::uint64_t>(index));
+    return least + u % (longest_ - least + 1);
+  }
+
+  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
+    const std::int64_t count = length(index);
+    const auto first = static_cast<std::uint64_t>(index * longest_);
+    workspace.bytes.resize(static_cast<std::size_t>(count));
+    auto* ids = reinterpret_cast<std::uint8_t*>(workspace.bytes.data());
+    const auto words = static_cast<std::uint32_t>(vocabulary_ - 1);
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::uint32_t u = philox_u32(words_, first + static_cast<std::uint64_t>(t));
+      ids[t] = static_cast<std::uint8_t>(1 + u % words);
+    }
+    Sample sample;
+    sample.tokens = {ids, static_cast<std::size_t>(count)};
+    return sample;
+  }
+
+  std::string sample_name(std::int64_t index) const override {
+    return cat("synthetic[", index, "]");
+  }
+
+ private:
+  PhiloxKey lengths_, words_;
+  std::int64_t longest_;
+};
+
 }  // namespace
 
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& data, const ModelConfig& model,
                                         Split split, std::uint64_t seed) {
   std::int64_t size = data.size.value_or(kDefaultSize[static_cast<int>(split)]);
   if (size < 1) throw ConfigError(cat("data.size must be at least 1, got ", size));
-  if (model.max_length > 0) return make_synthetic_sequences(size, model, split, seed);
+  if (model.max_length > 0) return std::make_unique<SyntheticSequences>(size, model, split, seed);
   if (model.channels != 1 && model.channels != 3) {
     throw ConfigError(
         cat("data.dataset synthetic makes images of 1 or 3 channels, but "

@@ -181,7 +181,7 @@ TEST_F(ArchivesTest, WritesIndexToCacheIfFolderIsReadOnly) {
 
 TEST_F(ArchivesTest, RejectsIndexEntriesOutsideArchive) {
   ArchiveIndex index;
-  index.add(0, 3, 512, 100, "a/b.jpg");
+  index.add({.offset = 512, .size = 100, .label = 3}, "a/b.jpg");
   const std::vector<std::int64_t> sizes = {1024};
   const auto parse = [&] {
     const std::string text = write_archive_index(index, "kind", "id");

@@ -1,7 +1,7 @@
 #include "data/classes/match_classes.h"
 
 #include "data/classes/class_order.h"
-#include "data/source/left_out.h"
+#include "data/source/image_names.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
 
