@@ -1,5 +1,6 @@
 #include "core/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,16 +9,21 @@
 
 #include "core/format.h"
 #include "core/seconds_since.h"
-#include "core/terminal.h"
 
 namespace dtn {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int terminal_width() { return static_cast<int>(error_columns()); }
+std::size_t columns_of(int descriptor, std::size_t otherwise) {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : otherwise;
+}
 
 }  // namespace
+
+std::size_t output_columns(std::size_t otherwise) { return columns_of(STDOUT_FILENO, otherwise); }
+std::size_t error_columns(std::size_t otherwise) { return columns_of(STDERR_FILENO, otherwise); }
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
@@ -59,14 +65,15 @@ void ProgressBar::draw(double fraction, const std::string& text) {
   if (!due()) return;
   last_draw_ = Clock::now();
   visible_ = true;
-  int room = terminal_width() - static_cast<int>(title_.size() + text.size()) - 5;
+  const int columns = static_cast<int>(error_columns());
+  int room = columns - static_cast<int>(title_.size() + text.size()) - 5;
   int width = std::clamp(room, 0, 30);
   int filled = static_cast<int>(width * std::clamp(fraction, 0.0, 1.0));
   std::string bar = width > 0 ? " [" + std::string(static_cast<std::size_t>(filled), '#') +
                                     std::string(static_cast<std::size_t>(width - filled), '.') + "]"
                               : "";
   std::string line = title_ + bar + " " + text;
-  line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_width() - 1)));
+  line.resize(std::min(line.size(), static_cast<std::size_t>(columns - 1)));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
 }

@@ -1,7 +1,8 @@
-// Progress bar of long work, on a terminal.
+// Progress bar of long work, and the width of the terminal.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -32,6 +33,10 @@ class ProgressBar {
   std::chrono::steady_clock::time_point start_, last_draw_{};
   bool terminal_, visible_ = false;
 };
+
+// Columns of the terminal on standard output, or on standard error; `otherwise` if there is none.
+std::size_t output_columns(std::size_t otherwise = 100);
+std::size_t error_columns(std::size_t otherwise = 80);
 
 // "4.2 s", "3 min 05 s", "1 h 02 min", "2.5 days"
 std::string format_duration(double seconds);

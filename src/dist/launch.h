@@ -1,7 +1,10 @@
-// Detects the launcher of this process, and joins the other ranks of its job.
+// Detects the launcher of this process, joins the other ranks of its job, and shares the cores of a
+// machine among them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "dtn/dist/communicator.h"
 
@@ -18,5 +21,14 @@ Launch launch();
 // there are several ranks, but the program was built without MPI, its library is not on this
 // machine, or the ranks cannot find each other.
 std::unique_ptr<Communicator> join_job(const CommunicatorOptions& options = {});
+
+// Returns the number of threads for this rank, at least 1. Each core that this rank may run on
+// counts as one, divided by the number of ranks that may run there. Called by all ranks. The first
+// rank warns if the ranks are bound to fewer cores than the machine has for them.
+int share_of_cores(Communicator& ranks);
+
+// Returns the same number for rank `rank`; masks[r] are the cores that rank r may run on, all of
+// one machine.
+int share_of_cores(const std::vector<std::vector<int>>& masks, std::size_t rank);
 
 }  // namespace dtn

@@ -1,8 +1,10 @@
 #include "dist/operations.h"
 
+#include <algorithm>
 #include <cstring>
-
-#include "dist/ordered_sum.h"
+#include <functional>
+#include <type_traits>
+#include <vector>
 
 namespace dtn {
 namespace {
@@ -10,47 +12,41 @@ namespace {
 constexpr std::size_t kSliceUnit = 16;          // elements, one cache line of float32
 constexpr std::size_t kSmallestSum = 64 << 10;  // bytes; up to this size every rank sums everything
 
+// Sums in an order that does not depend on the order of arrival:
+// to[i] = sum_k addends[k][i], in the order of k, for `count` elements; `to` may be one of the
+// addends. bfloat16 is added as float32 and rounded once.
+template <class T>
+void ordered_sum(const std::vector<const T*>& addends, T* to, std::size_t count) {
+  using Sum = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+  constexpr std::size_t kRun = 512;  // fits the L1 cache
+  Sum sums[kRun];
+  for (std::size_t begin = 0; begin < count; begin += kRun) {
+    const std::size_t n = std::min(kRun, count - begin);
+    for (std::size_t i = 0; i < n; ++i) sums[i] = static_cast<Sum>(addends[0][begin + i]);
+    for (std::size_t k = 1; k < addends.size(); ++k) {
+      const T* addend = addends[k] + begin;
+      for (std::size_t i = 0; i < n; ++i) sums[i] += static_cast<Sum>(addend[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) to[begin + i] = static_cast<T>(sums[i]);
+  }
+}
+
 std::byte* bytes_of(Tensor& x) { return static_cast<std::byte*>(x.raw()); }
 
-class Broadcast : public Operation {
+// A single move of the kind gather.
+class SingleMove : public Operation {
  public:
-  Broadcast(Tensor x, int root) : x_(std::move(x)), root_(root) {}
+  using Start = std::function<std::unique_ptr<Transport::Move>(Transport&)>;
+  explicit SingleMove(Start start) : start_(std::move(start)) {}
 
   void advance(Transport& transport, bool may_gather) override {
-    if (!gathering_ && may_gather) {
-      move_ = transport.broadcast(bytes_of(x_), x_.nbytes(), root_);
-      gathering_ = true;
-    }
-    if (gathering_) done_ = done_ || move_->done();
+    if (!move_ && may_gather) move_ = start_(transport);
+    gathering_ = move_ != nullptr;
+    done_ = done_ || (move_ && move_->done());
   }
 
  private:
-  Tensor x_;
-  int root_;
-  std::unique_ptr<Transport::Move> move_;
-};
-
-class Gather : public Operation {
- public:
-  Gather(const Tensor& x, Tensor all) : x_(x), all_(std::move(all)) {}
-
-  void advance(Transport& transport, bool may_gather) override {
-    if (!gathering_ && may_gather) {
-      const std::size_t bytes = x_.nbytes();
-      std::vector<ByteBlock> blocks;
-      for (int r = 0; r < transport.size(); ++r) {
-        blocks.push_back({static_cast<std::size_t>(r) * bytes, bytes});
-      }
-      std::memcpy(bytes_of(all_) + blocks[static_cast<std::size_t>(transport.rank())].begin,
-                  x_.raw(), bytes);
-      move_ = transport.gather(bytes_of(all_), blocks);
-      gathering_ = true;
-    }
-    if (gathering_) done_ = done_ || move_->done();
-  }
-
- private:
-  Tensor x_, all_;
+  Start start_;
   std::unique_ptr<Transport::Move> move_;
 };
 
@@ -175,11 +171,22 @@ std::unique_ptr<Operation> sum_operation(Tensor x, DType wire) {
 }
 
 std::unique_ptr<Operation> broadcast_operation(Tensor x, int root) {
-  return std::make_unique<Broadcast>(std::move(x), root);
+  return std::make_unique<SingleMove>([x, root](Transport& transport) mutable {
+    return transport.broadcast(bytes_of(x), x.nbytes(), root);
+  });
 }
 
 std::unique_ptr<Operation> gather_operation(const Tensor& x, Tensor all) {
-  return std::make_unique<Gather>(x, std::move(all));
+  return std::make_unique<SingleMove>([x, all](Transport& transport) mutable {
+    const std::size_t bytes = x.nbytes();
+    std::vector<ByteBlock> blocks;
+    for (int r = 0; r < transport.size(); ++r) {
+      blocks.push_back({static_cast<std::size_t>(r) * bytes, bytes});
+    }
+    const ByteBlock& own = blocks[static_cast<std::size_t>(transport.rank())];
+    std::memcpy(bytes_of(all) + own.begin, x.raw(), bytes);
+    return transport.gather(bytes_of(all), blocks);
+  });
 }
 
 }  // namespace dtn

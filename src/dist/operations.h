@@ -6,7 +6,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "dist/transport.h"
 #include "dtn/core/tensor.h"

@@ -5,7 +5,6 @@
 #include "core/cuda_device.h"
 #include "core/format.h"
 #include "data/classes/match_classes.h"
-#include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/models/complexity.h"

@@ -17,7 +17,6 @@
 #include "dtn/dist/communicator.h"
 #include "dtn/tasks/task.h"
 #include "kernels/optimizer/optimizer.h"
-#include "train/replay.h"
 
 namespace dtn {
 
@@ -28,6 +27,29 @@ struct StepReport {
   // Time for which a CUDA device was idle before this step; unset on the CPU.
   std::optional<double> idle_seconds;
   std::vector<std::pair<std::string, double>> terms;  // that the task logs; means like the loss
+};
+
+// Repeated work on a CUDA device: enqueued kernel by kernel at first, then replayed as one captured
+// graph.
+class Replay {
+ public:
+  // If `on` is false, always enqueues kernel by kernel, for debugging. It is also off without the
+  // caching allocator, which the memory of a graph needs.
+  explicit Replay(bool on);
+
+  // `signature` holds the addresses and sizes that the work depends on, except memory that never
+  // moves. If it changes, the graph is captured again.
+  void run(const std::vector<std::uintptr_t>& signature, const std::function<void()>& work);
+
+  bool captured() const { return graph_ && graph_->captured(); }
+
+ private:
+  bool on_;
+  std::vector<std::uintptr_t> signature_;
+  int warm_ups_ = 0;
+  // Memory that the work allocates and frees. No other code gets it between the replays.
+  cuda::MemoryPool pool_;
+  std::unique_ptr<cuda::Graph> graph_;
 };
 
 class StepPipeline {

@@ -22,7 +22,6 @@
 #include "config/key_docs.h"
 #include "config/key_synonyms.h"
 #include "core/cuda_device.h"
-#include "dist/cores.h"
 #include "dist/device_transport.h"
 #include "dist/launch.h"
 #include "dtn/core/check.h"

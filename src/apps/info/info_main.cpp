@@ -12,7 +12,7 @@
 #include "config/key_docs.h"
 #include "config/key_synonyms.h"
 #include "config/public_models.h"
-#include "core/terminal.h"
+#include "core/progress.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/models/classifier.h"

@@ -4,7 +4,6 @@
 #include <mpi.h>
 
 #include <climits>
-#include <deque>
 #include <list>
 
 #include "dist/mpi/module.h"

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/seconds_since.h"
 #include "io/atomic_file.h"
 
 namespace dtn {
@@ -62,21 +63,17 @@ AttemptsFile::AttemptsFile(const std::filesystem::path& run_folder, bool resumed
   attempts_.push_back(std::move(begun));
 }
 
-double AttemptsFile::own_seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 void AttemptsFile::save(std::int64_t step, TrainingTime training) {
   attempts_.back().to_step = step;
   attempts_.back().training = training;
-  attempts_.back().seconds = own_seconds();
+  attempts_.back().seconds = seconds_since(start_);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Attempt& attempt : attempts_) all.push_back(to_json(attempt));
   write_file_atomic(file_, nlohmann::ordered_json{{"attempts", all}}.dump(2) + "\n");
 }
 
 double AttemptsFile::seconds() const {
-  double sum = own_seconds();
+  double sum = seconds_since(start_);
   for (std::size_t i = 0; i + 1 < attempts_.size(); ++i) sum += attempts_[i].seconds;
   return sum;
 }

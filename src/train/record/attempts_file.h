@@ -45,8 +45,6 @@ class AttemptsFile {
   const Attempt& current() const { return attempts_.back(); }
 
  private:
-  double own_seconds() const;
-
   std::filesystem::path file_;
   std::vector<Attempt> attempts_;  // the last one is this attempt
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

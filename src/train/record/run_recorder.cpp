@@ -10,7 +10,6 @@
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/core/version.h"
-#include "dtn/data/datasets.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
 #include "train/run_setup.h"

@@ -1,7 +1,6 @@
 // All files and log lines that a run writes while it goes, except checkpoints.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>

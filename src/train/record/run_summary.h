@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 
 #include "dtn/config/train_config.h"
 #include "train/checkpoint.h"

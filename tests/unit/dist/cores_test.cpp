@@ -1,6 +1,6 @@
-#include "dist/cores.h"
-
 #include <gtest/gtest.h>
+
+#include "dist/launch.h"
 
 namespace dtn {
 namespace {
