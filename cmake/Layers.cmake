@@ -305,6 +305,9 @@ function(dtn_test_program name label subject sources)
   endif()
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
   dtn_library_of(library ${subject})
+  if(subject MATCHES "^(config|data|optim)$")  # they read configs, which name presets
+    list(APPEND library dtn_models)
+  endif()
   target_link_libraries(${name} PRIVATE ${library} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${label}. TEST_LIST ${name}_tests NO_PRETTY_VALUES

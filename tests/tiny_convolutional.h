@@ -3,14 +3,14 @@
 
 #include <vector>
 
-#include "dtn/config/load.h"
+#include "dtn/models/presets.h"
 #include "tiny_vit.h"
 
 namespace dtn::test {
 
 // A model of the preset's family, with all options of the preset except sizes.
 inline ModelConfig tiny_model(const char* preset, const char* name, ImageSize image_size) {
-  ModelConfig c = model_preset(preset);
+  ModelConfig c = preset_registry().at(preset).model;
   c.preset = name;
   c.image_size = image_size;
   c.channels = 2;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "dtn/config/load.h"
+#include "dtn/models/presets.h"
 #include "tiny_vit.h"
 
 namespace dtn::test {
@@ -11,7 +11,7 @@ namespace dtn::test {
 // A model of two stages of the preset's family, with all options of the preset except sizes.
 inline ModelConfig two_stages(const char* preset, const char* name, ImageSize image_size,
                               const char* norm) {
-  ModelConfig c = model_preset(preset);
+  ModelConfig c = preset_registry().at(preset).model;
   c.preset = name;
   c.image_size = image_size;
   c.channels = 2;

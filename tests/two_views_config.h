@@ -1,14 +1,14 @@
 // Training config of the task of two_views_task.h in tests.
 #pragma once
 
-#include "dtn/config/load.h"
+#include "dtn/models/presets.h"
 #include "two_views_task.h"
 
 namespace dtn::test {
 
 inline ExperimentConfig two_views_config() {
   ExperimentConfig c;
-  c.model = model_preset("vit_t");  // not used by the task, but required
+  c.model = preset_registry().at("vit_t").model;  // not used by the task, but required
   c.task = "two_views";
   c.seed = 4;
   c.schedule.steps = 20;

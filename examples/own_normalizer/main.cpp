@@ -2,6 +2,8 @@
 // device that dtn supports, and a config chooses it like any other normalizer:
 //
 //    own_normalizer --config fashion_mnist_dtn --set model.norm.type=mean_size
+//
+// A preset of its own has that normalizer from the start: model: {preset: vit_mean_size}
 #include "dtn/dtn.h"
 
 namespace {
@@ -41,5 +43,11 @@ int main(int argc, char** argv) {
   mine.norms.add({schema, [](const auto&, const auto& shape, const auto& scope) {
                     return std::unique_ptr<dtn::Normalizer>(new MeanSizeNorm(shape, scope));
                   }});
+  mine.presets.add({{.preset = "vit_mean_size",
+                     .family = "vit",
+                     .embed_dim = 96,
+                     .num_heads = 3,
+                     .pool = dtn::Pooling::kMean,
+                     .norm = {.type = "mean_size"}}});
   return dtn::app::train_main(argc, argv, mine);
 }

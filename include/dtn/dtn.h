@@ -53,6 +53,7 @@
 #include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
 #include "dtn/models/levit.h"
+#include "dtn/models/presets.h"
 #include "dtn/models/pvt.h"
 #include "dtn/models/regnet.h"
 #include "dtn/models/resnet.h"

@@ -1,6 +1,7 @@
 #include "config/choices.h"
 
 #include <algorithm>
+#include <map>
 
 #include "config/keys.h"
 #include "config/layers.h"
@@ -74,21 +75,19 @@ Choice task_choice(const ConfigSchemas& schemas) {
   return choice;
 }
 
-// Returns nothing for a preset that does not exist; reading the key reports it.
-std::string family_of(const std::string& preset) {
-  if (preset.empty()) return {};
-  try {
-    return model_preset(preset).family;
-  } catch (const ConfigError&) {
-    return {};
-  }
-}
-
 Choice family_choice(const ConfigSchemas& schemas) {
   Choice choice = choice_by_name("model.preset", "model family", "model", schemas.models,
                                  &ModelSchema::family, {});
   choice.of_config = [](const ExperimentConfig& c) { return c.model.family; };
-  choice.of_layer = [](const Node& layer) { return family_of(text_of(layer, "model.preset")); };
+  std::map<std::string, std::string> families;  // of the presets
+  for (const PresetSchema& preset : schemas.presets) {
+    families.emplace(preset.name(), preset.model.family);
+  }
+  // A preset that does not exist has no family; reading the key reports it.
+  choice.of_layer = [path = choice.key, families](const Node& layer) {
+    const auto found = families.find(text_of(layer, path));
+    return found == families.end() ? std::string() : found->second;
+  };
   return choice;
 }
 

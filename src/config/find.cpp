@@ -6,7 +6,7 @@
 #include "config/document.h"
 #include "config/hub.h"
 #include "config/layers.h"
-#include "config/public_models.h"
+#include "config/presets.h"
 #include "core/installed.h"
 #include "dtn/config/load.h"
 
@@ -59,7 +59,7 @@ bool names_file(const fs::path& path, const std::string& name) {
 
 }  // namespace
 
-std::string config::find_shipped_config(const std::string& wanted) {
+std::string config::find_shipped_config(const std::string& wanted, const ConfigSchemas& schemas) {
   const std::string name = wanted.ends_with(".yaml") ? wanted : wanted + ".yaml";
   std::vector<std::string> looked = {wanted}, known;
   for (const fs::path& folder : config_folders()) {
@@ -75,22 +75,23 @@ std::string config::find_shipped_config(const std::string& wanted) {
     if (!found.empty()) return found[0].string();
     looked.push_back((folder / "**").string());
   }
-  if (config::find_public_model(wanted) != nullptr) return wanted;
-  const std::string reason = config::reason_against(wanted);
+  if (find_public_model(wanted, schemas)) return wanted;
+  const std::string reason = reason_against(wanted, schemas);
   if (!reason.empty()) throw ConfigError(reason);
-  for (std::string& public_name : config::public_names()) known.push_back(std::move(public_name));
+  for (std::string& public_name : public_names(schemas)) known.push_back(std::move(public_name));
   throw ConfigError(cat("no config '", config::shown(wanted), "'",
                         config::did_you_mean(fs::path(name).stem().string(), known, "."),
                         " Looked for: ", config::join(looked), "; dtn-info --configs lists all"));
 }
 
 std::string config::find_named_file(const std::string& name, const std::string& key,
-                                    const Where& where, const fs::path& folder) {
+                                    const Where& where, const fs::path& folder,
+                                    const ConfigSchemas& schemas) {
   const fs::path path = (folder / name).lexically_normal();
   std::error_code error;
   if (fs::exists(path, error)) return path.string();
   try {
-    return find_shipped_config(name);
+    return find_shipped_config(name, schemas);
   } catch (const ConfigError& e) {
     fail(where, key, ": no file '", path.string(), "', and ", e.what());
   }
@@ -106,14 +107,14 @@ std::vector<std::string> shipped_configs() {
   return names;
 }
 
-std::string find_config(const std::string& file_or_name) {
+std::string find_config(const std::string& file_or_name, const ConfigSchemas& schemas) {
   if (file_or_name.empty()) throw ConfigError("no config is named; give a file or a name");
   std::error_code error;
   const fs::file_status status = fs::status(file_or_name, error);
   if (fs::exists(status) && !fs::is_directory(status)) return file_or_name;
   const fs::path hub = fs::path(file_or_name) / config::kHubConfig;
   if (fs::exists(hub, error)) return hub.string();
-  return config::find_shipped_config(file_or_name);
+  return config::find_shipped_config(file_or_name, schemas);
 }
 
 }  // namespace dtn

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "config/codec.h"
-#include "config/public_models.h"
+#include "config/presets.h"
 
 namespace dtn::config {
 namespace {
@@ -41,14 +41,15 @@ constexpr const char* kOtherArguments[] = {
 
 class HubConfig {
  public:
-  HubConfig(const std::string& text, const std::string& file) : file_(file), json_(parsed(text)) {}
+  HubConfig(const std::string& text, const std::string& file, const ConfigSchemas& schemas)
+      : file_(file), json_(parsed(text)), schemas_(schemas) {}
 
   Node layer() {
-    const PublicModel& model = public_model();
+    const PublicModel model = public_model();
     Node root = parse_yaml(config_text(model), where(""));
     set(root, "model.num_classes", first({"model_args", "num_classes"}, {"", "num_classes"}));
     set_sizes(root);
-    set_pool(root, model.architecture->pool);
+    set_pool(root, model.preset->model.pool);
     for (const auto& [theirs, ours] : kArguments) {
       set(root, cat("model.", ours), at("model_args", theirs));
     }
@@ -121,19 +122,19 @@ class HubConfig {
     return e.value->get<bool>();
   }
 
-  const PublicModel& public_model() const {
+  PublicModel public_model() const {
     const Entry architecture = at("", "architecture");
     if (!architecture) refuse("", "names no `architecture`, so it is no config.json of timm's");
     const std::string& name = text(architecture);
-    if (const std::string reason = reason_against(name); !reason.empty()) {
+    if (const std::string reason = reason_against(name, schemas_); !reason.empty()) {
       refuse(architecture.field, reason);
     }
     if (const Entry tag = at("pretrained_cfg", "tag")) {
-      if (const PublicModel* found = find_public_model(cat(name, ".", text(tag)))) return *found;
+      if (const auto found = find_public_model(cat(name, ".", text(tag)), schemas_)) return *found;
     }
-    if (const PublicModel* found = find_public_model(name)) return *found;
+    if (const auto found = find_public_model(name, schemas_)) return *found;
     refuse(architecture.field, "no network '", shown(name), "' is known",
-           did_you_mean(name, public_names(), "."), " dtn-info --models lists all");
+           did_you_mean(name, public_names(schemas_), "."), " dtn-info --models lists all");
   }
 
   // Returns a number; a pair must hold the same number twice.
@@ -225,23 +226,25 @@ class HubConfig {
 
   std::string file_;
   Json json_;
+  const ConfigSchemas& schemas_;
 };
 
 }  // namespace
 
 bool is_hub_config(const std::filesystem::path& file) { return file.filename() == kHubConfig; }
 
-Node parse_hub_config(const std::string& text, const std::string& file) {
-  return HubConfig(text, file).layer();
+Node parse_hub_config(const std::string& text, const std::string& file,
+                      const ConfigSchemas& schemas) {
+  return HubConfig(text, file, schemas).layer();
 }
 
-Node read_hub_config(const std::filesystem::path& file) {
+Node read_hub_config(const std::filesystem::path& file, const ConfigSchemas& schemas) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw ConfigError(cat(file.string(), ": cannot open the file"));
   std::string text(kMaxBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_hub_config(text, file.string());
+  return parse_hub_config(text, file.string(), schemas);
 }
 
 }  // namespace dtn::config

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/document.h"
+#include "dtn/config/schemas.h"
 
 namespace dtn::config {
 
@@ -16,8 +17,9 @@ bool is_hub_config(const std::filesystem::path& file);
 // Returns the keys of the public model that the file names, overridden by the file's num_classes,
 // global_pool, model_args and pretrained_cfg. An unknown tag is read as the architecture's first
 // tag. Throws ConfigError with the name of the file and the field.
-Node read_hub_config(const std::filesystem::path& file);
+Node read_hub_config(const std::filesystem::path& file, const ConfigSchemas& schemas);
 // Does the same with a text; `file` is its name in errors.
-Node parse_hub_config(const std::string& text, const std::string& file);
+Node parse_hub_config(const std::string& text, const std::string& file,
+                      const ConfigSchemas& schemas);
 
 }  // namespace dtn::config

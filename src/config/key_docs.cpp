@@ -5,6 +5,7 @@
 
 #include "config/choices.h"
 #include "config/keys.h"
+#include "config/presets.h"
 #include "dtn/config/load.h"
 
 namespace dtn::config {
@@ -43,9 +44,9 @@ class Documenter {
  public:
   explicit Documenter(const ConfigSchemas& schemas)
       : schemas_(schemas), choices_(config::choices_of(schemas)) {
-    for (const ModelConfig& m : model_presets()) {
-      presets_.push_back({m.preset, parse_experiment(cat("model: {preset: ", m.preset, "}"),
-                                                     "default", {}, schemas)});
+    for (const std::string& name : plain_presets(schemas)) {
+      presets_.push_back(
+          {name, parse_experiment(cat("model: {preset: ", name, "}"), "default", {}, schemas)});
       // parse_experiment() assumes a checkpoint; the documentation is for new configs.
       presets_.back().config.data.resample = DataConfig().resample;
     }

@@ -200,3 +200,37 @@ std::vector<Key> data_keys() {
 }
 
 }  // namespace dtn::config
+
+namespace dtn {
+
+AugmentConfig augment_preset(AugmentPreset preset) {
+  AugmentConfig a;
+  a.preset = preset;
+  switch (preset) {
+    case AugmentPreset::kNone:
+    case AugmentPreset::kLight: break;
+    case AugmentPreset::kDeit:
+      a.policy = "rand-m9-mstd0.5-inc1";
+      a.erase = 0.25;
+      a.mixup = 0.8;
+      a.cutmix = 1;
+      a.repeats = 3;
+      break;
+    // The released DTN code parses DeiT's options, but applies no mixup, no CutMix and no erasing.
+    case AugmentPreset::kOfficial:
+      a.policy = "rand-m9-mstd0.5-inc1";
+      a.repeats = 3;
+      break;
+    // Touvron et al., "DeiT III: Revenge of the ViT", 2022.
+    case AugmentPreset::kDeit3:
+      a.policy = "three";
+      a.color_jitter = 0.3;
+      a.mixup = 0.8;
+      a.cutmix = 1;
+      a.repeats = 3;
+      break;
+  }
+  return a;
+}
+
+}  // namespace dtn

@@ -1,6 +1,5 @@
 // Keys of the model.
 #include "config/key_rows.h"
-#include "dtn/config/load.h"
 
 namespace dtn::config {
 
@@ -45,32 +44,12 @@ std::span<const std::string> names_of<MlpActivation>() {
   return names;
 }
 
-namespace {
-
-Key preset() {
-  return {"model.preset",
-          "model that the other keys of this section start from; an architecture that dtn-info "
-          "--models lists is a preset, too",
-          [](const Field& f, ExperimentConfig& c) {
-            if (!f.node.is_scalar()) fail(f, "must be the name of a preset, not ", shown(f.node));
-            try {
-              c.model = model_preset(f.node.text);
-            } catch (const ConfigError& e) {
-              fail(f.node.where, e.what());
-            }
-          },
-          [](const ExperimentConfig& c) { return write_value(c.model.preset); },
-          "name of a preset",
-          kAny,
-          {},
-          "deit_small"};
-}
-
-}  // namespace
-
 std::vector<Key> model_keys() {
   return {
-      preset(),
+      value("model.preset", FIELD(model.preset), kAny,
+            "model that the other keys of this section start from; an architecture that dtn-info "
+            "--models lists is a preset, too",
+            "deit_small"),
       value("model.image_size", FIELD(model.image_size), between(1, 8192),
             "height and width of the model's input images, in pixels: one number, or [height, "
             "width]; must be divisible by patch_size"),

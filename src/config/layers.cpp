@@ -9,7 +9,7 @@
 #include "config/hub.h"
 #include "config/key_synonyms.h"
 #include "config/keys.h"
-#include "config/public_models.h"
+#include "config/presets.h"
 
 namespace dtn::config {
 namespace {
@@ -182,14 +182,14 @@ class FileLoader {
 
  private:
   // Reads a file, or generates the config of a public model.
-  static Node read(const std::filesystem::path& path, const Where* asked_by) {
+  Node read(const std::filesystem::path& path, const Where* asked_by) const {
     std::error_code error;
     const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
-    const PublicModel* model = find_public_model(path.string());
-    if (model != nullptr && !std::filesystem::exists(path, error)) {
+    const auto model = find_public_model(path.string(), schemas_);
+    if (model && !std::filesystem::exists(path, error)) {
       return parse_yaml(config_text(*model), origin);
     }
-    if (is_hub_config(path)) return read_hub_config(path);
+    if (is_hub_config(path)) return read_hub_config(path, schemas_);
     return parse_yaml(read_text(path, asked_by, "base"), origin);
   }
 
@@ -221,7 +221,8 @@ class FileLoader {
       if (!name->is_scalar() || name->text.empty()) {
         fail(name->where, "base must be a file name or a list of them, not ", shown(*name));
       }
-      Node one = load(find_named_file(name->text, "base", name->where, folder), &name->where);
+      Node one =
+          load(find_named_file(name->text, "base", name->where, folder, schemas_), &name->where);
       if (merged.is_map()) {
         put_over(merged, std::move(one), schemas_);
       } else {
@@ -234,7 +235,7 @@ class FileLoader {
     return merged;
   }
 
-  ConfigSchemas schemas_;
+  const ConfigSchemas& schemas_;
   std::vector<std::filesystem::path> open_;
   int next_rank_ = 0;
   int files_ = 0;

@@ -34,10 +34,10 @@ bool is_of_run(const std::filesystem::path& file);
 // be read, the error points to the value of `key` at `asked_by`, if that is not null.
 std::string read_text(const std::filesystem::path& path, const Where* asked_by, const char* key);
 // Finds a config that comes with the program, by name. Throws the same errors as find_config().
-std::string find_shipped_config(const std::string& name);
+std::string find_shipped_config(const std::string& name, const ConfigSchemas& schemas);
 // Finds a file that a config names as its base: a path relative to `folder`, or a shipped config.
 // If there is neither, the error points to the value of `key` at `where`.
 std::string find_named_file(const std::string& name, const std::string& key, const Where& where,
-                            const std::filesystem::path& folder);
+                            const std::filesystem::path& folder, const ConfigSchemas& schemas);
 
 }  // namespace dtn::config

@@ -7,6 +7,7 @@
 #include "config/key_docs.h"
 #include "config/keys.h"
 #include "config/layers.h"
+#include "config/presets.h"
 #include "config/resolve.h"
 
 namespace dtn {
@@ -45,14 +46,8 @@ void set_optimizer_defaults(const Node& root, const std::vector<OptimizerSchema>
 }  // namespace
 
 ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample) {
-  const Node* preset = root.at("model.preset");
-  if (preset == nullptr || preset->is_null()) {
-    std::vector<std::string> names;
-    for (const ModelConfig& m : model_presets()) names.push_back(m.preset);
-    fail(preset ? preset->where : root.where, "model.preset is not set; choose one of ",
-         join(names));
-  }
   ExperimentConfig config;
+  config.model = read_preset(root, schemas);
   config.data.resample = resample;
   set_optimizer_defaults(root, schemas.optimizers, config.optim);
   ExperimentConfig usual = config;
@@ -70,7 +65,6 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
     config.model.class_token_at = class_token_at_for(config.model);
   }
   read_norm_options(root, schemas.norms, config.model);
-  usual.model = model_preset(config.model.preset);
   check_read(root, config, usual, schemas);
   check_combinations(config, root, schemas);
   return config;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "config/codec.h"
+#include "config/presets.h"
 #include "dtn/config/grid_keys.h"
-#include "dtn/config/load.h"
 
 namespace dtn {
 
@@ -67,24 +67,21 @@ void read_key(const config::Node& root, const std::string& path, std::optional<T
 }
 
 // Returns no keys for a preset that this version does not know.
-GridKeys keys_of_preset(const config::Node* name) {
+GridKeys keys_of_preset(const config::Node* name, std::span<const PresetSchema> presets) {
   if (name == nullptr || !name->is_scalar()) return {};
-  try {
-    const ModelConfig& preset = model_preset(name->text);
-    return {
-        .image_size = preset.image_size, .patch_size = preset.patch_size, .window = preset.window};
-  } catch (const ConfigError&) {
-    return {};
-  }
+  const PresetSchema* preset = config::find_preset(name->text, presets);
+  if (preset == nullptr) return {};
+  const ModelConfig& m = preset->model;
+  return {.image_size = m.image_size, .patch_size = m.patch_size, .window = m.window};
 }
 
 }  // namespace
 
-GridKeys grid_keys_of(const std::string& text) {
+GridKeys grid_keys_of(const std::string& text, std::span<const PresetSchema> presets) {
   try {
     const config::Node root =
         config::parse_yaml(text, {std::make_shared<const std::string>("config"), 1, 1, 0});
-    GridKeys keys = keys_of_preset(root.at("model.preset"));
+    GridKeys keys = keys_of_preset(root.at("model.preset"), presets);
     read_key(root, "model.image_size", keys.image_size);
     read_key(root, "model.patch_size", keys.patch_size);
     read_key(root, "model.window", keys.window);

@@ -69,7 +69,7 @@ SweepCollection load_sweep_collection(const std::string& path,
       continue;
     }
     const std::string file = find_named_file(read_line(item, "sweeps"), "sweeps", item.where,
-                                             fs::path(path).parent_path());
+                                             fs::path(path).parent_path(), schemas);
     SweepConfig sweep = load_sweep(file, overrides, schemas);
     if (std::ranges::find(names, sweep.name) != names.end()) {
       fail(item.where, "two sweeps are named '", sweep.name, "', which names their folders, too");

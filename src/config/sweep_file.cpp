@@ -232,11 +232,11 @@ class Reader {
     open_.push_back(real);
   }
 
-  static std::string find_file(const Node& node, const std::string& key, const fs::path& folder) {
-    return find_named_file(read_line(node, key), key, node.where, folder);
+  std::string find_file(const Node& node, const std::string& key, const fs::path& folder) const {
+    return find_named_file(read_line(node, key), key, node.where, folder, schemas_);
   }
 
-  static Written<std::string> read_base(const Node& node, const fs::path& folder) {
+  Written<std::string> read_base(const Node& node, const fs::path& folder) const {
     return {find_file(node, "base", folder), node.where};
   }
 
@@ -333,7 +333,7 @@ class Reader {
     });
   }
 
-  ConfigSchemas schemas_;
+  const ConfigSchemas& schemas_;
   std::vector<fs::path> open_;
   SweepFile sweep_;
 };

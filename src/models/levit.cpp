@@ -3,6 +3,7 @@
 #include "dtn/nn/run_block.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/tokens.h"
+#include "models/entries.h"
 #include "models/image_models.h"
 #include "models/levit_blocks.h"
 #include "models/weights/levit_names.h"
@@ -194,6 +195,19 @@ ModelEntry levit_entry() {
             return std::make_unique<Levit>(scope, c);
           },
           {.renamed = levit_in_its_names, .skips = is_levit_index}};
+}
+
+std::vector<PresetSchema> levit_presets() {
+  return {{{.preset = "levit_128s",
+            .family = "levit",
+            .embed_dim = {128, 256, 384},
+            .depth = {2, 3, 4},
+            .num_heads = {4, 6, 8},
+            .mlp_ratio = 2,
+            .distilled = true,
+            .class_token_at = 0,
+            .pool = Pooling::kMean,
+            .norm = {.type = "bn"}}}};
 }
 
 }  // namespace dtn

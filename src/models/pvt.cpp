@@ -3,6 +3,7 @@
 #include "dtn/nn/conv_mlp.h"
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/ops/tokens.h"
+#include "models/entries.h"
 #include "models/image_models.h"
 #include "models/stages.h"
 #include "models/weights/pyramid_names.h"
@@ -209,6 +210,31 @@ ModelEntry pvt_v2_entry() {
            .norm_sites = pyramid_norm_sites<Version::kV2>},
           make_pyramid<PyramidVisionTransformerV2>,
           {.renamed = in_pvt_v2_names}};
+}
+
+// As released. The code released with the DTN paper uses 4, 4, 5 and 8 heads instead.
+std::vector<PresetSchema> pvt_presets() {
+  const auto pyramid = [](const char* name, const char* family, PerStage<int> depth) {
+    PresetSchema preset{staged_preset(name, family)};
+    ModelConfig& m = preset.model;
+    m.embed_dim = {64, 128, 320, 512};
+    m.depth = std::move(depth);
+    m.num_heads = {1, 2, 5, 8};
+    m.mlp_ratio = {8, 8, 4, 4};
+    m.reduction = PerStage<int>{8, 4, 2, 1};
+    m.eps = 1e-6;
+    return preset;
+  };
+  const auto first = [&](const char* name, PerStage<int> depth) {
+    PresetSchema preset = pyramid(name, "pvt", std::move(depth));
+    preset.model.pool = Pooling::kCls;
+    preset.model.pos_embed = PosEmbed::kAll;
+    preset.model.pos_resize = PosResize::kBilinear;
+    return preset;
+  };
+  return {first("pvt_tiny", {2, 2, 2, 2}), first("pvt_small", {3, 4, 6, 3}),
+          first("pvt_medium", {3, 4, 18, 3}), first("pvt_large", {3, 8, 27, 3}),
+          pyramid("pvt_v2_b3", "pvt_v2", {3, 4, 18, 3})};
 }
 
 }  // namespace dtn

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/entries.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -90,6 +91,18 @@ ModelEntry regnet_entry() {
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<RegNet>(scope, c);
           }};
+}
+
+std::vector<PresetSchema> regnet_presets() {
+  return {{{.preset = "regnety_160",
+            .family = "regnet",
+            .patch_size = 4,
+            .embed_dim = {224, 448, 1232, 3024},
+            .depth = {2, 4, 11, 1},
+            .num_heads = {2, 4, 11, 27},
+            .class_token_at = 0,
+            .pool = Pooling::kMean,
+            .norm = {.type = "bn"}}}};
 }
 
 }  // namespace dtn

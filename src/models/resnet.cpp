@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/entries.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -105,6 +106,17 @@ ModelEntry resnet_entry() {
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<ResNet>(scope, c);
           }};
+}
+
+std::vector<PresetSchema> resnet_presets() {
+  return {{{.preset = "resnet50",
+            .family = "resnet",
+            .patch_size = 4,
+            .embed_dim = {256, 512, 1024, 2048},
+            .depth = {3, 4, 6, 3},
+            .class_token_at = 0,
+            .pool = Pooling::kMean,
+            .norm = {.type = "bn"}}}};
 }
 
 }  // namespace dtn

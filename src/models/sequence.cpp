@@ -11,6 +11,7 @@
 #include "dtn/ops/tokens.h"
 #include "kernels/pointwise/padded_ids.h"
 #include "models/block_chain.h"
+#include "models/entries.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -309,6 +310,29 @@ ModelEntry sequence_entry() {
           [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<SequenceTransformer>(scope, c);
           }};
+}
+
+// Models for Long ListOps, with the sizes of the paper.
+std::vector<PresetSchema> sequence_presets() {
+  const auto listops = [](const char* name, SequenceAttentionKind kind) -> PresetSchema {
+    return {
+        {.preset = name,
+         .family = "sequence",
+         .num_classes = 10,
+         .embed_dim = 512,
+         .depth = 6,
+         .num_heads = 8,
+         .act = MlpActivation::kGeluTanh,
+         .class_token_at = 0,
+         .dropout = 0.1,
+         .eps = 1e-6,
+         .max_length = 2000,
+         .vocabulary = 17,
+         .attention = {.kind = kind, .dropout = kind == SequenceAttentionKind::kDense ? 0.1 : 0}}};
+  };
+  return {listops("listops_dense", SequenceAttentionKind::kDense),
+          listops("listops_bigbird", SequenceAttentionKind::kBigBird),
+          listops("listops_reformer", SequenceAttentionKind::kReformer)};
 }
 
 }  // namespace dtn

@@ -107,4 +107,14 @@ std::optional<ConfigProblem> stage_problem(const ModelConfig& c,
   return std::nullopt;
 }
 
+ModelConfig staged_preset(const char* name, const char* family) {
+  return {.preset = name,
+          .family = family,
+          .patch_size = 4,
+          .qkv_bias = true,
+          .class_token_at = 0,
+          .pool = Pooling::kMean,
+          .norm_pool = {4, 2, 1, 1}};
+}
+
 }  // namespace dtn

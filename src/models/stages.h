@@ -37,6 +37,9 @@ BlockOptions block_options(const Scope&, const ModelConfig&, const StageConfig&,
 // Returns `more` and the keys of the section `model` that all multi-stage transformers read.
 std::vector<std::string> keys_of_stages(std::vector<std::string> more);
 
+// Returns the values that the presets of the multi-stage transformers share.
+ModelConfig staged_preset(const char* name, const char* family);
+
 // Returns a problem for heads, widths and norms that no model can have, and for grids with no token
 // or too many.
 std::optional<ConfigProblem> stage_problem(const ModelConfig&, const std::vector<StageConfig>&);

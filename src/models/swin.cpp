@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dtn/nn/window_attention.h"
+#include "models/entries.h"
 #include "models/image_models.h"
 #include "models/stages.h"
 #include "models/weights/pyramid_names.h"
@@ -143,6 +144,19 @@ ModelEntry swin_entry() {
            .norm_sites = swin_norm_sites},
           make_swin,
           {.renamed = in_swin_names, .skips = is_computed}};
+}
+
+std::vector<PresetSchema> swin_presets() {
+  const auto swin = [](const char* name, PerStage<int> depth) {
+    PresetSchema preset{staged_preset(name, "swin")};
+    ModelConfig& m = preset.model;
+    m.embed_dim = {96, 192, 384, 768};
+    m.depth = std::move(depth);
+    m.num_heads = {3, 6, 12, 24};
+    m.window = 7;
+    return preset;
+  };
+  return {swin("swin_t", {2, 2, 6, 2}), swin("swin_s", {2, 2, 18, 2})};
 }
 
 }  // namespace dtn

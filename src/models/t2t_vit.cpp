@@ -4,6 +4,7 @@
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
+#include "models/entries.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -164,6 +165,16 @@ ModelEntry t2t_vit_entry() {
   return {t2t_schema(), [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<T2tVit>(scope, c);
           }};
+}
+
+std::vector<PresetSchema> t2t_vit_presets() {
+  return {{{.preset = "t2t_vit_t_14",
+            .family = "t2t_vit",
+            .embed_dim = 384,
+            .depth = 14,
+            .num_heads = 6,
+            .mlp_ratio = 3,
+            .class_token_at = 0}}};
 }
 
 }  // namespace dtn

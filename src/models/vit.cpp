@@ -2,6 +2,7 @@
 
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
+#include "models/entries.h"
 #include "models/image_models.h"
 #include "models/vit_check.h"
 #include "models/weights/name_maps.h"
@@ -175,6 +176,35 @@ ModelEntry vit_entry() {
             return std::make_unique<VisionTransformer>(scope, c);
           },
           {.renamed = in_timm_names}};
+}
+
+std::vector<PresetSchema> vit_presets() {
+  // The style of the released DTN code: qkv without bias, a late class token, positions only for
+  // the patches.
+  const auto paper = [](const char* name, int embed_dim, int num_heads) -> PresetSchema {
+    return {{.preset = name,
+             .family = "vit",
+             .embed_dim = embed_dim,
+             .num_heads = num_heads,
+             .qkv_bias = false,
+             .class_token_at = 10,
+             .pos_embed = PosEmbed::kPatch,
+             .eps = 1e-5}};
+  };
+  // DeiT in timm's implementation.
+  const auto deit = [](const char* name, int embed_dim, int num_heads) -> PresetSchema {
+    return {{.preset = name,
+             .family = "vit",
+             .embed_dim = embed_dim,
+             .num_heads = num_heads,
+             .qkv_bias = true,
+             .class_token_at = 0,
+             .pos_embed = PosEmbed::kAll,
+             .eps = 1e-6}};
+  };
+  return {paper("vit_t", 192, 3),      paper("vit_t_star", 192, 4), paper("vit_s", 384, 6),
+          paper("vit_s_star", 432, 9), paper("vit_b", 768, 12),     paper("vit_b_star", 768, 16),
+          deit("deit_tiny", 192, 3),   deit("deit_small", 384, 6),  deit("deit_base", 768, 12)};
 }
 
 }  // namespace dtn

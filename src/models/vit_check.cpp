@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dtn/core/check.h"
+#include "models/entries.h"
 
 namespace dtn {
 namespace {
@@ -168,6 +169,7 @@ ModelSchema vit_schema() {
              "norm.layers"};
   s.check = check_vit;
   s.norm_sites = vit_norm_sites;
+  s.unsupported = timm_unsupported();
   return s;
 }
 

@@ -177,7 +177,8 @@ void Classify::learn_classes(const SampleSource& training) {
 std::vector<std::string> Classify::load_weights(const std::string& file, WeightsUse use) {
   const TensorFile weights = read_safetensors(file);
   if (use == WeightsUse::kTraining) return load_to_train(weights, file);
-  std::vector<std::string> notes = dtn::load_weights(model_, weights, file, {.must_fit = true});
+  std::vector<std::string> notes =
+      dtn::load_weights(model_, weights, file, {.must_fit = true}, registries_.presets);
   const std::int64_t count = config_.model.num_classes;
   classes_ =
       ClassList{cat("the model in ", file), stored_class_names(weights.metadata, count), count};
@@ -187,14 +188,17 @@ std::vector<std::string> Classify::load_weights(const std::string& file, Weights
 std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
                                                  const std::string& file) {
   const bool keeps_head = config_.model.init_head == InitHead::kKeep;
-  if (!keeps_head || !classes_) return dtn::load_weights(model_, weights, file);
   std::string note;
   HeadOptions head;
+  if (!keeps_head || !classes_) {
+    return dtn::load_weights(model_, weights, file, head, registries_.presets);
+  }
   head.rows = [&](std::int64_t file_classes) {
     return rows_of_kept_head(
         *classes_, {file, stored_class_names(weights.metadata, file_classes), file_classes}, note);
   };
-  std::vector<std::string> notes = dtn::load_weights(model_, weights, file, head);
+  std::vector<std::string> notes =
+      dtn::load_weights(model_, weights, file, head, registries_.presets);
   if (!note.empty()) notes.push_back(note);
   return notes;
 }

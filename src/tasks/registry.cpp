@@ -24,8 +24,10 @@ std::unique_ptr<Task> make_task(const TaskSetup& setup) {
 }
 
 ConfigSchemas Registries::schemas() const {
-  return {norms.schemas(),     datasets.schemas(), augmentations.schemas(), optimizers.schemas(),
-          schedules.schemas(), tasks.schemas(),    models.schemas()};
+  return {norms.schemas(),         datasets.schemas(),
+          augmentations.schemas(), optimizers.schemas(),
+          schedules.schemas(),     tasks.schemas(),
+          models.schemas(),        {presets.begin(), presets.end()}};
 }
 
 const Registries& standard_registries() {

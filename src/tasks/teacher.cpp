@@ -68,10 +68,10 @@ std::optional<Normalization> normalization_of(const ExperimentConfig& config,
 // Loads a teacher's weights. A model for training may reinitialize some of them, such as a head for
 // other classes, but a teacher may not: every weight must come from the file.
 void load_whole(Classifier& model, const TensorFile& weights, const std::string& file,
-                const HeadOptions& head) {
+                const HeadOptions& head, const PresetRegistry& presets) {
   ParameterStore& store = model.parameters();
   store.values().copy_from(Tensor::full(store.values().shape(), DType::kFloat32, NAN));
-  load_adapted(model, weights.tensors, file, origin_of(weights), head);
+  load_adapted(model, weights.tensors, file, origin_of(weights, presets), head);
   const Tensor values = store.values().to(kCpu);
   for (const Parameter& p : store.parameters()) {
     const Tensor of_parameter = ParameterStore::view(values, p);
@@ -101,7 +101,7 @@ Teacher::Source Teacher::open(const TaskSetup& setup) {
   Source source{*file, read_safetensors(*file), {}};
   const ConfigSchemas schemas = setup.registries.schemas();
   if (distill.teacher_config) {
-    source.config = load_experiment(find_config(*distill.teacher_config), {}, schemas);
+    source.config = load_experiment(find_config(*distill.teacher_config, schemas), {}, schemas);
     return source;
   }
   const auto embedded = source.weights.metadata.find("config");
@@ -136,7 +136,7 @@ Teacher::Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt,
     return head_rows(learnt, config_.num_classes, source.classes(),
                      "use a teacher with the student's classes", note);
   };
-  load_whole(model_, source.weights, source.file.string(), head);
+  load_whole(model_, source.weights, source.file.string(), head, setup.registries.presets);
   if (!note.empty()) log_info(note);
   if (compute == DType::kBFloat16) model_.parameters().enable_bfloat16();
   const auto student = normalization_of(setup.config, setup.registries);

@@ -66,6 +66,9 @@ runs 'step 2/2' "$own" --config "$work/tiny.yaml" --set model.norm.type=mean_siz
   --set schedule.steps=2 --threads 1 --output "$work/own_run"
 runs 'step 3/3' "$own" --resume "$work/own_run" --set schedule.steps=3 --threads 1
 runs '^mean_size$' "$own" info --norms
+runs '^vit_mean_size +vit +96 ' "$own" info --presets
+echo 'model: {preset: vit_mean_size, num_classes: 10}' > "$work/own_preset.yaml"
+runs 'type: mean_size' "$own" --config "$work/own_preset.yaml" --print-config
 runs '"forward_ms"' "$own" bench norm --type mean_size --shape 2,9,24 --heads 3 --steps 1 --json
 runs '"images_per_second"' "$own" bench train --config "$work/tiny.yaml" \
   --set model.norm.type=mean_size --steps 1 --warmup 0 --json

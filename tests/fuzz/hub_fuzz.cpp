@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   dtn::ExperimentConfig config;
   try {
-    const dtn::config::Node root = dtn::config::parse_hub_config(text, "config.json");
+    const dtn::config::Node root = dtn::config::parse_hub_config(text, "config.json", schemas);
     dtn::config::check_layer(root, schemas);
     config = dtn::config::resolve(root, schemas, dtn::Resample::kPillow13);
   } catch (const dtn::ConfigError&) {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
-#include "dtn/config/model_config.h"
+#include "dtn/config/schemas.h"
 
 namespace dtn {
 
@@ -18,8 +19,8 @@ struct GridKeys {
 };
 
 // Reads the keys from a config embedded in a weights file. Missing keys come from its model.preset,
-// except norm_pool and init_image_size. The rest of the text is not checked. Returns no keys if the
-// text is not the config of a model.
-GridKeys grid_keys_of(const std::string& text);
+// one of `presets`, except norm_pool and init_image_size. The rest of the text is not checked.
+// Returns no keys if the text is not the config of a model.
+GridKeys grid_keys_of(const std::string& text, std::span<const PresetSchema> presets);
 
 }  // namespace dtn

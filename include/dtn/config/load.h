@@ -15,22 +15,16 @@
 
 namespace dtn {
 
-// The library's presets: all of ModelConfig except image, data and norm choices.
-std::span<const ModelConfig> model_presets();
-// A preset, or a network of timm by its timm name. Throws ConfigError, listing the presets and the
-// nearest name, if the name is unknown.
-const ModelConfig& model_preset(const std::string& name);
-
 // The values of an augmentation preset.
 AugmentConfig augment_preset(AugmentPreset preset);
 
 // Finds a config by its path, or by a bare name (with or without .yaml, folders in front allowed).
 // A bare name is searched below the folders in the environment variable DTN_CONFIGS (separated by
 // colons), then in share/dtn/configs beside the program's folder and in the library's installation.
-// Last come the public models of timm, by <architecture>.<tag> or <architecture>. A folder of the
+// Last come the presets with public weights, by <preset>.<tag> or <preset>. A folder of the
 // Hugging Face hub stands for its config.json. Throws ConfigError, listing the searched places and
 // the nearest config, if nothing is found.
-std::string find_config(const std::string& file_or_name);
+std::string find_config(const std::string& file_or_name, const ConfigSchemas& schemas);
 
 // The names under which the configs of these folders are found, sorted.
 std::vector<std::string> shipped_configs();

@@ -58,12 +58,12 @@ inline std::ostream& operator<<(std::ostream& out, const ImageSize& size) {
   return out << size.height << " x " << size.width;
 }
 
-// The section `model` of a config: filled from a preset (see model_presets()), then from the
-// config's keys. A model family reads only the keys that it uses.
+// The section `model` of a config: filled from a preset (see PresetSchema), then from the config's
+// keys. A model family reads only the keys that it uses.
 struct ModelConfig {
   std::string preset;
   std::string family = "vit";  // of the preset: see model_registry()
-  ImageSize image_size;
+  ImageSize image_size{};
   int patch_size = 16;            // first stride in models with several stages
   int channels = 3;               // of the image
   int num_classes = 1000;         // 0: no head; the outputs are the features before it
@@ -73,13 +73,13 @@ struct ModelConfig {
   PerStage<double> mlp_ratio = 4;
   // Ratio of the query grid to the key and value grid along each side; unset: the family has no
   // reduction.
-  std::optional<PerStage<int>> reduction;
-  std::optional<int> window;  // side of the attention windows; unset: the family has none
+  std::optional<PerStage<int>> reduction{};
+  std::optional<int> window{};  // side of the attention windows; unset: the family has none
   MlpKind mlp = MlpKind::kPlain;
   MlpActivation act = MlpActivation::kGelu;
   bool qkv_bias = false;
-  bool qk_norm = false;             // LayerNorm of each head's queries and keys
-  std::optional<bool> class_token;  // unset: true with cls pooling
+  bool qk_norm = false;               // LayerNorm of each head's queries and keys
+  std::optional<bool> class_token{};  // unset: true with cls pooling
   bool distilled = false;  // a second token with a second head (DeiT); the logits are averaged
   int registers = 0;       // extra tokens that the head does not read (Darcet et al., ICLR 2024)
   // The prefix (class token, distillation token, registers) joins before this block (0: before the
@@ -88,27 +88,27 @@ struct ModelConfig {
   PosEmbed pos_embed = PosEmbed::kPatch;
   PosResize pos_resize = PosResize::kBicubic;
   Pooling pool = Pooling::kCls;
-  std::optional<bool> patch_bias;     // of the patch convolution; unset: !norm_pre
-  bool norm_pre = false;              // LayerNorm of all tokens before the first block
-  bool fc_norm = false;               // the last LayerNorm follows the pooling
-  std::optional<double> layer_scale;  // initial gains of the branches; unset: no gains
-  double drop_path = 0;               // of the last block
+  std::optional<bool> patch_bias{};     // of the patch convolution; unset: !norm_pre
+  bool norm_pre = false;                // LayerNorm of all tokens before the first block
+  bool fc_norm = false;                 // the last LayerNorm follows the pooling
+  std::optional<double> layer_scale{};  // initial gains of the branches; unset: no gains
+  double drop_path = 0;                 // of the last block
   DropPathMode drop_path_mode = DropPathMode::kLinear;
   double dropout = 0;  // after positions, attention projection and both MLP layers
   double eps = 1e-5;
   // Positional bias (Eq. 6 of the paper) in the attention of the blocks that see only the grid,
   // with weights blocks.N.attn.pos_proj.weight.
   bool mhsa_position = false;
-  NormConfig norm;
+  NormConfig norm{};
   // For sequence models, which have no images.
   int max_length = 0;  // tokens, without the class token
   int vocabulary = 0;  // includes 0, the pad
   SequenceAttentionConfig attention{};
-  PerStage<std::int64_t> norm_pool = 1;     // default of the norm's option `pool`
-  std::optional<std::string> init_weights;  // a file or folder to start from: see find_weights()
-  InitHead init_head = InitHead::kKeep;     // their head, or a new one
+  PerStage<std::int64_t> norm_pool = 1;       // default of the norm's option `pool`
+  std::optional<std::string> init_weights{};  // a file or folder to start from: see find_weights()
+  InitHead init_head = InitHead::kKeep;       // their head, or a new one
   // Image size of the model that loaded weights come from, if their file does not say (GridKeys).
-  std::optional<ImageSize> init_image_size;
+  std::optional<ImageSize> init_image_size{};
 
   // The length of `depth`. If that is one number for all stages, the longest of the other lists.
   int stages() const;

@@ -1,16 +1,17 @@
 // Registry entries of higher layers as plain structs, for the config loader.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
 
 namespace dtn {
 
-struct DataConfig;
 struct OptimConfig;
 struct ScheduleConfig;
 
@@ -29,6 +30,13 @@ struct ConfigProblem {
 // of the normalizer norm.type.
 using ModelCheck = std::optional<ConfigProblem> (*)(const ModelConfig&, const NormSchema&);
 
+// Public networks whose names contain `part`, and the reason why a family like theirs cannot build
+// them.
+struct UnsupportedNetworks {
+  std::string part;
+  std::string reason;
+};
+
 // A family of models.
 struct ModelSchema {
   std::string family;
@@ -38,6 +46,24 @@ struct ModelSchema {
   bool sequences = false;            // the input is sequences of tokens, not images
   // Sites of norm.type in a configuration that passes the check. Null: unknown.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
+  std::vector<UnsupportedNetworks> unsupported{};
+};
+
+// Public weights of a preset: the classes of their head and the preparation of images.
+struct ReleaseSchema {
+  std::string tag;  // the model's name is <preset>.<tag>
+  int num_classes = 0;
+  double crop_pct = 0;
+  std::array<double, 3> mean{}, std{};
+  Interpolation interpolation = Interpolation::kBicubic;
+};
+
+// A model that model.preset names. It is the value of the section `model` that its keys override.
+struct PresetSchema {
+  ModelConfig model;  // model.preset is the name; model.family is an entry of the model registry
+  std::vector<ReleaseSchema> releases{};  // the first is the default; empty: no public weights
+
+  const std::string& name() const { return model.preset; }
 };
 
 // A kind of data set.
@@ -114,6 +140,7 @@ struct ConfigSchemas {
   std::vector<ScheduleSchema> schedules;
   std::vector<TaskSchema> tasks;
   std::vector<ModelSchema> models{};
+  std::vector<PresetSchema> presets{};
 };
 
 }  // namespace dtn

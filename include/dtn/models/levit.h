@@ -53,7 +53,4 @@ class Levit : public Backbone {
   std::vector<std::size_t> stage_ends_;  // number of blocks up to the end of each stage
 };
 
-// The family's entry of the registry.
-ModelEntry levit_entry();
-
 }  // namespace dtn

@@ -46,9 +46,4 @@ class PyramidVisionTransformerV2 final : public StagedTransformer {
   std::vector<ConvEmbed> embeds_;
 };
 
-// The row "pvt" of the registry.
-ModelEntry pvt_entry();
-// The row "pvt_v2".
-ModelEntry pvt_v2_entry();
-
 }  // namespace dtn

@@ -17,7 +17,4 @@ class RegNet : public BottleneckStages {
   RegNet(const Scope&, const ModelConfig&);
 };
 
-// The family's entry of the registry.
-ModelEntry regnet_entry();
-
 }  // namespace dtn

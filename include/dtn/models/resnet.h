@@ -16,7 +16,4 @@ class ResNet : public BottleneckStages {
   ResNet(const Scope&, const ModelConfig&);
 };
 
-// The family's entry of the registry.
-ModelEntry resnet_entry();
-
 }  // namespace dtn

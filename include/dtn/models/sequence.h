@@ -48,7 +48,4 @@ class SequenceTransformer : public Backbone {
   mutable Tensor positions_;  // cached by positions()
 };
 
-// The family's entry of the registry.
-ModelEntry sequence_entry();
-
 }  // namespace dtn

@@ -28,7 +28,4 @@ class SwinTransformer final : public StagedTransformer {
   std::vector<PatchMerging> downsamples_;
 };
 
-// The entry of the registry, "swin".
-ModelEntry swin_entry();
-
 }  // namespace dtn

@@ -41,7 +41,4 @@ class T2tVit : public Backbone {
   std::unique_ptr<Normalizer> norm_;
 };
 
-// The family's entry of the registry.
-ModelEntry t2t_vit_entry();
-
 }  // namespace dtn

@@ -57,7 +57,4 @@ class VisionTransformer : public Backbone {
   std::unique_ptr<Normalizer> norm_;  // of all tokens; with fc_norm, of the pooled vector
 };
 
-// The family's entry of the registry.
-ModelEntry vit_entry();
-
 }  // namespace dtn

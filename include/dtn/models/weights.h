@@ -9,6 +9,7 @@
 #include "dtn/config/grid_keys.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/classifier.h"
+#include "dtn/models/presets.h"
 
 namespace dtn {
 
@@ -62,7 +63,7 @@ std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& ten
 
 // Returns the grid keys of the config in the file's metadata, which describes the model of the
 // weights. No keys if the file carries no config.
-GridKeys origin_of(const TensorFile& file);
+GridKeys origin_of(const TensorFile& file, const PresetRegistry& presets = preset_registry());
 
 // 16 hexadecimal digits that depend on the names, types, shapes and values of the weights.
 std::string fingerprint_of(const NamedTensors& weights);
@@ -73,6 +74,7 @@ std::vector<std::string> load_weights(Classifier& model, const std::filesystem::
                                       const HeadOptions& head = {});
 // The same from a file that is read already; `source` names it in messages.
 std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
-                                      const std::string& source, const HeadOptions& head = {});
+                                      const std::string& source, const HeadOptions& head = {},
+                                      const PresetRegistry& presets = preset_registry());
 
 }  // namespace dtn

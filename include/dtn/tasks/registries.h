@@ -9,6 +9,7 @@
 #include "dtn/config/schemas.h"
 #include "dtn/data/registries.h"
 #include "dtn/models/backbone.h"
+#include "dtn/models/presets.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/optim/optimizer.h"
 #include "dtn/optim/schedule.h"
@@ -19,6 +20,7 @@ namespace dtn {
 struct Registries : DataRegistries {  // of data sets and augmentations
   NormRegistry norms = norm_registry();
   ModelRegistry models = model_registry();
+  PresetRegistry presets = preset_registry();
   OptimizerRegistry optimizers = optimizer_registry();
   ScheduleRegistry schedules = schedule_registry();
   TaskRegistry tasks = task_registry();

@@ -41,7 +41,8 @@ AnalysisSubject fresh_model(const AnalyzeCommand& options, const Registries& reg
         cat("--checkpoint ", kFresh, " needs --config, the config of the model to initialize"));
   }
   AnalysisSubject subject;
-  subject.config = load_experiment(find_config(options.config), {}, registries.schemas());
+  const ConfigSchemas schemas = registries.schemas();
+  subject.config = load_experiment(find_config(options.config, schemas), {}, schemas);
   subject.source = kFresh;
   subject.step = 0;
   return subject;

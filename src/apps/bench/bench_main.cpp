@@ -47,8 +47,8 @@ struct BenchCommand {
 };
 
 ExperimentConfig load(const BenchCommand& options) {
-  return load_experiment(find_config(options.config), options.overrides,
-                         options.registries.schemas());
+  const ConfigSchemas schemas = options.registries.schemas();
+  return load_experiment(find_config(options.config, schemas), options.overrides, schemas);
 }
 
 DType dtype_of(const std::string& name) {

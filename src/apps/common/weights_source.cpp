@@ -76,7 +76,7 @@ fs::path WeightsOptions::file() const {
 
 ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
                                            const ConfigSchemas& schemas) const {
-  if (!config.empty()) return load_experiment(find_config(config), overrides, schemas);
+  if (!config.empty()) return load_experiment(find_config(config, schemas), overrides, schemas);
   const auto embedded = weights.metadata.find("config");
   if (embedded == weights.metadata.end()) {
     const fs::path hub = file().parent_path() / "config.json";

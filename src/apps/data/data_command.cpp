@@ -45,7 +45,8 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     set("root", root.empty() ? std::nullopt : std::optional(root));
     set("train", train);
     set("val", val);
-    return load_experiment(find_config(config), all, registries.schemas());
+    const ConfigSchemas schemas = registries.schemas();
+    return load_experiment(find_config(config, schemas), all, schemas);
   }
   if (root.empty()) {
     throw ConfigError("no data set given; use --config CONFIG, or --root DIR with --dataset NAME");

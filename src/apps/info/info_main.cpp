@@ -11,7 +11,7 @@
 #include "config/document.h"
 #include "config/key_docs.h"
 #include "config/key_synonyms.h"
-#include "config/public_models.h"
+#include "config/presets.h"
 #include "core/progress.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -35,7 +35,8 @@ std::string input_text(const ModelConfig& m) {
 
 void print_model(const std::string& name, const std::vector<std::string>& overrides,
                  const Registries& registries) {
-  ExperimentConfig config = load_experiment(find_config(name), overrides, registries.schemas());
+  const ConfigSchemas schemas = registries.schemas();
+  const ExperimentConfig config = load_experiment(find_config(name, schemas), overrides, schemas);
   const ModelConfig& m = config.model;
   Complexity c = complexity_of(m, registries.models, registries.norms);
   const char* sample = m.max_length > 0 ? "sequence" : "image";
@@ -104,19 +105,20 @@ void print_rows(const Rows& rows) {
   }
 }
 
-void print_presets() {
+void print_presets(const PresetRegistry& presets) {
   std::printf("%-12s %-8s %-20s %-12s %-11s %6s\n", "preset", "family", "C", "heads", "depth",
               "patch");
-  for (const ModelConfig& m : model_presets()) {
+  for (const PresetSchema& preset : presets) {
+    if (!preset.releases.empty()) continue;
+    const ModelConfig& m = preset.model;
     std::printf("%-12s %-8s %-20s %-12s %-11s %6d\n", m.preset.c_str(), m.family.c_str(),
                 cat(m.embed_dim).c_str(), cat(m.num_heads).c_str(), cat(m.depth).c_str(),
                 m.patch_size);
   }
 }
 
-double millions_of_parameters(const config::PublicModel& model, const Registries& registries) {
-  ModelConfig c = *model.architecture;
-  c.num_classes = model.num_classes;
+double millions_of_parameters(ModelConfig c, int num_classes, const Registries& registries) {
+  c.num_classes = num_classes;
   const Classifier built(c, 0, DType::kFloat32, kMeta, registries.models, registries.norms);
   return static_cast<double>(built.parameters().count()) / 1e6;
 }
@@ -124,18 +126,22 @@ double millions_of_parameters(const config::PublicModel& model, const Registries
 void print_public_models(const Registries& registries) {
   std::printf("%-58s %9s %6s %6s %6s %6s %8s %6s\n", "model", "params/M", "image", "patch", "C",
               "depth", "classes", "crop");
-  for (const config::PublicModel& p : config::public_models()) {
-    const ModelConfig& m = *p.architecture;
-    std::printf("%-58s %9.1f %6d %6d %6d %6d %8d %6g\n", p.name.c_str(),
-                millions_of_parameters(p, registries), m.image_size.height, m.patch_size,
-                static_cast<int>(m.embed_dim), m.blocks(), p.num_classes, p.crop_pct);
+  for (const PresetSchema& preset : registries.presets) {
+    const ModelConfig& m = preset.model;
+    for (const ReleaseSchema& release : preset.releases) {
+      std::printf("%-58s %9.1f %6d %6d %6d %6d %8d %6g\n",
+                  config::PublicModel{&preset, &release}.name().c_str(),
+                  millions_of_parameters(m, release.num_classes, registries), m.image_size.height,
+                  m.patch_size, static_cast<int>(m.embed_dim), m.blocks(), release.num_classes,
+                  release.crop_pct);
+    }
   }
 }
 
 // Prints the name of each config and the first line of its comment.
-void print_configs() {
+void print_configs(const ConfigSchemas& schemas) {
   for (const std::string& name : shipped_configs()) {
-    std::ifstream file(find_config(name));
+    std::ifstream file(find_config(name, schemas));
     std::string line;
     std::getline(file, line);
     const std::size_t text = line.starts_with("#") ? line.find_first_not_of("# ") : line.npos;
@@ -245,8 +251,8 @@ int info_main(int argc, char** argv, const Registries& registries) {
     if (!keys->empty()) print_keys(prefix, markdown, registries.schemas());
     if (norms) print_norms(registries.norms);
     if (ops) print_ops();
-    if (presets) print_presets();
-    if (configs) print_configs();
+    if (presets) print_presets(registries.presets);
+    if (configs) print_configs(registries.schemas());
     if (models) print_public_models(registries);
     if (datasets) print_datasets(registries.datasets);
     if (tasks) print_tasks(registries.tasks);

@@ -122,7 +122,7 @@ void take_classes_of_variants(SweepConfig& sweep, const Registries& registries) 
 
 int run_sweep_command(const SweepCommand& options, const Registries& registries,
                       const fs::path& trainer) {
-  const std::string file = find_config(options.config);
+  const std::string file = find_config(options.config, registries.schemas());
   if (is_sweep_collection(file)) {
     SweepCollection tables = load_sweep_collection(file, options.overrides, registries.schemas());
     for (CollectedSweep& table : tables.tables) {

@@ -46,7 +46,7 @@ fs::path run_folder_of(const fs::path& dir) {
 ExperimentConfig load_config(const TrainCommand& options, const Registries& registries) {
   const ConfigSchemas schemas = registries.schemas();
   if (!options.config.empty()) {
-    return load_experiment(find_config(options.config), options.overrides, schemas);
+    return load_experiment(find_config(options.config, schemas), options.overrides, schemas);
   }
   if (options.resume.empty() || options.resume == "auto") {
     throw ConfigError("--config is required, except with --resume DIR");
@@ -58,7 +58,8 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
 }
 
 bool leaves_num_classes_out(const TrainCommand& options, const Registries& registries) {
-  return !sets_key(find_config(options.config), options.overrides, registries.schemas(),
+  const ConfigSchemas schemas = registries.schemas();
+  return !sets_key(find_config(options.config, schemas), options.overrides, schemas,
                    "model.num_classes");
 }
 
@@ -75,8 +76,8 @@ void settle(const TrainCommand& options, const fs::path& output, const Registrie
     return;
   }
   const ExperimentConfig begun = load_experiment(file, {}, schemas);
-  config =
-      load_experiment(find_config(options.config), options.overrides, schemas, begun.data.resample);
+  config = load_experiment(find_config(options.config, schemas), options.overrides, schemas,
+                           begun.data.resample);
   if (open_classes) config.model.num_classes = begun.model.num_classes;
 }
 

@@ -324,9 +324,10 @@ std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& ten
   return adapt(model, tensors, source, origin, head).notes;
 }
 
-GridKeys origin_of(const TensorFile& file) {
+GridKeys origin_of(const TensorFile& file, const PresetRegistry& presets) {
   const auto config = file.metadata.find("config");
-  return config == file.metadata.end() ? GridKeys() : grid_keys_of(config->second);
+  if (config == file.metadata.end()) return {};
+  return grid_keys_of(config->second, {presets.begin(), presets.end()});
 }
 
 std::string fingerprint_of(const NamedTensors& weights) {
@@ -346,8 +347,9 @@ std::vector<std::string> load_weights(Classifier& model, const std::filesystem::
 }
 
 std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
-                                      const std::string& source, const HeadOptions& head) {
-  Adapted adapted = adapt(model, file.tensors, source, origin_of(file), head);
+                                      const std::string& source, const HeadOptions& head,
+                                      const PresetRegistry& presets) {
+  Adapted adapted = adapt(model, file.tensors, source, origin_of(file, presets), head);
   if (!adapted.notes.empty()) {
     adapted.notes.push_back(
         cat(adapted.taken, " of ", counted(adapted.tensors, "tensors"), " loaded unchanged"));

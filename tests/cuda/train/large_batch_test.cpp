@@ -11,7 +11,7 @@
 #include "classify_learner.h"
 #include "cuda/caching.h"
 #include "cuda/twin.h"
-#include "dtn/config/load.h"
+#include "dtn/models/presets.h"
 #include "tiny_vit.h"
 
 namespace dtn::test {
@@ -44,7 +44,7 @@ ExperimentConfig experiment(const Case& c) {
 #ifdef DTN_CUDA_EMULATED
   config.model = paper_vit();
 #else
-  config.model = model_preset("vit_s_star");
+  config.model = preset_registry().at("vit_s_star").model;
 #endif
   config.model.norm.type = c.norm;
   config.model.drop_path = 0.2;  // each row of a step has separate masks, in any chunk

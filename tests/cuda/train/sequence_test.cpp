@@ -1,7 +1,7 @@
 // Compares models of padded sequences on the device with the CPU: logits, all gradients, and whole
 // steps with dropout, also captured ones.
 #include "cuda/train/learner_history.h"
-#include "dtn/config/load.h"
+#include "dtn/models/presets.h"
 #include "dtn/tasks/registries.h"
 
 namespace dtn::test {
@@ -12,7 +12,7 @@ constexpr std::int64_t kBatch = 3;
 
 ExperimentConfig experiment(const char* preset, const std::string& norm) {
   ExperimentConfig c;
-  c.model = model_preset(preset);
+  c.model = preset_registry().at(preset).model;
   c.model.embed_dim = 24;
   c.model.depth = 2;
   c.model.num_heads = 4;

@@ -1,4 +1,5 @@
-// Fake registries for tests of the config loader, which must not depend on the real ones.
+// Fake registries for tests of the config loader, which must not depend on the real ones. The
+// presets are real.
 #pragma once
 
 #include <string>
@@ -7,6 +8,8 @@
 #include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/check.h"
+#include "dtn/models/backbone.h"
+#include "dtn/models/presets.h"
 
 namespace dtn::testing {
 
@@ -99,6 +102,7 @@ inline std::vector<ModelSchema> fake_models() {
         {"model.num_heads", "model.embed_dim"},
         cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads)};
   };
+  vit.unsupported = model_registry().at("vit").schema.unsupported;
   return {vit};
 }
 
@@ -116,7 +120,8 @@ inline ConfigSchemas fake_schemas() {
             {"teacher", "type", "alpha"}},
            {"regress", "numbers", {{"error", "error", false, false}}},
            {"dream", "nobody knows what", {}}},
-          fake_models()};
+          fake_models(),
+          {preset_registry().begin(), preset_registry().end()}};
 }
 
 }  // namespace dtn::testing

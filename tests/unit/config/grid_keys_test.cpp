@@ -8,6 +8,10 @@ namespace {
 
 using testing::parse;
 
+GridKeys grid_keys_of(const std::string& text) {
+  return dtn::grid_keys_of(text, {preset_registry().begin(), preset_registry().end()});
+}
+
 TEST(GridKeys, ReadFromResolvedConfig) {
   const GridKeys keys = grid_keys_of(to_yaml(
       parse("model: {preset: vit_t, image_size: [96, 192], patch_size: 8, init_image_size: 224}")));

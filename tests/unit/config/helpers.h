@@ -21,6 +21,10 @@ inline ExperimentConfig parse(const std::string& text, const std::vector<std::st
   return parse_experiment(text, "t.yaml", set, fake_schemas());
 }
 
+inline std::string find_config(const std::string& name) {
+  return dtn::find_config(name, fake_schemas());
+}
+
 // Returns the message of the ConfigError that `run` throws; without one, fails and returns "".
 template <class Run>
 std::string error_of(const Run& run) {

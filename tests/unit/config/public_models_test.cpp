@@ -1,8 +1,7 @@
 // Public models by their timm names. tests/peers/public_models.py compares all of them with timm.
-#include "config/public_models.h"
-
 #include <set>
 
+#include "config/presets.h"
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {
@@ -14,30 +13,33 @@ ExperimentConfig named(const std::string& name, const std::vector<std::string>& 
 
 TEST(PublicModels, EachLoadsAsConfig) {
   std::set<std::string> names;
-  for (const config::PublicModel& model : config::public_models()) {
-    SCOPED_TRACE(model.name);
-    ASSERT_NE(model.architecture, nullptr);
-    EXPECT_TRUE(names.insert(model.name).second);
-    const ExperimentConfig c = named(model.name);
-    EXPECT_EQ(c.name, model.name);
-    ModelConfig want = *model.architecture;
-    want.num_classes = model.num_classes;
-    EXPECT_EQ(c.model, want);
-    EXPECT_EQ(c.data.mean, std::vector<double>(model.mean.begin(), model.mean.end()));
-    EXPECT_EQ(c.data.std, std::vector<double>(model.std.begin(), model.std.end()));
-    EXPECT_EQ(c.data.crop_pct, model.crop_pct);
-    EXPECT_EQ(c.data.interpolation, model.interpolation);
-    EXPECT_EQ(parse(to_yaml(c)), c);
+  for (const PresetSchema& preset : preset_registry()) {
+    for (const ReleaseSchema& release : preset.releases) {
+      const std::string name = config::PublicModel{&preset, &release}.name();
+      SCOPED_TRACE(name);
+      EXPECT_TRUE(names.insert(name).second);
+      const ExperimentConfig c = named(name);
+      EXPECT_EQ(c.name, name);
+      ModelConfig want = preset.model;
+      want.num_classes = release.num_classes;
+      EXPECT_EQ(c.model, want);
+      EXPECT_EQ(c.data.mean, std::vector<double>(release.mean.begin(), release.mean.end()));
+      EXPECT_EQ(c.data.std, std::vector<double>(release.std.begin(), release.std.end()));
+      EXPECT_EQ(c.data.crop_pct, release.crop_pct);
+      EXPECT_EQ(c.data.interpolation, release.interpolation);
+      EXPECT_EQ(parse(to_yaml(c)), c);
+    }
   }
   EXPECT_GE(names.size(), 74u);
 }
 
 TEST(PublicModels, ArchitectureNameIsFirstReleaseAndPreset) {
   EXPECT_EQ(named("vit_base_patch16_224").name, "vit_base_patch16_224.augreg2_in21k_ft_in1k");
-  for (const ModelConfig& m : config::public_architectures()) {
-    SCOPED_TRACE(m.preset);
-    EXPECT_EQ(parse("model: {preset: " + m.preset + "}").model, m);
-    EXPECT_EQ(named(m.preset).model.preset, m.preset) << "has a release";
+  for (const PresetSchema& preset : preset_registry()) {
+    if (preset.releases.empty()) continue;
+    SCOPED_TRACE(preset.name());
+    EXPECT_EQ(parse("model: {preset: " + preset.name() + "}").model, preset.model);
+    EXPECT_EQ(named(preset.name()).model.preset, preset.name());
   }
 }
 

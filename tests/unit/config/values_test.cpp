@@ -25,9 +25,12 @@ TEST(Presets, HavePublishedShapes) {
       {"deit_small", 384, 6, 0, PosEmbed::kAll, true, 1e-6},
       {"deit_base", 768, 12, 0, PosEmbed::kAll, true, 1e-6},
   };
-  ASSERT_EQ(std::ranges::count(model_presets(), "vit", &ModelConfig::family), std::ssize(rows));
+  const auto is_plain_vit = [](const PresetSchema& preset) {
+    return preset.model.family == "vit" && preset.releases.empty();
+  };
+  ASSERT_EQ(std::ranges::count_if(preset_registry(), is_plain_vit), std::ssize(rows));
   for (const Row& row : rows) {
-    const ModelConfig& m = model_preset(row.name);
+    const ModelConfig& m = preset_registry().at(row.name).model;
     SCOPED_TRACE(row.name);
     EXPECT_EQ(m.preset, row.name);
     EXPECT_EQ(m.embed_dim, row.embed_dim);
@@ -42,7 +45,7 @@ TEST(Presets, HavePublishedShapes) {
     EXPECT_EQ(m.mlp_ratio, 4);
     EXPECT_EQ(m.norm.type, "ln");
   }
-  const std::string error = error_of([] { model_preset("vit_sstar"); });
+  const std::string error = parse_error("model: {preset: vit_sstar}");
   expect_contains(error, "did you mean 'vit_s_star'?");
   expect_contains(error, "deit_base");
 }
@@ -420,10 +423,11 @@ TEST(ConfigRoundTrip, EveryKey) {
   expect_contains(text, "\n  checkpoint_every: 2epoch\n");
 }
 
-// Vision transformers only: other families check their configs themselves, and are not linked here.
+// Vision transformers only: other families check their configs themselves.
 TEST(ConfigRoundTrip, EveryPreset) {
-  for (const ModelConfig& m : model_presets()) {
-    if (m.family != "vit") continue;
+  for (const PresetSchema& preset : preset_registry()) {
+    const ModelConfig& m = preset.model;
+    if (m.family != "vit" || !preset.releases.empty()) continue;
     expect_round_trip(parse("model: {preset: " + m.preset + "}"));
   }
 }

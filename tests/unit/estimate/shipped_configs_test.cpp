@@ -18,7 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path configs() { return fs::path(find_config("vit_t_ln")).parent_path().parent_path(); }
+const ConfigSchemas& schemas() {
+  static const ConfigSchemas all = standard_registries().schemas();
+  return all;
+}
+
+fs::path configs() {
+  return fs::path(find_config("vit_t_ln", schemas())).parent_path().parent_path();
+}
 
 std::vector<fs::path> files_of(const std::string& folder) {
   std::vector<fs::path> files;
@@ -35,11 +42,10 @@ TEST_P(Shipped, ExperimentsLoadAndBuildModel) {
   EXPECT_FALSE(files.empty());
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
-    ExperimentConfig c = load_experiment(file, {}, standard_registries().schemas());
+    ExperimentConfig c = load_experiment(file, {}, schemas());
     EXPECT_EQ(c.name, file.stem());
-    EXPECT_EQ(find_config(c.name), file.string()) << "found by its name";
-    EXPECT_TRUE(parse_experiment(to_yaml(c), "round trip", {}, standard_registries().schemas()) ==
-                c);
+    EXPECT_EQ(find_config(c.name, schemas()), file.string()) << "found by its name";
+    EXPECT_TRUE(parse_experiment(to_yaml(c), "round trip", {}, schemas()) == c);
     EXPECT_GT(complexity_of(c.model).parameters, 0);
   }
 }
@@ -54,9 +60,9 @@ TEST(ShippedSweeps, LoadWithPaperResults) {
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
     if (is_sweep_collection(file)) continue;
-    SweepConfig sweep = load_sweep(file, {}, standard_registries().schemas());
+    SweepConfig sweep = load_sweep(file, {}, schemas());
     EXPECT_EQ(sweep.name, file.stem());
-    EXPECT_EQ(find_config(sweep.name), file.string()) << "found by its name";
+    EXPECT_EQ(find_config(sweep.name, schemas()), file.string()) << "found by its name";
     EXPECT_GE(sweep.variants.size(), 2u);
     std::set<std::string> configs;
     int known = 0;  // variants with a figure of the paper; a sweep may have others
@@ -74,7 +80,7 @@ TEST(ShippedSweeps, LoadWithPaperResults) {
 // The collection of the paper contains every sweep named after one of its ImageNet tables.
 TEST(ShippedSweeps, PaperCollectionIsComplete) {
   const SweepCollection paper =
-      load_sweep_collection(find_config("paper"), {}, standard_registries().schemas());
+      load_sweep_collection(find_config("paper", schemas()), {}, schemas());
   std::set<std::string> collected;
   for (const CollectedSweep& table : paper.tables) {
     if (table.sweep) collected.insert(table.sweep->name);
@@ -172,15 +178,14 @@ TEST(ShippedSweeps, MatchPaperTables) {
     SCOPED_TRACE(std::string(row.sweep) + ": " + row.variant);
     auto [at, fresh] = sweeps.try_emplace(row.sweep);
     if (fresh) {
-      at->second = load_sweep(find_config(row.sweep), {}, standard_registries().schemas());
+      at->second = load_sweep(find_config(row.sweep, schemas()), {}, schemas());
       variants += at->second.variants.size();
     }
     const auto& all = at->second.variants;
     auto v = std::ranges::find(all, std::string(row.variant), &SweepVariant::name);
     ASSERT_NE(v, all.end());
     EXPECT_EQ(v->paper, row.paper);
-    ExperimentConfig want =
-        load_experiment(find_config(row.config), {}, standard_registries().schemas());
+    ExperimentConfig want = load_experiment(find_config(row.config, schemas()), {}, schemas());
     ExperimentConfig got = v->config;
     got.name = want.name;
     EXPECT_EQ(to_yaml(got), to_yaml(want));
@@ -206,16 +211,14 @@ TEST(PaperRows, MatchPaperTables) {
   };
   for (const Model& row : rows) {
     SCOPED_TRACE(row.name);
-    ExperimentConfig c =
-        load_experiment(find_config(row.name), {}, standard_registries().schemas());
+    ExperimentConfig c = load_experiment(find_config(row.name, schemas()), {}, schemas());
     EXPECT_EQ(c.model.norm.type, row.type);
     EXPECT_EQ(c.model.norm_layers(), row.layers);
     if (*row.option) {
       EXPECT_EQ(*c.model.norm.find<std::string>(row.option), row.value);
     }
   }
-  EXPECT_TRUE(load_experiment(find_config("vit_s_star_ln_mhsa_position"), {},
-                              standard_registries().schemas())
+  EXPECT_TRUE(load_experiment(find_config("vit_s_star_ln_mhsa_position", schemas()), {}, schemas())
                   .model.mhsa_position);
 }
 
@@ -239,8 +242,7 @@ TEST(StageRecipes, MatchPublishedRecipes) {
     for (const std::string norm : {"ln", "dtn"}) {
       const std::string name = std::string(want.preset) + "_" + norm;
       SCOPED_TRACE(name);
-      const ExperimentConfig c =
-          load_experiment(find_config(name), {}, standard_registries().schemas());
+      const ExperimentConfig c = load_experiment(find_config(name, schemas()), {}, schemas());
       EXPECT_EQ(c.model.preset, want.preset);
       EXPECT_EQ(c.model.norm.type, norm);
       EXPECT_EQ(c.model.drop_path, want.drop_path);

@@ -3,6 +3,7 @@
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/models/presets.h"
 #include "dtn/tasks/registries.h"
 
 namespace dtn {
@@ -13,7 +14,8 @@ ExperimentConfig parse(const std::string& text) {
 }
 
 ExperimentConfig load(const char* name) {
-  return load_experiment(find_config(name), {}, standard_registries().schemas());
+  const ConfigSchemas schemas = standard_registries().schemas();
+  return load_experiment(find_config(name, schemas), {}, schemas);
 }
 
 std::string error_of(const std::string& text) {
@@ -26,11 +28,42 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(ModelFamilies, EveryPresetIsReadAndWritten) {
-  for (const ModelConfig& m : model_presets()) {
+  for (const PresetSchema& preset : preset_registry()) {
+    const ModelConfig& m = preset.model;
     SCOPED_TRACE(m.preset);
     const ExperimentConfig c = parse("model: {preset: " + m.preset + "}");
     EXPECT_EQ(c.model.norm.type, m.norm.type);
     EXPECT_EQ(parse(to_yaml(c)), c);
+  }
+}
+
+TEST(ModelFamilies, ProgramsAddPresets) {
+  Registries mine;
+  const ModelConfig own{.preset = "own",
+                        .family = "swin",
+                        .embed_dim = {32, 64},
+                        .depth = {1, 2},
+                        .num_heads = {1, 2}};
+  mine.presets.add({own});
+  const ReleaseSchema release{.tag = "a", .num_classes = 7, .crop_pct = 1, .std = {1, 1, 1}};
+  ReleaseSchema headless = release;
+  headless.tag = "b";
+  headless.num_classes = 0;
+  mine.presets.add({{.preset = "own_public"}, {release, headless}});
+  EXPECT_THROW(mine.presets.add({{.preset = "swin_t"}}), Error);
+  const ConfigSchemas schemas = mine.schemas();
+  const ExperimentConfig c =
+      parse_experiment("model: {preset: own, window: 7}", "t.yaml", {}, schemas);
+  EXPECT_EQ(c.model.family, "swin");
+  EXPECT_EQ(c.model.embed_dim, own.embed_dim);
+  EXPECT_EQ(load_experiment(find_config("own_public", schemas), {}, schemas).name, "own_public.a");
+  EXPECT_EQ(load_experiment("own_public.b", {}, schemas).model.num_classes, 0);
+  EXPECT_NE(error_of("model: {preset: own}").find("unknown model preset 'own'"), std::string::npos);
+}
+
+TEST(ModelFamilies, PresetsAreOfFamilies) {
+  for (const PresetSchema& preset : preset_registry()) {
+    EXPECT_NE(model_registry().find(preset.model.family), nullptr) << preset.name();
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "dtn/models/presets.h"
 #include "dtn/models/weights.h"
 #include "tiny_models.h"
 
@@ -27,7 +28,7 @@ double largest(Classifier& model, const std::string& name) {
 }
 
 TEST(Levit, HasReleasedParameterNames) {
-  const std::set<std::string> names = names_of(model_preset("levit_128s"));
+  const std::set<std::string> names = names_of(preset_registry().at("levit_128s").model);
   expect_names(names, {"patch_embed.0.c.weight", "patch_embed.6.bn.running_var",
                        "blocks.0.m.attention_biases", "blocks.0.m.qkv.c.weight",
                        "blocks.2.m.proj.1.bn.weight", "blocks.3.m.2.c.weight",
@@ -35,7 +36,7 @@ TEST(Levit, HasReleasedParameterNames) {
                        "blocks.4.proj.1.c.weight", "blocks.5.m.0.c.weight", "blocks.12.kv.bn.bias",
                        "blocks.13.m.2.bn.weight", "blocks.21.m.2.bn.running_mean", "head.bn.weight",
                        "head.l.weight", "head_dist.l.bias"});
-  ModelConfig c = model_preset("levit_128s");
+  ModelConfig c = preset_registry().at("levit_128s").model;
   c.norm.type = "dtn";
   const std::set<std::string> with_dtn = names_of(c);
   expect_names(with_dtn,
@@ -176,12 +177,13 @@ TEST(T2tVit, PositionsAreNotTrained) {
   for (const FlatRange& range : model.parameters().live_ranges()) {
     EXPECT_TRUE(range.end <= p->offset || p->offset + p->shape.numel() <= range.begin);
   }
-  EXPECT_EQ(names_of(model_preset("t2t_vit_t_14")).count("tokens_to_token.attention2.mlp.fc1.bias"),
+  EXPECT_EQ(names_of(preset_registry().at("t2t_vit_t_14").model)
+                .count("tokens_to_token.attention2.mlp.fc1.bias"),
             1u);
 }
 
 TEST(ResNet, HasTorchvisionParameterNames) {
-  expect_names(names_of(model_preset("resnet50")),
+  expect_names(names_of(preset_registry().at("resnet50").model),
                {"conv1.weight", "bn1.running_mean", "layer1.0.conv1.weight", "layer1.0.bn3.weight",
                 "layer1.0.downsample.0.weight", "layer1.0.downsample.1.running_var",
                 "layer4.2.conv2.weight", "fc.weight", "fc.bias"});
@@ -193,7 +195,7 @@ TEST(ResNet, BlocksStartAsIdentity) {
     EXPECT_EQ(largest(model, "layer1.0.bn3.weight"), 0) << type;
     EXPECT_EQ(largest(model, "layer1.0.bn2.weight"), 1) << type;
   }
-  Classifier model(model_preset("resnet50"), 1);
+  Classifier model(preset_registry().at("resnet50").model, 1);
   double squares = 0;
   const auto weights =
       test::doubles(model.parameters().find("layer2.0.conv2.weight")->variable.value());
@@ -202,7 +204,7 @@ TEST(ResNet, BlocksStartAsIdentity) {
 }
 
 TEST(RegNet, HasTimmParameterNames) {
-  expect_names(names_of(model_preset("regnety_160")),
+  expect_names(names_of(preset_registry().at("regnety_160").model),
                {"stem.conv.weight", "stem.bn.running_mean", "s1.b1.conv1.conv.weight",
                 "s1.b1.conv2.bn.weight", "s1.b1.se.fc1.bias", "s3.b11.conv3.bn.running_var",
                 "s4.b1.downsample.conv.weight", "s4.b1.downsample.bn.bias", "head.fc.weight"});

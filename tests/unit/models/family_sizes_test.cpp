@@ -1,15 +1,15 @@
 // Exact parameters and multiply-adds of models of the other families at 224 x 224.
-#include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
+#include "dtn/models/presets.h"
 #include "tiny_models.h"
 
 namespace dtn {
 namespace {
 
-ModelConfig plain(const char* preset) { return model_preset(preset); }
+ModelConfig plain(const char* preset) { return preset_registry().at(preset).model; }
 
 ModelConfig with_dtn(const char* preset) {
-  ModelConfig c = model_preset(preset);
+  ModelConfig c = preset_registry().at(preset).model;
   c.norm.type = "dtn";
   if (c.family == "t2t_vit") c.class_token_at = 10;
   return c;

@@ -6,6 +6,7 @@
 #include "dtn/config/load.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
+#include "dtn/models/presets.h"
 #include "tensors.h"
 
 namespace dtn {
@@ -14,7 +15,7 @@ namespace {
 using namespace dtn::test;
 
 ModelConfig tiny(const char* preset, const char* norm = "ln") {
-  ModelConfig c = model_preset(preset);
+  ModelConfig c = preset_registry().at(preset).model;
   c.embed_dim = 24;
   c.depth = 2;
   c.num_heads = 4;
@@ -28,16 +29,16 @@ ModelConfig tiny(const char* preset, const char* norm = "ln") {
 std::int64_t parameters_of(ModelConfig c) { return complexity_of(c).parameters; }
 
 TEST(SequenceModel, MatchesParametersOfLongRangeArena) {
-  EXPECT_EQ(parameters_of(model_preset("listops_dense")), 19983370);
-  EXPECT_EQ(parameters_of(model_preset("listops_bigbird")), 19983370);
-  EXPECT_EQ(parameters_of(model_preset("listops_reformer")), 18410506);
-  ModelConfig lra = model_preset("listops_reformer");
+  EXPECT_EQ(parameters_of(preset_registry().at("listops_dense").model), 19983370);
+  EXPECT_EQ(parameters_of(preset_registry().at("listops_bigbird").model), 19983370);
+  EXPECT_EQ(parameters_of(preset_registry().at("listops_reformer").model), 18410506);
+  ModelConfig lra = preset_registry().at("listops_reformer").model;
   lra.attention.variant = SequenceVariant::kLra;
   EXPECT_EQ(parameters_of(lra), 16837642);
   for (const auto& [preset, count] : {std::pair{"listops_dense", 19983946},
                                       {"listops_bigbird", 19983946},
                                       {"listops_reformer", 18411082}}) {
-    ModelConfig dtn = model_preset(preset);
+    ModelConfig dtn = preset_registry().at(preset).model;
     dtn.norm.type = "dtn";
     EXPECT_EQ(parameters_of(dtn), count) << preset;
   }
@@ -66,7 +67,7 @@ double spread_of(const Tensor& t) {
 }
 
 TEST(SequenceModel, InitializesLikeLongRangeArena) {
-  ModelConfig c = model_preset("listops_dense");
+  ModelConfig c = preset_registry().at("listops_dense").model;
   c.depth = 1;
   Classifier model(c, 5);
   const auto of = [&](const char* name) { return model.parameters().find(name)->variable.value(); };

@@ -2,15 +2,15 @@
 #include <algorithm>
 
 #include "core/allocator.h"
-#include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
+#include "dtn/models/presets.h"
 #include "tiny_vit.h"
 
 namespace dtn {
 namespace {
 
 ModelConfig preset(const std::string& name, const std::string& norm) {
-  ModelConfig c = model_preset(name);
+  ModelConfig c = preset_registry().at(name).model;
   c.norm.type = norm;
   return c;
 }
@@ -36,7 +36,7 @@ TEST(ModelSize, ParametersAreExact) {
 // As counted by timm; the first two without a head.
 TEST(ModelSize, PublicModelsMatchParametersOfTimm) {
   const auto parameters = [](const char* name, int classes) {
-    ModelConfig c = model_preset(name);
+    ModelConfig c = preset_registry().at(name).model;
     c.num_classes = classes;
     return complexity_of(c).parameters;
   };
@@ -100,9 +100,9 @@ double by_formula(const ModelConfig& c) {
 }
 
 TEST(ModelSize, MultiplyAddsMatchFormula) {
-  for (const ModelConfig& c : model_presets()) {
-    if (c.family != "vit") continue;
-    if (c.family != "vit") continue;
+  for (const PresetSchema& preset : preset_registry()) {
+    const ModelConfig& c = preset.model;
+    if (c.family != "vit" || !preset.releases.empty()) continue;
     ModelConfig plain = c;
     plain.norm.type = "ln";
     EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;

@@ -1,5 +1,6 @@
 // Exact parameters and multiply-adds of models with several stages at 224 x 224.
 #include "dtn/models/complexity.h"
+#include "dtn/models/presets.h"
 #include "tiny_stages.h"
 
 namespace dtn {
@@ -22,7 +23,7 @@ constexpr Size kSizes[] = {
 };
 
 ModelConfig with_norm(const char* preset, const char* norm) {
-  ModelConfig c = model_preset(preset);
+  ModelConfig c = preset_registry().at(preset).model;
   c.norm.type = norm;
   return c;
 }

@@ -1,6 +1,7 @@
 // Models with several stages: names, initialization, weight decay, normalizers and errors.
 #include <set>
 
+#include "dtn/config/load.h"
 #include "tiny_stages.h"
 
 namespace dtn {
@@ -50,7 +51,7 @@ void expect_decay(Classifier& model, std::initializer_list<const char*> yes,
 }
 
 TEST(Pvt, HasReleasedParameterNames) {
-  ModelConfig c = model_preset("pvt_small");
+  ModelConfig c = preset_registry().at("pvt_small").model;
   const std::set<std::string> names = names_of(c);
   expect_names(
       names, {"patch_embed1.proj.weight", "patch_embed4.norm.bias", "pos_embed1", "pos_embed4",
@@ -66,7 +67,7 @@ TEST(Pvt, HasReleasedParameterNames) {
 }
 
 TEST(Pvt, StartsAndDecaysAsReleased) {
-  Classifier model(model_preset("pvt_tiny"), 1);
+  Classifier model(preset_registry().at("pvt_tiny").model, 1);
   expect_normal(model, "pos_embed1", 0.0004);
   expect_normal(model, "block3.0.attn.kv.weight", 0.0004);
   expect_uniform(model, "patch_embed1.proj.weight", 1 / std::sqrt(48.0));
@@ -77,7 +78,7 @@ TEST(Pvt, StartsAndDecaysAsReleased) {
 }
 
 TEST(PvtV2, HasReleasedParameterNames) {
-  const std::set<std::string> names = names_of(model_preset("pvt_v2_b3"));
+  const std::set<std::string> names = names_of(preset_registry().at("pvt_v2_b3").model);
   expect_names(names, {"patch_embed1.proj.weight", "block3.17.mlp.dwconv.dwconv.weight",
                        "block1.0.attn.sr.bias", "norm1.weight", "norm4.bias", "head.bias"});
   for (const char* name : {"cls_token", "pos_embed1", "norm.weight"}) {
@@ -86,7 +87,7 @@ TEST(PvtV2, HasReleasedParameterNames) {
 }
 
 TEST(PvtV2, StartsAsReleased) {
-  Classifier model(model_preset("pvt_v2_b3"), 1);
+  Classifier model(preset_registry().at("pvt_v2_b3").model, 1);
   expect_normal(model, "patch_embed1.proj.weight", 2.0 / (49 * 64));
   expect_normal(model, "block1.0.attn.sr.weight", 2.0 / (64 * 64));
   expect_normal(model, "block1.0.mlp.dwconv.dwconv.weight", 2.0 / 9);
@@ -95,7 +96,7 @@ TEST(PvtV2, StartsAsReleased) {
 }
 
 TEST(Swin, HasReleasedParameterNames) {
-  ModelConfig c = model_preset("swin_t");
+  ModelConfig c = preset_registry().at("swin_t").model;
   c.norm.type = "dtn";
   const std::set<std::string> names = names_of(c);
   expect_names(names, {"patch_embed.proj.bias", "patch_embed.norm.weight",
@@ -108,7 +109,7 @@ TEST(Swin, HasReleasedParameterNames) {
 }
 
 TEST(Swin, StartsAndDecaysAsReleased) {
-  Classifier model(model_preset("swin_t"), 1);
+  Classifier model(preset_registry().at("swin_t").model, 1);
   EXPECT_NEAR(start_of(model, "layers.2.blocks.0.attn.relative_position_bias_table").mean_square,
               0.0004, 0.00006);
   expect_uniform(model, "patch_embed.proj.weight", 1 / std::sqrt(48.0));

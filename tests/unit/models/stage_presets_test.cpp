@@ -1,7 +1,7 @@
 // The presets of models with several stages.
 #include <gtest/gtest.h>
 
-#include "dtn/config/load.h"
+#include "dtn/models/presets.h"
 
 namespace dtn {
 namespace {
@@ -62,7 +62,7 @@ TEST(StagePresets, HavePublishedShapes) {
            Row{"swin_s", "swin", swin, {2, 2, 18, 2}, swin_heads, 4.0, Pooling::kMean, 1e-5},
        }) {
     SCOPED_TRACE(row.name);
-    const ModelConfig& m = model_preset(row.name);
+    const ModelConfig& m = preset_registry().at(row.name).model;
     EXPECT_EQ(m.family, row.family);
     EXPECT_EQ(m.embed_dim, row.embed_dim);
     EXPECT_EQ(m.depth, row.depth);
