@@ -1,11 +1,8 @@
-#include "dtn/models/bottleneck_stages.h"
-
-#include <utility>
+#include "models/bottleneck_stages.h"
 
 #include "dtn/ops/activation.h"
 #include "dtn/ops/convolution.h"
 #include "dtn/ops/tokens.h"
-#include "models/image_models.h"
 
 namespace dtn {
 namespace {
@@ -19,11 +16,8 @@ Tokens max_pooled(Context& ctx, const Tokens& x) {
 
 }  // namespace
 
-BottleneckStages::BottleneckStages(const ModelConfig& config, Parts parts)
-    : config_(config), parts_(std::move(parts)) {}
-
 Features BottleneckStages::forward(Context& ctx, const Fields& fields) {
-  Tokens x = parts_.stem.forward(ctx, image_as_tokens(ctx, image_of(config_, fields)));
+  Tokens x = parts_.stem.forward(ctx, image_as_tokens(ctx, image_of(fields)));
   x.x = ops::relu(ctx, x.x);
   if (parts_.max_pool) x = max_pooled(ctx, x);
   Features features;
@@ -37,8 +31,6 @@ Features BottleneckStages::forward(Context& ctx, const Fields& fields) {
 Variable BottleneckStages::pooled(Context& ctx, const Fields& fields) {
   return ops::mean_token(ctx, forward(ctx, fields).back().x);
 }
-
-std::vector<FieldSpec> BottleneckStages::inputs() const { return image_inputs(config_); }
 
 std::vector<StageShape> BottleneckStages::stages() const {
   std::vector<StageShape> shapes;

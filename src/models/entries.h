@@ -7,6 +7,12 @@
 
 namespace dtn {
 
+// ModelEntry::make of a family of class T.
+template <class T>
+std::unique_ptr<Backbone> make_backbone(const Scope& scope, const ModelConfig& config) {
+  return std::make_unique<T>(scope, config);
+}
+
 ModelEntry vit_entry();
 ModelEntry pvt_entry();
 ModelEntry pvt_v2_entry();

@@ -32,11 +32,12 @@ std::optional<ConfigProblem> image_size_problem(const ModelConfig& c, int of,
                            ", as ", reason, "; the nearest such size is ", want)};
 }
 
-std::vector<FieldSpec> image_inputs(const ModelConfig& c) {
-  return {{"image", {c.channels, c.image_size.height, c.image_size.width}}};
+std::vector<FieldSpec> ImageBackbone::inputs() const {
+  return {{"image", {config_.channels, config_.image_size.height, config_.image_size.width}}};
 }
 
-const Tensor& image_of(const ModelConfig& c, const Fields& fields) {
+const Tensor& ImageBackbone::image_of(const Fields& fields) const {
+  const ModelConfig& c = config_;
   const Tensor& images = fields.at("image");
   DTN_CHECK(images.rank() == 4 && images.dim(1) == c.channels &&
                 images.dim(2) == c.image_size.height && images.dim(3) == c.image_size.width,

@@ -21,9 +21,20 @@ double norm_eps_of(const ModelConfig&);
 std::optional<ConfigProblem> image_size_problem(const ModelConfig&, int of,
                                                 const std::string& reason);
 
-// Returns the spec of the field "image", which the model reads.
-std::vector<FieldSpec> image_inputs(const ModelConfig&);
-// Returns the images, [B, channels, height, width]. Throws Error if their size differs.
-const Tensor& image_of(const ModelConfig&, const Fields&);
+// A backbone that reads "image" [B, channels, height, width] of model.image_size.
+class ImageBackbone : public Backbone {
+ public:
+  std::vector<FieldSpec> inputs() const override;
+
+ protected:
+  // Throws ConfigError if the family's check finds a problem.
+  ImageBackbone(const Scope& scope, const ModelConfig& config, ModelCheck check)
+      : config_(checked(config, check, scope)) {}
+
+  // Returns the images. Throws Error if their size differs.
+  const Tensor& image_of(const Fields&) const;
+
+  ModelConfig config_;
+};
 
 }  // namespace dtn

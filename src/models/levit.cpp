@@ -1,5 +1,10 @@
-#include "dtn/models/levit.h"
-
+// LeViT (Graham et al., ICCV 2021): a convolutional stem, stages of attention and MLP, attention
+// that shrinks the grid between stages, mean pooling, and one or two heads. In the blocks,
+// BatchNorm follows every linear layer instead of a normalizer before it. Parameter names are the
+// authors'.
+//
+// Only the normalizers after the attention projections are norm.type. All others are BatchNorm,
+// which an evaluation folds into the neighbouring layers (nn/norm_layers.h).
 #include "dtn/nn/run_block.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/tokens.h"
@@ -15,7 +20,7 @@ constexpr int kLevitStride = 16;  // of the stem
 
 TokenGrid levit_grid(const ModelConfig& c, int stage) {
   TokenGrid grid{c.image_size.height / kLevitStride, c.image_size.width / kLevitStride};
-  for (int s = 0; s < stage; ++s) grid = LevitShrink::shrunk(grid);
+  for (int s = 0; s < stage; ++s) grid = shrunk(grid);
   return grid;
 }
 
@@ -95,105 +100,106 @@ class LevitHead final : public ClassHead {
   NormLinear layers_;
 };
 
-}  // namespace
-
-Levit::Levit(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config, check_levit, scope)),
-      stem_(make_levit_stem(scope / "patch_embed", config)) {
-  const Scope blocks = scope / "blocks";
-  for (int stage = 0; stage < config_.stages(); ++stage) {
-    if (stage > 0) add_shrink(blocks, stage, levit_grid(config_, stage - 1));
-    add_stage(blocks, stage, levit_grid(config_, stage));
-    stage_ends_.push_back(blocks_.size());
-  }
-}
-
-// Adds the shrinking attention from the previous stage to `stage`, and its MLP. `grid` is the grid
-// of the previous stage.
-void Levit::add_shrink(const Scope& blocks, int stage, const TokenGrid& grid) {
-  const LevitNorms norms = levit_norms(config_, stage);
-  const std::int64_t in = config_.embed_dim.at(stage - 1), out = config_.embed_dim.at(stage);
-  const auto next = [&] { return blocks / static_cast<int>(blocks_.size()); };
-  blocks_.push_back(std::make_unique<LevitShrink>(next(), in, out, grid, norms));
-  const auto hidden =
-      static_cast<std::int64_t>(static_cast<double>(out) * config_.mlp_ratio.at(stage));
-  blocks_.push_back(
-      std::make_unique<LevitMlp>(next(), out, hidden, LevitShrink::shrunk(grid), norms));
-}
-
-void Levit::add_stage(const Scope& blocks, int stage, const TokenGrid& grid) {
-  const LevitNorms norms = levit_norms(config_, stage);
-  const std::int64_t channels = config_.embed_dim.at(stage), heads = config_.num_heads.at(stage);
-  const auto hidden =
-      static_cast<std::int64_t>(static_cast<double>(channels) * config_.mlp_ratio.at(stage));
-  const auto next = [&] { return blocks / static_cast<int>(blocks_.size()); };
-  for (int i = 0; i < config_.depth.at(stage); ++i) {
-    blocks_.push_back(std::make_unique<LevitAttention>(next(), channels, heads, grid, norms));
-    blocks_.push_back(std::make_unique<LevitMlp>(next(), channels, hidden, grid, norms));
-  }
-}
-
-Features Levit::forward(Context& ctx, const Fields& fields) {
-  Tokens x = image_as_tokens(ctx, image_of(config_, fields));
-  for (std::size_t i = 0; i < stem_.size(); ++i) {
-    if (i > 0) x.x = ops::hardswish(ctx, x.x);
-    x = stem_[i].forward(ctx, x);
-  }
-  Features features;
-  std::size_t at = 0;
-  for (const std::size_t end : stage_ends_) {
-    for (; at < end; ++at) {
-      const LevitBlock* block = blocks_[at].get();
-      const auto run = [block](Context& inner, const Variable& tokens) {
-        return block->forward(inner, tokens);
-      };
-      x = {run_block(ctx, x.x, run), block->grid()};
+class Levit final : public ImageBackbone {
+ public:
+  Levit(const Scope& scope, const ModelConfig& config)
+      : ImageBackbone(scope, config, check_levit),
+        stem_(make_levit_stem(scope / "patch_embed", config)) {
+    const Scope blocks = scope / "blocks";
+    for (int stage = 0; stage < config_.stages(); ++stage) {
+      if (stage > 0) add_shrink(blocks, stage);
+      add_stage(blocks, stage);
+      stage_ends_.push_back(blocks_.size());
     }
-    features.push_back(x);
   }
-  return features;
-}
 
-Variable Levit::pooled(Context& ctx, const Fields& fields) {
-  return ops::mean_token(ctx, forward(ctx, fields).back().x);
-}
-
-std::vector<Variable> Levit::pooled_each(Context& ctx, const Fields& fields) {
-  const Variable mean = pooled(ctx, fields);
-  return std::vector<Variable>(config_.distilled ? 2 : 1, mean);
-}
-
-std::vector<FieldSpec> Levit::inputs() const { return image_inputs(config_); }
-
-std::vector<StageShape> Levit::stages() const {
-  std::vector<StageShape> shapes;
-  for (int s = 0; s < config_.stages(); ++s) {
-    shapes.push_back({config_.embed_dim.at(s), kLevitStride << s});
+  Features forward(Context& ctx, const Fields& fields) override {
+    Tokens x = image_as_tokens(ctx, image_of(fields));
+    for (std::size_t i = 0; i < stem_.size(); ++i) {
+      if (i > 0) x.x = ops::hardswish(ctx, x.x);
+      x = stem_[i].forward(ctx, x);
+    }
+    Features features;
+    std::size_t at = 0;
+    for (const std::size_t end : stage_ends_) {
+      for (; at < end; ++at) {
+        const LevitBlock* block = blocks_[at].get();
+        const auto run = [block](Context& inner, const Variable& tokens) {
+          return block->forward(inner, tokens);
+        };
+        x = {run_block(ctx, x.x, run), block->grid()};
+      }
+      features.push_back(x);
+    }
+    return features;
   }
-  return shapes;
-}
-
-std::vector<LayerInfo> Levit::layers() const {
-  std::vector<LayerInfo> layers;
-  for (const auto& block : blocks_) block->describe(layers);
-  return layers;
-}
-
-std::vector<std::unique_ptr<ClassHead>> Levit::make_heads(const Scope& scope, int classes) const {
-  const std::int64_t channels = config_.embed_dim.at(config_.stages() - 1);
-  std::vector<std::unique_ptr<ClassHead>> heads;
-  heads.push_back(std::make_unique<LevitHead>(scope / "head", config_, channels, classes));
-  if (config_.distilled) {
-    heads.push_back(std::make_unique<LevitHead>(scope / "head_dist", config_, channels, classes));
+  Variable pooled(Context& ctx, const Fields& fields) override {
+    return ops::mean_token(ctx, forward(ctx, fields).back().x);
   }
-  return heads;
-}
+  // The same vector for each head.
+  std::vector<Variable> pooled_each(Context& ctx, const Fields& fields) override {
+    return std::vector<Variable>(config_.distilled ? 2 : 1, pooled(ctx, fields));
+  }
+  std::vector<StageShape> stages() const override {
+    std::vector<StageShape> shapes;
+    for (int s = 0; s < config_.stages(); ++s) {
+      shapes.push_back({config_.embed_dim.at(s), kLevitStride << s});
+    }
+    return shapes;
+  }
+  std::vector<LayerInfo> layers() const override {
+    std::vector<LayerInfo> layers;
+    for (const auto& block : blocks_) block->describe(layers);
+    return layers;
+  }
+  // `head` and, with model.distilled, `head_dist`: each is a BatchNorm and a linear layer.
+  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope& scope,
+                                                     int classes) const override {
+    std::vector<std::unique_ptr<ClassHead>> heads;
+    for (const char* name : {"head", "head_dist"}) {
+      heads.push_back(std::make_unique<LevitHead>(
+          scope / name, config_, config_.embed_dim.at(config_.stages() - 1), classes));
+      if (!config_.distilled) break;
+    }
+    return heads;
+  }
+
+ private:
+  // Adds the shrinking attention from the previous stage to `stage`, and its MLP.
+  void add_shrink(const Scope& blocks, int stage) {
+    const TokenGrid grid = levit_grid(config_, stage - 1);
+    blocks_.push_back(make_levit_shrink(next(blocks), config_.embed_dim.at(stage - 1),
+                                        config_.embed_dim.at(stage), grid,
+                                        levit_norms(config_, stage)));
+    add_mlp(blocks, stage);
+  }
+  void add_stage(const Scope& blocks, int stage) {
+    for (int i = 0; i < config_.depth.at(stage); ++i) {
+      blocks_.push_back(make_levit_attention(
+          next(blocks), config_.embed_dim.at(stage), config_.num_heads.at(stage),
+          levit_grid(config_, stage), levit_norms(config_, stage)));
+      add_mlp(blocks, stage);
+    }
+  }
+  void add_mlp(const Scope& blocks, int stage) {
+    const std::int64_t channels = config_.embed_dim.at(stage);
+    const auto hidden =
+        static_cast<std::int64_t>(static_cast<double>(channels) * config_.mlp_ratio.at(stage));
+    blocks_.push_back(make_levit_mlp(next(blocks), channels, hidden, levit_grid(config_, stage),
+                                     levit_norms(config_, stage)));
+  }
+  Scope next(const Scope& blocks) const { return blocks / static_cast<int>(blocks_.size()); }
+
+  std::vector<ConvNorm> stem_;
+  std::vector<std::unique_ptr<LevitBlock>> blocks_;
+  std::vector<std::size_t> stage_ends_;  // number of blocks up to the end of each stage
+};
+
+}  // namespace
 
 ModelEntry levit_entry() {
   return {levit_schema(),
-          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
-            return std::make_unique<Levit>(scope, c);
-          },
+          make_backbone<Levit>,
           {.renamed = levit_in_its_names, .skips = is_levit_index}};
 }
 

@@ -1,10 +1,22 @@
-#include "dtn/models/pvt.h"
-
+// Pyramid vision transformers: PVT (Wang et al., Pyramid Vision Transformer, ICCV 2021) and PVTv2
+// (Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022). Parameter names
+// are those of their release.
+//
+// A stage s = 1.. is a convolution and a LayerNorm, patch_embed{s}, then the blocks block{s}.{0..}.
+// Their keys and values come from a map that is model.reduction times coarser. model.patch_size is
+// the stride of the first stage; the others halve the grid.
+//   PVT    the kernel equals the stride, and rows and columns that it does not divide are cut off;
+//          positions pos_embed{s}; a class token, cls_token, joins at the last stage; one norm, at
+//          the end
+//   PVTv2  kernels overlap, with zeros around the grid, and a side of n becomes ceil(n / stride);
+//          no positions and no class token; a depthwise convolution in the MLP; each stage ends
+//          with norm{s}
+#include "dtn/nn/conv_embed.h"
 #include "dtn/nn/conv_mlp.h"
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/ops/tokens.h"
 #include "models/entries.h"
-#include "models/image_models.h"
+#include "models/staged.h"
 #include "models/stages.h"
 #include "models/weights/pyramid_names.h"
 
@@ -136,60 +148,54 @@ ConvEmbed make_embed(Version version, const Scope& scope, const ModelConfig& c, 
           embed_options(version, c, stage)};
 }
 
-std::unique_ptr<Normalizer> make_stage_norm(const Scope& scope, const ModelConfig& c,
-                                            const StageConfig& s) {
-  return make_layer_norm({s.channels, s.heads, c.eps, s.grid}, scope);
-}
+template <Version version>
+class PyramidTransformer final : public StagedTransformer {
+ public:
+  PyramidTransformer(const Scope& scope, const ModelConfig& config)
+      : StagedTransformer(scope, config, check_pyramid<version>) {
+    const bool is_first = version == Version::kV1;
+    for (const StageConfig& s : stages_of(version, config)) {
+      const bool last = s.index + 1 == config.stages();
+      embeds_.push_back(make_embed(version, scope, config, s.index));
+      if (is_first) {
+        positions_.push_back(scope.weight("pos_embed" + s.number(),
+                                          {1, s.grid.tokens() + last, s.channels},
+                                          InitKind::kTruncatedNormal, Decay::kYes));
+        positions_.back()->positions = {PositionKind::kTokens, s.grid.height, s.grid.width, last};
+      }
+      auto blocks = make_blocks(version, scope / ("block" + s.number()), config, s);
+      std::unique_ptr<Normalizer> norm;
+      if (last || !is_first) {
+        norm = make_layer_norm({s.channels, s.heads, config.eps, s.grid},
+                               scope / (is_first ? "norm" : "norm" + s.number()));
+      }
+      stages_.push_back({std::move(blocks), std::move(norm)});
+    }
+    if (is_first) {
+      class_token_ = scope.weight("cls_token", {1, 1, config.embed_dim.at(config.stages() - 1)},
+                                  InitKind::kTruncatedNormal);
+    }
+  }
 
-template <class Family>
-std::unique_ptr<Backbone> make_pyramid(const Scope& scope, const ModelConfig& config) {
-  return std::make_unique<Family>(scope, config);
-}
+ private:
+  Tokens enter(Context& ctx, int stage, const Tokens& before) const override {
+    const auto i = static_cast<std::size_t>(stage);
+    Tokens tokens = embeds_[i].forward(ctx, before);
+    if (version == Version::kV2) return tokens;
+    if (stage + 1 == config_.stages()) {
+      tokens.x = ops::prepend_tokens(ctx, tokens.x, class_token_->variable);
+      tokens.extra = 1;
+    }
+    tokens.x = ops::add_positions(ctx, tokens.x, positions_[i]->variable);
+    return tokens;
+  }
+
+  std::vector<ConvEmbed> embeds_;
+  std::vector<Parameter*> positions_;  // PVT
+  Parameter* class_token_ = nullptr;   // PVT
+};
 
 }  // namespace
-
-PyramidVisionTransformer::PyramidVisionTransformer(const Scope& scope, const ModelConfig& config)
-    : StagedTransformer(checked(config, check_pyramid<Version::kV1>, scope)) {
-  constexpr Version kVersion = Version::kV1;
-  for (const StageConfig& s : stages_of(kVersion, config)) {
-    const bool last = s.index + 1 == config.stages();
-    embeds_.push_back(make_embed(kVersion, scope, config, s.index));
-    positions_.push_back(scope.weight("pos_embed" + s.number(),
-                                      {1, s.grid.tokens() + last, s.channels},
-                                      InitKind::kTruncatedNormal, Decay::kYes));
-    positions_.back()->positions = {PositionKind::kTokens, s.grid.height, s.grid.width, last};
-    stages_.push_back({make_blocks(kVersion, scope / ("block" + s.number()), config, s),
-                       last ? make_stage_norm(scope / "norm", config, s) : nullptr});
-  }
-  class_token_ = scope.weight("cls_token", {1, 1, config.embed_dim.at(config.stages() - 1)},
-                              InitKind::kTruncatedNormal);
-}
-
-Tokens PyramidVisionTransformer::enter(Context& ctx, int stage, const Tokens& before) const {
-  const auto i = static_cast<std::size_t>(stage);
-  Tokens tokens = embeds_[i].forward(ctx, before);
-  if (stage + 1 == config_.stages()) {
-    tokens.x = ops::prepend_tokens(ctx, tokens.x, class_token_->variable);
-    tokens.extra = 1;
-  }
-  tokens.x = ops::add_positions(ctx, tokens.x, positions_[i]->variable);
-  return tokens;
-}
-
-PyramidVisionTransformerV2::PyramidVisionTransformerV2(const Scope& scope,
-                                                       const ModelConfig& config)
-    : StagedTransformer(checked(config, check_pyramid<Version::kV2>, scope)) {
-  constexpr Version kVersion = Version::kV2;
-  for (const StageConfig& s : stages_of(kVersion, config)) {
-    embeds_.push_back(make_embed(kVersion, scope, config, s.index));
-    stages_.push_back({make_blocks(kVersion, scope / ("block" + s.number()), config, s),
-                       make_stage_norm(scope / ("norm" + s.number()), config, s)});
-  }
-}
-
-Tokens PyramidVisionTransformerV2::enter(Context& ctx, int stage, const Tokens& before) const {
-  return embeds_[static_cast<std::size_t>(stage)].forward(ctx, before);
-}
 
 ModelEntry pvt_entry() {
   return {{.family = "pvt",
@@ -198,7 +204,7 @@ ModelEntry pvt_entry() {
            .reads = keys_of_stages({"reduction", "pos_resize", "mhsa_position"}),
            .check = check_pyramid<Version::kV1>,
            .norm_sites = pyramid_norm_sites<Version::kV1>},
-          make_pyramid<PyramidVisionTransformer>};
+          make_backbone<PyramidTransformer<Version::kV1>>};
 }
 
 ModelEntry pvt_v2_entry() {
@@ -208,7 +214,7 @@ ModelEntry pvt_v2_entry() {
            .reads = keys_of_stages({"reduction", "mhsa_position"}),
            .check = check_pyramid<Version::kV2>,
            .norm_sites = pyramid_norm_sites<Version::kV2>},
-          make_pyramid<PyramidVisionTransformerV2>,
+          make_backbone<PyramidTransformer<Version::kV2>>,
           {.renamed = in_pvt_v2_names}};
 }
 

@@ -1,10 +1,15 @@
-#include "dtn/models/regnet.h"
-
+// RegNetY (Radosavovic et al., "Designing network design spaces", CVPR 2020), built and named as in
+// timm: a 3 x 3 convolution, four stages of bottleneck blocks with grouped convolutions and
+// squeeze-and-excitation, mean pooling, a linear head `head.fc`. The teacher of DeiT and LeViT is a
+// RegNetY.
+//
+// model.embed_dim gives the channels of the stages, inside their blocks too; model.num_heads gives
+// the groups of their convolutions.
 #include <algorithm>
 #include <cmath>
 
+#include "models/bottleneck_stages.h"
 #include "models/entries.h"
-#include "models/image_models.h"
 
 namespace dtn {
 namespace {
@@ -70,28 +75,21 @@ std::vector<Bottleneck> make_regnet_stage(const Scope& scope, const ModelConfig&
   return blocks;
 }
 
-std::vector<std::vector<Bottleneck>> make_regnet_stages(const Scope& scope, const ModelConfig& c) {
-  std::vector<std::vector<Bottleneck>> stages;
+BottleneckStages::Parts make_regnet_parts(const Scope& scope, const ModelConfig& c) {
+  BottleneckStages::Parts parts{make_regnet_stem(scope / "stem", c), false, {}, "head.fc"};
   for (int s = 0; s < c.stages(); ++s) {
-    stages.push_back(make_regnet_stage(scope / cat("s", s + 1), c, s));
+    parts.stages.push_back(make_regnet_stage(scope / cat("s", s + 1), c, s));
   }
-  return stages;
+  return parts;
+}
+
+std::unique_ptr<Backbone> make_regnet(const Scope& scope, const ModelConfig& c) {
+  return std::make_unique<BottleneckStages>(scope, c, check_regnet, make_regnet_parts);
 }
 
 }  // namespace
 
-RegNet::RegNet(const Scope& scope, const ModelConfig& config)
-    // In this order: the check first.
-    : BottleneckStages{checked(config, check_regnet, scope),
-                       {make_regnet_stem(scope / "stem", config), false,
-                        make_regnet_stages(scope, config), "head.fc"}} {}
-
-ModelEntry regnet_entry() {
-  return {regnet_schema(),
-          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
-            return std::make_unique<RegNet>(scope, c);
-          }};
-}
+ModelEntry regnet_entry() { return {regnet_schema(), make_regnet}; }
 
 std::vector<PresetSchema> regnet_presets() {
   return {{{.preset = "regnety_160",

@@ -1,10 +1,14 @@
-#include "dtn/models/resnet.h"
-
+// ResNet (He et al., CVPR 2016) of bottleneck blocks, built and named as in torchvision ("v1.5":
+// the 3 x 3 convolutions have the strides): a 7 x 7 convolution and a max pooling, four stages,
+// mean pooling, a linear head `fc`. Every normalizer is norm.type.
+//
+// model.embed_dim gives the output channels of the stages, four times the channels inside their
+// blocks. The stem has as many channels as the blocks of the first stage have inside.
 #include <algorithm>
 #include <array>
 
+#include "models/bottleneck_stages.h"
 #include "models/entries.h"
-#include "models/image_models.h"
 
 namespace dtn {
 namespace {
@@ -85,28 +89,21 @@ std::vector<Bottleneck> make_resnet_stage(const Scope& scope, const ModelConfig&
   return blocks;
 }
 
-std::vector<std::vector<Bottleneck>> make_resnet_stages(const Scope& scope, const ModelConfig& c) {
-  std::vector<std::vector<Bottleneck>> stages;
+BottleneckStages::Parts make_resnet_parts(const Scope& scope, const ModelConfig& c) {
+  BottleneckStages::Parts parts{make_resnet_stem(scope, c), true, {}, "fc"};
   for (int s = 0; s < c.stages(); ++s) {
-    stages.push_back(make_resnet_stage(scope / cat("layer", s + 1), c, s));
+    parts.stages.push_back(make_resnet_stage(scope / cat("layer", s + 1), c, s));
   }
-  return stages;
+  return parts;
+}
+
+std::unique_ptr<Backbone> make_resnet(const Scope& scope, const ModelConfig& c) {
+  return std::make_unique<BottleneckStages>(scope, c, check_resnet, make_resnet_parts);
 }
 
 }  // namespace
 
-ResNet::ResNet(const Scope& scope, const ModelConfig& config)
-    // In this order: the check first.
-    : BottleneckStages{
-          checked(config, check_resnet, scope),
-          {make_resnet_stem(scope, config), true, make_resnet_stages(scope, config), "fc"}} {}
-
-ModelEntry resnet_entry() {
-  return {resnet_schema(),
-          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
-            return std::make_unique<ResNet>(scope, c);
-          }};
-}
+ModelEntry resnet_entry() { return {resnet_schema(), make_resnet}; }
 
 std::vector<PresetSchema> resnet_presets() {
   return {{{.preset = "resnet50",

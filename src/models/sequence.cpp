@@ -1,7 +1,13 @@
-#include "dtn/models/sequence.h"
-
+// Transformers that classify sequences of tokens, as in the Long-Range Arena (Tay et al., ICLR
+// 2021): embedding, class token and fixed sinusoids, pre-norm blocks with a configurable
+// normalizer, a last LayerNorm, and a head with one hidden layer on the class token.
+//
+// The class token has position 0; pads are at the end of a sequence.
+// Parameters: embed.weight [V, C], cls_token [1, 1, C], blocks.N.{norm1, attn, norm2, mlp}.*,
+// norm.*, head.{fc1, fc2}.{weight, bias}.
 #include <algorithm>
 
+#include "dtn/nn/block.h"
 #include "dtn/nn/initializers.h"
 #include "dtn/nn/sequence_attention.h"
 #include "dtn/nn/sinusoids.h"
@@ -217,100 +223,108 @@ Tensor one_more(const Tensor& lengths) {
   return more;
 }
 
+class SequenceTransformer final : public Backbone {
+ public:
+  SequenceTransformer(const Scope& scope, const ModelConfig& config)
+      : config_(checked(config, check_sequence, scope)),
+        embedding_((scope / "embed")
+                       .weight("weight", {config.vocabulary, config.embed_dim}, normal_with(1))),
+        class_token_(scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kZeros)),
+        dropout_(scope / "pos_drop", config.dropout),
+        blocks_(make_sequence_blocks(scope / "blocks", config)),
+        norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
+
+  // Reads "tokens" [B, max_length] int64, ids below the vocabulary, and the number of valid tokens,
+  // "tokens.lengths" [B] int64. Tokens after them are not read.
+  std::vector<FieldSpec> inputs() const override {
+    return {{"tokens", {config_.max_length}, DType::kInt64, true}};
+  }
+  // One entry: the sequence with the class token first.
+  Features forward(Context& ctx, const Fields& fields) override {
+    Tokens tokens = run_blocks(ctx, fields);
+    tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+    return {std::move(tokens)};
+  }
+  Variable pooled(Context& ctx, const Fields& fields) override {
+    const Tokens tokens = run_blocks(ctx, fields);
+    return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+  }
+  std::vector<StageShape> stages() const override { return {{config_.embed_dim, 1}}; }
+  // Says if there are too few blocks of tokens for BigBird's pattern.
+  std::string note() const override {
+    if (config_.attention.kind != SequenceAttentionKind::kBigBird) return {};
+    const ops::BlockPattern::Options pattern = block_pattern_of(attention_options(config_, 0));
+    if (!ops::BlockPattern::is_dense(pattern)) return {};
+    return cat("attention is dense, because ", pattern.tokens,
+               " tokens are too few for BigBird with blocks of ", pattern.block);
+  }
+  std::vector<LayerInfo> layers() const override { return layers_of(blocks_); }
+  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope& scope,
+                                                     int classes) const override {
+    std::vector<std::unique_ptr<ClassHead>> heads;
+    heads.push_back(std::make_unique<SequenceHead>(scope / "head", config_.embed_dim,
+                                                   config_.mlp_dim(), classes));
+    return heads;
+  }
+
+ private:
+  Tokens run_blocks(Context& given, const Fields& fields) const {
+    Context ctx = given;
+    ctx.rng.per_sample = (std::int64_t{config_.max_length} + 1) *
+                         std::max<std::int64_t>(config_.embed_dim, config_.mlp_dim());
+    Tokens tokens = embed(ctx, fields);
+    const bool joined = config_.class_token_at == 0;
+    if (joined) join_class_token(ctx, tokens);
+    tokens.x = dropout_.forward(ctx, tokens.x);
+    BlockChain chain;
+    if (!joined) chain.join_after = config_.class_token_at;
+    chain.join = [&](Tokens& all) { join_class_token(ctx, all); };
+    return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
+  }
+
+  Tokens embed(Context& ctx, const Fields& fields) const {
+    const bool trims = config_.attention.kind == SequenceAttentionKind::kDense;
+    const Words words = words_of(fields, config_.max_length, trims);
+    const Variable& table = embedding_->variable;
+    Variable x = ops::take_rows(ctx, table, words.ids);
+    x = primitive::reshape(ctx, x, {words.batch, words.tokens, config_.embed_dim});
+    const Variable places(positions(table.dtype(), table.device()));
+    x = ops::add_positions(ctx, x, primitive::narrow(ctx, places, 1, 1, words.tokens + 1));
+    Tokens tokens{ops::cast(ctx, x, ctx.mode.compute), {1, words.tokens}, 0, words.lengths};
+    return tokens;
+  }
+
+  void join_class_token(Context& ctx, Tokens& tokens) const {
+    const Variable& token = class_token_->variable;
+    const Variable places(positions(token.dtype(), token.device()));
+    const Variable first = primitive::add(ctx, token, primitive::narrow(ctx, places, 1, 0, 1));
+    tokens.x = ops::prepend_tokens(ctx, tokens.x, first);
+    tokens.grid.width += 1;
+    tokens.lengths = one_more(tokens.lengths);
+  }
+
+  // The table of positions [1, max_length + 1, C] in this type, on this device.
+  const Tensor& positions(DType dtype, Device device) const {
+    if (!positions_.defined() || positions_.dtype() != dtype || positions_.device() != device) {
+      Tensor table = Tensor::empty({1, config_.max_length + 1, config_.embed_dim}, dtype);
+      fill_sinusoids(table);
+      positions_ = table.to(device);
+    }
+    return positions_;
+  }
+
+  ModelConfig config_;
+  Parameter* embedding_;
+  Parameter* class_token_;
+  Dropout dropout_;
+  std::vector<Block> blocks_;
+  std::unique_ptr<Normalizer> norm_;
+  mutable Tensor positions_;  // cached by positions()
+};
+
 }  // namespace
 
-SequenceTransformer::SequenceTransformer(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config, check_sequence, scope)),
-      embedding_((scope / "embed")
-                     .weight("weight", {config.vocabulary, config.embed_dim}, normal_with(1))),
-      class_token_(scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kZeros)),
-      dropout_(scope / "pos_drop", config.dropout),
-      blocks_(make_sequence_blocks(scope / "blocks", config)),
-      norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
-
-std::vector<FieldSpec> SequenceTransformer::inputs() const {
-  return {{"tokens", {config_.max_length}, DType::kInt64, true}};
-}
-
-std::string SequenceTransformer::note() const {
-  if (config_.attention.kind != SequenceAttentionKind::kBigBird) return {};
-  const ops::BlockPattern::Options pattern = block_pattern_of(attention_options(config_, 0));
-  if (!ops::BlockPattern::is_dense(pattern)) return {};
-  return cat("attention is dense, because ", pattern.tokens,
-             " tokens are too few for BigBird with blocks of ", pattern.block);
-}
-
-std::vector<LayerInfo> SequenceTransformer::layers() const { return layers_of(blocks_); }
-
-std::vector<std::unique_ptr<ClassHead>> SequenceTransformer::make_heads(const Scope& scope,
-                                                                        int classes) const {
-  std::vector<std::unique_ptr<ClassHead>> heads;
-  heads.push_back(std::make_unique<SequenceHead>(scope / "head", config_.embed_dim,
-                                                 config_.mlp_dim(), classes));
-  return heads;
-}
-
-const Tensor& SequenceTransformer::positions(DType dtype, Device device) const {
-  if (!positions_.defined() || positions_.dtype() != dtype || positions_.device() != device) {
-    Tensor table = Tensor::empty({1, config_.max_length + 1, config_.embed_dim}, dtype);
-    fill_sinusoids(table);
-    positions_ = table.to(device);
-  }
-  return positions_;
-}
-
-Tokens SequenceTransformer::embed(Context& ctx, const Fields& fields) const {
-  const bool trims = config_.attention.kind == SequenceAttentionKind::kDense;
-  const Words words = words_of(fields, config_.max_length, trims);
-  const Variable& table = embedding_->variable;
-  Variable x = ops::take_rows(ctx, table, words.ids);
-  x = primitive::reshape(ctx, x, {words.batch, words.tokens, config_.embed_dim});
-  const Variable places(positions(table.dtype(), table.device()));
-  x = ops::add_positions(ctx, x, primitive::narrow(ctx, places, 1, 1, words.tokens + 1));
-  Tokens tokens{ops::cast(ctx, x, ctx.mode.compute), {1, words.tokens}, 0, words.lengths};
-  return tokens;
-}
-
-void SequenceTransformer::join_class_token(Context& ctx, Tokens& tokens) const {
-  const Variable& token = class_token_->variable;
-  const Variable places(positions(token.dtype(), token.device()));
-  const Variable first = primitive::add(ctx, token, primitive::narrow(ctx, places, 1, 0, 1));
-  tokens.x = ops::prepend_tokens(ctx, tokens.x, first);
-  tokens.grid.width += 1;
-  tokens.lengths = one_more(tokens.lengths);
-}
-
-Tokens SequenceTransformer::run_blocks(Context& given, const Fields& fields) const {
-  Context ctx = given;
-  ctx.rng.per_sample = (std::int64_t{config_.max_length} + 1) *
-                       std::max<std::int64_t>(config_.embed_dim, config_.mlp_dim());
-  Tokens tokens = embed(ctx, fields);
-  const bool joined = config_.class_token_at == 0;
-  if (joined) join_class_token(ctx, tokens);
-  tokens.x = dropout_.forward(ctx, tokens.x);
-  BlockChain chain;
-  if (!joined) chain.join_after = config_.class_token_at;
-  chain.join = [&](Tokens& all) { join_class_token(ctx, all); };
-  return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
-}
-
-Features SequenceTransformer::forward(Context& ctx, const Fields& fields) {
-  Tokens tokens = run_blocks(ctx, fields);
-  tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
-  return {std::move(tokens)};
-}
-
-Variable SequenceTransformer::pooled(Context& ctx, const Fields& fields) {
-  const Tokens tokens = run_blocks(ctx, fields);
-  return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
-}
-
-ModelEntry sequence_entry() {
-  return {sequence_schema(),
-          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
-            return std::make_unique<SequenceTransformer>(scope, c);
-          }};
-}
+ModelEntry sequence_entry() { return {sequence_schema(), make_backbone<SequenceTransformer>}; }
 
 // Models for Long ListOps, with the sizes of the paper.
 std::vector<PresetSchema> sequence_presets() {

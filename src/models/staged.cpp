@@ -1,13 +1,10 @@
-#include "dtn/models/staged.h"
+#include "models/staged.h"
 
 #include "dtn/nn/token_conv.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
-#include "models/image_models.h"
 
 namespace dtn {
-
-std::vector<FieldSpec> StagedTransformer::inputs() const { return image_inputs(config_); }
 
 std::vector<StageShape> StagedTransformer::stages() const {
   std::vector<StageShape> shapes;
@@ -25,10 +22,6 @@ std::vector<LayerInfo> StagedTransformer::layers() const {
   return layers;
 }
 
-Tokens StagedTransformer::image(Context& ctx, const Fields& fields) const {
-  return image_as_tokens(ctx, image_of(config_, fields));
-}
-
 Tokens StagedTransformer::run_blocks(Context& ctx, int stage, Tokens tokens,
                                      bool pooled_alone) const {
   return dtn::run_blocks(ctx, stages_[static_cast<std::size_t>(stage)].blocks, std::move(tokens),
@@ -42,7 +35,7 @@ void StagedTransformer::close(Context& ctx, int stage, Tokens& tokens) const {
 
 Features StagedTransformer::forward(Context& ctx, const Fields& fields) {
   Features features;
-  const Tokens pixels = image(ctx, fields);
+  const Tokens pixels = image_as_tokens(ctx, image_of(fields));
   for (int stage = 0; stage < config_.stages(); ++stage) {
     const Tokens entered = enter(ctx, stage, stage == 0 ? pixels : features.back());
     features.push_back(run_blocks(ctx, stage, entered, false));
@@ -55,7 +48,7 @@ Features StagedTransformer::forward(Context& ctx, const Fields& fields) {
 Variable StagedTransformer::pooled(Context& ctx, const Fields& fields) {
   const int last = config_.stages() - 1;
   const bool of_class_token = config_.has_class_token();
-  Tokens tokens = image(ctx, fields);
+  Tokens tokens = image_as_tokens(ctx, image_of(fields));
   for (int stage = 0; stage <= last; ++stage) {
     const bool pooled_alone = stage == last && of_class_token && ctx.mode.skip_unread;
     tokens = run_blocks(ctx, stage, enter(ctx, stage, tokens), pooled_alone);

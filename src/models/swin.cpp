@@ -1,10 +1,18 @@
-#include "dtn/models/swin.h"
-
+// Swin (Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, ICCV
+// 2021). Parameter names are those of its release.
+//
+// A patch convolution and a LayerNorm, patch_embed, then stages layers.{0..}. The attention of the
+// blocks stays in windows of model.window x model.window tokens, which are shifted by half a window
+// in every second block. `downsample` halves the grid at the end of every stage but the last. If a
+// side of the grid is no longer than the window, the window has the length of that side and is not
+// shifted. The head reads the mean of the last tokens after `norm`.
 #include <algorithm>
 
+#include "dtn/nn/conv_embed.h"
+#include "dtn/nn/patch_merging.h"
 #include "dtn/nn/window_attention.h"
 #include "models/entries.h"
-#include "models/image_models.h"
+#include "models/staged.h"
 #include "models/stages.h"
 #include "models/weights/pyramid_names.h"
 
@@ -107,33 +115,36 @@ bool is_computed(const std::string& name) {
   return name.ends_with(".attn.relative_position_index") || name.ends_with(".attn_mask");
 }
 
-std::unique_ptr<Backbone> make_swin(const Scope& scope, const ModelConfig& config) {
-  return std::make_unique<SwinTransformer>(scope, config);
-}
+class SwinTransformer final : public StagedTransformer {
+ public:
+  SwinTransformer(const Scope& scope, const ModelConfig& config)
+      : StagedTransformer(scope, config, check_swin),
+        patch_embed_(scope / "patch_embed", config.channels, config.embed_dim.at(0),
+                     {.kernel = config.patch_size, .stride = config.patch_size}) {
+    for (const StageConfig& s : stages_of(config)) {
+      const Scope stage = scope / "layers" / s.index;
+      const bool last = s.index + 1 == config.stages();
+      stages_.push_back(
+          {make_blocks(stage / "blocks", config, s),
+           last ? make_layer_norm({s.channels, s.heads, config.eps, s.grid}, scope / "norm")
+                : nullptr});
+      if (last) continue;
+      downsamples_.emplace_back(stage / "downsample", s.channels, config.embed_dim.at(s.index + 1),
+                                config.eps);
+    }
+  }
+
+ private:
+  Tokens enter(Context& ctx, int stage, const Tokens& before) const override {
+    if (stage == 0) return patch_embed_.forward(ctx, before);
+    return downsamples_[static_cast<std::size_t>(stage) - 1].forward(ctx, before);
+  }
+
+  ConvEmbed patch_embed_;
+  std::vector<PatchMerging> downsamples_;
+};
 
 }  // namespace
-
-SwinTransformer::SwinTransformer(const Scope& scope, const ModelConfig& config)
-    : StagedTransformer(checked(config, check_swin, scope)),
-      patch_embed_(scope / "patch_embed", config.channels, config.embed_dim.at(0),
-                   {.kernel = config.patch_size, .stride = config.patch_size}) {
-  for (const StageConfig& s : stages_of(config)) {
-    const Scope stage = scope / "layers" / s.index;
-    const bool last = s.index + 1 == config.stages();
-    stages_.push_back(
-        {make_blocks(stage / "blocks", config, s),
-         last ? make_layer_norm({s.channels, s.heads, config.eps, s.grid}, scope / "norm")
-              : nullptr});
-    if (last) continue;
-    downsamples_.emplace_back(stage / "downsample", s.channels, config.embed_dim.at(s.index + 1),
-                              config.eps);
-  }
-}
-
-Tokens SwinTransformer::enter(Context& ctx, int stage, const Tokens& before) const {
-  if (stage == 0) return patch_embed_.forward(ctx, before);
-  return downsamples_[static_cast<std::size_t>(stage) - 1].forward(ctx, before);
-}
 
 ModelEntry swin_entry() {
   return {{.family = "swin",
@@ -142,7 +153,7 @@ ModelEntry swin_entry() {
            .reads = keys_of_stages({"window"}),
            .check = check_swin,
            .norm_sites = swin_norm_sites},
-          make_swin,
+          make_backbone<SwinTransformer>,
           {.renamed = in_swin_names, .skips = is_computed}};
 }
 

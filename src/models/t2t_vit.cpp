@@ -1,6 +1,12 @@
-#include "dtn/models/t2t_vit.h"
-
+// T2T-ViT (Yuan et al., ICCV 2021): tokens of overlapping windows (nn/tokens_to_token.h), then a
+// vision transformer with fixed sinusoidal positions and a class token. Parameter names are the
+// authors'.
+//
+// The class token joins before block model.class_token_at and always has the position in row 0; the
+// patches have the rows from 1 on.
+#include "dtn/nn/block.h"
 #include "dtn/nn/sinusoids.h"
+#include "dtn/nn/tokens_to_token.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
@@ -112,60 +118,64 @@ std::vector<Block> make_t2t_blocks(const Scope& scope, const ModelConfig& c) {
   return blocks;
 }
 
+class T2tVit final : public ImageBackbone {
+ public:
+  T2tVit(const Scope& scope, const ModelConfig& config)
+      : ImageBackbone(scope, config, check_t2t),
+        tokens_to_token_(scope / "tokens_to_token", config.channels, config.embed_dim, config.eps),
+        class_token_(
+            scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kTruncatedNormal)),
+        positions_(make_t2t_positions(scope, config)),
+        blocks_(make_t2t_blocks(scope / "blocks", config)),
+        norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
+
+  Features forward(Context& ctx, const Fields& fields) override {
+    Tokens tokens = run_blocks(ctx, fields, false);
+    tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+    return {std::move(tokens)};
+  }
+  Variable pooled(Context& ctx, const Fields& fields) override {
+    const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread);
+    return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+  }
+  std::vector<StageShape> stages() const override { return {{config_.embed_dim, kT2tStride}}; }
+  std::vector<LayerInfo> layers() const override { return layers_of(blocks_); }
+
+ private:
+  // The tokens after the last block; or only the class token, if `class_token_alone` and the last
+  // block can leave out the others.
+  Tokens run_blocks(Context& ctx, const Fields& fields, bool class_token_alone) const {
+    return dtn::run_blocks(ctx, blocks_, embed(ctx, fields),
+                           {.join_after = config_.class_token_at,
+                            .join = [&](Tokens& tokens) { join_class_token(ctx, tokens); },
+                            .first_tokens = class_token_alone ? 1 : 0});
+  }
+
+  Tokens embed(Context& ctx, const Fields& fields) const {
+    Tokens tokens = tokens_to_token_.forward(ctx, image_of(fields));
+    const Variable& table = positions_->variable;
+    const Variable of_patches = primitive::narrow(ctx, table, 1, 1, table.dim(1));
+    tokens.x = ops::add_positions(ctx, tokens.x, of_patches);
+    return tokens;
+  }
+
+  void join_class_token(Context& ctx, Tokens& tokens) const {
+    const Variable first = primitive::narrow(ctx, positions_->variable, 1, 0, 1);
+    const Variable token = primitive::add(ctx, class_token_->variable, first);
+    tokens.x = ops::prepend_tokens(ctx, tokens.x, token);
+    tokens.extra = 1;
+  }
+
+  TokensToToken tokens_to_token_;
+  Parameter* class_token_;
+  Parameter* positions_;  // frozen
+  std::vector<Block> blocks_;
+  std::unique_ptr<Normalizer> norm_;
+};
+
 }  // namespace
 
-T2tVit::T2tVit(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config, check_t2t, scope)),
-      tokens_to_token_(scope / "tokens_to_token", config.channels, config.embed_dim, config.eps),
-      class_token_(scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kTruncatedNormal)),
-      positions_(make_t2t_positions(scope, config)),
-      blocks_(make_t2t_blocks(scope / "blocks", config)),
-      norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
-
-std::vector<FieldSpec> T2tVit::inputs() const { return image_inputs(config_); }
-
-std::vector<StageShape> T2tVit::stages() const { return {{config_.embed_dim, kT2tStride}}; }
-
-std::vector<LayerInfo> T2tVit::layers() const { return layers_of(blocks_); }
-
-Tokens T2tVit::embed(Context& ctx, const Fields& fields) const {
-  Tokens tokens = tokens_to_token_.forward(ctx, image_of(config_, fields));
-  const Variable& table = positions_->variable;
-  const Variable of_patches = primitive::narrow(ctx, table, 1, 1, table.dim(1));
-  tokens.x = ops::add_positions(ctx, tokens.x, of_patches);
-  return tokens;
-}
-
-void T2tVit::join_class_token(Context& ctx, Tokens& tokens) const {
-  const Variable first = primitive::narrow(ctx, positions_->variable, 1, 0, 1);
-  const Variable token = primitive::add(ctx, class_token_->variable, first);
-  tokens.x = ops::prepend_tokens(ctx, tokens.x, token);
-  tokens.extra = 1;
-}
-
-Tokens T2tVit::run_blocks(Context& ctx, const Fields& fields, bool class_token_alone) const {
-  return dtn::run_blocks(ctx, blocks_, embed(ctx, fields),
-                         {.join_after = config_.class_token_at,
-                          .join = [&](Tokens& tokens) { join_class_token(ctx, tokens); },
-                          .first_tokens = class_token_alone ? 1 : 0});
-}
-
-Features T2tVit::forward(Context& ctx, const Fields& fields) {
-  Tokens tokens = run_blocks(ctx, fields, false);
-  tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
-  return {std::move(tokens)};
-}
-
-Variable T2tVit::pooled(Context& ctx, const Fields& fields) {
-  const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread);
-  return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
-}
-
-ModelEntry t2t_vit_entry() {
-  return {t2t_schema(), [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
-            return std::make_unique<T2tVit>(scope, c);
-          }};
-}
+ModelEntry t2t_vit_entry() { return {t2t_schema(), make_backbone<T2tVit>}; }
 
 std::vector<PresetSchema> t2t_vit_presets() {
   return {{{.preset = "t2t_vit_t_14",

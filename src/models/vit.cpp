@@ -1,14 +1,184 @@
-#include "dtn/models/vit.h"
+// The vision transformer of the paper (and of DeiT): patches, positions, pre-norm blocks with a
+// configurable normalizer, class token or mean pooling, and the options of public checkpoints.
+// Parameter names are those of timm.
+//
+// In order: patches, the prefix (class token, distillation token, registers) and positions,
+// norm_pre, blocks, norm, pooling, fc_norm.
+#include <algorithm>
 
+#include "dtn/nn/block.h"
+#include "dtn/nn/patch_embed.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
 #include "models/entries.h"
 #include "models/image_models.h"
-#include "models/vit_check.h"
 #include "models/weights/name_maps.h"
 
 namespace dtn {
 namespace {
+
+using Problem = std::optional<ConfigProblem>;
+
+int nearest_multiple(int value, int of) {
+  return std::max(1, static_cast<int>((static_cast<std::int64_t>(value) + of / 2) / of)) * of;
+}
+
+Problem vit_grid_problem(const ModelConfig& c) {
+  for (int side : {c.image_size.height, c.image_size.width}) {
+    if (side % c.patch_size == 0) continue;
+    return ConfigProblem{
+        {"model.image_size", "model.patch_size"},
+        cat("model.image_size ", side, " is not divisible by model.patch_size ", c.patch_size,
+            "; the nearest image_size that is: ", nearest_multiple(side, c.patch_size))};
+  }
+  constexpr int kMaxGrid = 512;
+  if (std::max(c.grid_h(), c.grid_w()) > kMaxGrid) {
+    return ConfigProblem{{"model.patch_size", "model.image_size"},
+                         cat("a grid of ", c.grid_h(), " x ", c.grid_w(), " patches; at most ",
+                             kMaxGrid, " x ", kMaxGrid, " are allowed")};
+  }
+  return {};
+}
+
+Problem vit_width_problem(const ModelConfig& c) {
+  if (c.embed_dim % c.num_heads != 0) {
+    return ConfigProblem{
+        {"model.num_heads", "model.embed_dim"},
+        cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads,
+            "; the nearest embed_dim that is: ", nearest_multiple(c.embed_dim, c.num_heads))};
+  }
+  if (c.embed_dim * c.mlp_ratio < 1) {
+    return ConfigProblem{
+        {"model.mlp_ratio"},
+        cat("model.mlp_ratio ", c.mlp_ratio, " leaves no hidden channel in the MLP")};
+  }
+  if (c.mlp == MlpKind::kSwigluPacked && c.mlp_dim() % 2 != 0) {
+    return ConfigProblem{
+        {"model.mlp", "model.mlp_ratio", "model.embed_dim"},
+        cat("model.mlp: swiglu_packed halves the hidden channels, int(embed_dim x mlp_ratio), but "
+            "there are ",
+            c.mlp_dim(), "; change model.mlp_ratio")};
+  }
+  return {};
+}
+
+Problem vit_token_problem(const ModelConfig& c) {
+  if (c.pool == Pooling::kCls && !c.has_class_token()) {
+    return ConfigProblem{{"model.class_token", "model.pool"},
+                         "model.pool: cls needs the class token; set model.pool: mean, or leave "
+                         "model.class_token out"};
+  }
+  if (c.distilled && c.pool != Pooling::kCls) {
+    return ConfigProblem{{"model.distilled", "model.pool"},
+                         "model.distilled: its two heads read their own tokens, not a mean; set "
+                         "model.pool: cls"};
+  }
+  if (c.norm_pre && c.prefix_tokens() > 0 && c.grid_blocks() > 0) {
+    return ConfigProblem{
+        {"model.norm_pre", "model.class_token_at"},
+        cat("model.norm_pre normalizes all tokens before the first block, but class token and "
+            "registers join before block ",
+            c.class_token_at, "; set model.class_token_at: 0")};
+  }
+  return {};
+}
+
+bool has_prefix_option(const NormSchema& norm) {
+  return std::ranges::find(norm.options, "prefix", &OptionSchema::key) != norm.options.end();
+}
+
+Problem vit_block_problem(const ModelConfig& c, const NormSchema& norm) {
+  if (c.prefix_tokens() > 0 && c.class_token_at > c.depth) {
+    return ConfigProblem{{"model.class_token_at", "model.depth"},
+                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
+                             c.depth, " blocks; it is at most model.depth")};
+  }
+  if (c.norm.layers && *c.norm.layers > c.depth) {
+    return ConfigProblem{
+        {"model.norm.layers", "model.depth"},
+        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
+  }
+  if (norm.type != "ln" && !c.norm.layers && c.norm_layers() == 0) {
+    return ConfigProblem{{"model.norm.type"},
+                         cat("no block would use the normalizer '", norm.type,
+                             "', because the class token joins before the first; set ",
+                             has_prefix_option(norm) ? "model.norm.prefix: ln, " : "",
+                             "model.class_token_at, model.pool: mean or model.norm.layers")};
+  }
+  if (c.mhsa_position && c.grid_blocks() == 0) {
+    return ConfigProblem{
+        {"model.mhsa_position"},
+        "no block would use model.mhsa_position, because the class token joins before the first "
+        "and has no place in the grid; set model.class_token_at with model.pos_embed: "
+        "patch, or model.pool: mean"};
+  }
+  return {};
+}
+
+Problem vit_norm_grid_problem(const ModelConfig& c, const NormSchema& norm) {
+  if (!norm.needs_grid || c.norm.takes_prefix() || c.norm_layers() <= c.grid_blocks()) return {};
+  return ConfigProblem{
+      {"model.norm.layers", "model.class_token_at", "model.pos_embed", "model.norm.type",
+       "model.pool"},
+      cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
+          c.norm_layers(), " reaches past block ", c.grid_blocks(), ", where the class token joins",
+          c.pos_embed == PosEmbed::kAll ? " (before the first, with model.pos_embed: all)" : "",
+          "; set ", has_prefix_option(norm) ? "model.norm.prefix: ln, " : "",
+          "model.norm.layers to at most ", c.grid_blocks(), " or model.pool: mean")};
+}
+
+std::vector<NormSite> vit_norm_sites(const ModelConfig& c) {
+  return {{c.embed_dim, c.num_heads, c.grid_h(), c.grid_w()}};
+}
+
+Problem check_vit(const ModelConfig& c, const NormSchema& norm) {
+  if (c.stages() != 1) {
+    return ConfigProblem{
+        {"model.depth", "model.embed_dim", "model.num_heads", "model.mlp_ratio"},
+        cat("a vision transformer has one stage, not ", c.stages(), "; give single values")};
+  }
+  if (auto problem = vit_width_problem(c)) return problem;
+  if (auto problem = vit_grid_problem(c)) return problem;
+  if (auto problem = vit_token_problem(c)) return problem;
+  if (auto problem = vit_block_problem(c, norm)) return problem;
+  return vit_norm_grid_problem(c, norm);
+}
+
+ModelSchema vit_schema() {
+  ModelSchema s;
+  s.family = "vit";
+  s.doc = "vision transformers: one grid of tokens from the first block to the last";
+  s.reads = {"image_size",
+             "patch_size",
+             "channels",
+             "num_heads",
+             "mlp_ratio",
+             "mlp",
+             "act",
+             "qkv_bias",
+             "qk_norm",
+             "class_token",
+             "distilled",
+             "registers",
+             "pos_embed",
+             "pos_resize",
+             "class_token_at",
+             "pool",
+             "patch_bias",
+             "norm_pre",
+             "fc_norm",
+             "layer_scale",
+             "drop_path",
+             "drop_path_mode",
+             "dropout",
+             "mhsa_position",
+             "init_image_size",
+             "norm.layers"};
+  s.check = check_vit;
+  s.norm_sites = vit_norm_sites;
+  s.unsupported = timm_unsupported();
+  return s;
+}
 
 Parameter* make_positions(const Scope& scope, const ModelConfig& c) {
   const int of_prefix = c.pos_embed == PosEmbed::kAll ? c.prefix_tokens() : 0;
@@ -68,114 +238,126 @@ std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
   return blocks;
 }
 
+class VisionTransformer final : public ImageBackbone {
+ public:
+  VisionTransformer(const Scope& scope, const ModelConfig& config)
+      : ImageBackbone(scope, config, check_vit),
+        class_token_(make_class_token(scope, config)),
+        distillation_token_(make_distillation_token(scope, config)),
+        registers_(make_registers(scope, config)),
+        positions_(make_positions(scope, config)),
+        patch_embed_(scope / "patch_embed", {.channels = config.channels,
+                                             .patch = config.patch_size,
+                                             .width = config.embed_dim,
+                                             .bias = config.has_patch_bias()}),
+        position_dropout_(scope / "pos_drop", config.dropout),
+        norm_pre_(config.norm_pre ? make_layer_norm(norm_shape(config), scope / "norm_pre")
+                                  : nullptr),
+        blocks_(make_blocks(scope / "blocks", config)),
+        norm_(make_layer_norm(norm_shape(config), scope / (config.fc_norm ? "fc_norm" : "norm"))) {}
+
+  // For a distilled model the mean of both tokens.
+  Variable pooled(Context& ctx, const Fields& fields) override {
+    const std::vector<Variable> each = pooled_each(ctx, fields);
+    if (each.size() == 1) return each.front();
+    return primitive::affine(ctx, primitive::add(ctx, each[0], each[1]), 0.5);
+  }
+  // The class token and, for a distilled model, the distillation token.
+  // The last norm works on single tokens, so only the pooled tokens need it.
+  std::vector<Variable> pooled_each(Context& ctx, const Fields& fields) override {
+    const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread && ends_in_class_token());
+    const Variable& x = tokens.x;
+    if (config_.distilled) {
+      std::vector<Variable> each;
+      for (int i = 0; i < pooled_tokens(); ++i) {
+        const Variable token = primitive::narrow(ctx, x, 1, i, i + 1);
+        each.push_back(
+            norm_->forward(ctx, primitive::reshape(ctx, token, {x.dim(0), x.dim(2)}), {1, 1}));
+      }
+      return each;
+    }
+    if (config_.pool == Pooling::kCls) {
+      return {norm_->forward(ctx, ops::first_token(ctx, x), {1, 1})};
+    }
+    const Variable patches =
+        tokens.extra == 0 ? x : primitive::narrow(ctx, x, 1, tokens.extra, x.dim(1));
+    if (config_.fc_norm) return {norm_->forward(ctx, ops::mean_token(ctx, patches), {1, 1})};
+    return {ops::mean_token(ctx, norm_->forward(ctx, patches, tokens.grid))};
+  }
+  Features forward(Context& ctx, const Fields& fields) override {
+    Tokens tokens = run_blocks(ctx, fields, false);
+    if (!config_.fc_norm) tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+    return {std::move(tokens)};
+  }
+  std::vector<StageShape> stages() const override {
+    return {{config_.embed_dim, config_.patch_size}};
+  }
+  std::vector<LayerInfo> layers() const override { return layers_of(blocks_); }
+  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope& scope,
+                                                     int classes) const override {
+    auto heads = Backbone::make_heads(scope, classes);
+    if (config_.distilled) {
+      heads.push_back(make_linear_head(scope / "head_dist", config_.embed_dim, classes));
+    }
+    return heads;
+  }
+
+ private:
+  // True if the pooled tokens join before the last block and that block can process them alone,
+  // leaving out all other tokens; pooled() does so.
+  bool ends_in_class_token() const {
+    return config_.pool == Pooling::kCls && config_.grid_blocks() < config_.depth &&
+           blocks_.back().has_first_path();
+  }
+
+  Tokens embed(Context& ctx, const Fields& fields) const {
+    const ModelConfig& c = config_;
+    Tokens tokens = patch_embed_.forward(ctx, image_of(fields));
+    const bool with_positions = c.pos_embed == PosEmbed::kAll;
+    if (with_positions) join_prefix(ctx, tokens);
+    tokens.x = ops::add_positions(ctx, tokens.x, positions_->variable);
+    tokens.x = position_dropout_.forward(ctx, tokens.x);
+    if (!with_positions && joins_first()) join_prefix(ctx, tokens);
+    if (norm_pre_) tokens.x = norm_pre_->forward(ctx, tokens.x, tokens.arrangement());
+    return tokens;
+  }
+
+  // The tokens after the last block and before the last norm, with the prefix; or only the pooled
+  // tokens, if `pooled_alone` and ends_in_class_token().
+  Tokens run_blocks(Context& ctx, const Fields& fields, bool pooled_alone) const {
+    Tokens tokens = embed(ctx, fields);
+    BlockChain chain{.first_tokens = pooled_alone ? pooled_tokens() : 0};
+    if (tokens.extra < config_.prefix_tokens()) chain.join_after = config_.grid_blocks();
+    chain.join = [&](Tokens& all) { join_prefix(ctx, all); };
+    return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
+  }
+
+  // The number of leading tokens that cls pooling reads.
+  std::int64_t pooled_tokens() const { return 1 + config_.distilled; }
+  void join_prefix(Context& ctx, Tokens& tokens) const {
+    // Prepends in reverse order: the class token becomes the first.
+    for (const Parameter* part : {registers_, distillation_token_, class_token_}) {
+      if (part) tokens.x = ops::prepend_tokens(ctx, tokens.x, part->variable);
+    }
+    tokens.extra = config_.prefix_tokens();
+  }
+  bool joins_first() const { return config_.prefix_tokens() > 0 && config_.grid_blocks() == 0; }
+
+  Parameter* class_token_;  // null: none
+  Parameter* distillation_token_;
+  Parameter* registers_;
+  Parameter* positions_;
+  PatchEmbed patch_embed_;
+  Dropout position_dropout_;
+  std::unique_ptr<Normalizer> norm_pre_;  // null: none
+  std::vector<Block> blocks_;
+  std::unique_ptr<Normalizer> norm_;  // of all tokens; with fc_norm, of the pooled vector
+};
+
 }  // namespace
 
-VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& config)
-    : config_(checked(config, check_vit, scope)),
-      class_token_(make_class_token(scope, config)),
-      distillation_token_(make_distillation_token(scope, config)),
-      registers_(make_registers(scope, config)),
-      positions_(make_positions(scope, config)),
-      patch_embed_(scope / "patch_embed", {.channels = config.channels,
-                                           .patch = config.patch_size,
-                                           .width = config.embed_dim,
-                                           .bias = config.has_patch_bias()}),
-      position_dropout_(scope / "pos_drop", config.dropout),
-      norm_pre_(config.norm_pre ? make_layer_norm(norm_shape(config), scope / "norm_pre")
-                                : nullptr),
-      blocks_(make_blocks(scope / "blocks", config)),
-      norm_(make_layer_norm(norm_shape(config), scope / (config.fc_norm ? "fc_norm" : "norm"))) {}
-
-std::vector<FieldSpec> VisionTransformer::inputs() const { return image_inputs(config_); }
-
-std::vector<StageShape> VisionTransformer::stages() const {
-  return {{config_.embed_dim, config_.patch_size}};
-}
-
-std::vector<LayerInfo> VisionTransformer::layers() const { return layers_of(blocks_); }
-
-std::vector<std::unique_ptr<ClassHead>> VisionTransformer::make_heads(const Scope& scope,
-                                                                      int classes) const {
-  auto heads = Backbone::make_heads(scope, classes);
-  if (config_.distilled) {
-    heads.push_back(make_linear_head(scope / "head_dist", config_.embed_dim, classes));
-  }
-  return heads;
-}
-
-bool VisionTransformer::ends_in_class_token() const {
-  return config_.pool == Pooling::kCls && config_.grid_blocks() < config_.depth &&
-         blocks_.back().has_first_path();
-}
-
-Features VisionTransformer::forward(Context& ctx, const Fields& fields) {
-  Tokens tokens = run_blocks(ctx, fields, false);
-  if (!config_.fc_norm) tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
-  return {std::move(tokens)};
-}
-
-Variable VisionTransformer::pooled(Context& ctx, const Fields& fields) {
-  const std::vector<Variable> each = pooled_each(ctx, fields);
-  if (each.size() == 1) return each.front();
-  return primitive::affine(ctx, primitive::add(ctx, each[0], each[1]), 0.5);
-}
-
-// The last norm works on single tokens, so only the pooled tokens need it.
-std::vector<Variable> VisionTransformer::pooled_each(Context& ctx, const Fields& fields) {
-  const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread && ends_in_class_token());
-  const Variable& x = tokens.x;
-  if (config_.distilled) {
-    std::vector<Variable> each;
-    for (int i = 0; i < pooled_tokens(); ++i) {
-      const Variable token = primitive::narrow(ctx, x, 1, i, i + 1);
-      each.push_back(
-          norm_->forward(ctx, primitive::reshape(ctx, token, {x.dim(0), x.dim(2)}), {1, 1}));
-    }
-    return each;
-  }
-  if (config_.pool == Pooling::kCls) {
-    return {norm_->forward(ctx, ops::first_token(ctx, x), {1, 1})};
-  }
-  const Variable patches =
-      tokens.extra == 0 ? x : primitive::narrow(ctx, x, 1, tokens.extra, x.dim(1));
-  if (config_.fc_norm) return {norm_->forward(ctx, ops::mean_token(ctx, patches), {1, 1})};
-  return {ops::mean_token(ctx, norm_->forward(ctx, patches, tokens.grid))};
-}
-
-Tokens VisionTransformer::embed(Context& ctx, const Fields& fields) const {
-  const ModelConfig& c = config_;
-  Tokens tokens = patch_embed_.forward(ctx, image_of(c, fields));
-  const bool with_positions = c.pos_embed == PosEmbed::kAll;
-  if (with_positions) join_prefix(ctx, tokens);
-  tokens.x = ops::add_positions(ctx, tokens.x, positions_->variable);
-  tokens.x = position_dropout_.forward(ctx, tokens.x);
-  if (!with_positions && joins_first()) join_prefix(ctx, tokens);
-  if (norm_pre_) tokens.x = norm_pre_->forward(ctx, tokens.x, tokens.arrangement());
-  return tokens;
-}
-
-void VisionTransformer::join_prefix(Context& ctx, Tokens& tokens) const {
-  // Prepends in reverse order: the class token becomes the first.
-  for (const Parameter* part : {registers_, distillation_token_, class_token_}) {
-    if (part) tokens.x = ops::prepend_tokens(ctx, tokens.x, part->variable);
-  }
-  tokens.extra = config_.prefix_tokens();
-}
-
-Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields, bool pooled_alone) const {
-  Tokens tokens = embed(ctx, fields);
-  BlockChain chain{.first_tokens = pooled_alone ? pooled_tokens() : 0};
-  if (tokens.extra < config_.prefix_tokens()) chain.join_after = config_.grid_blocks();
-  chain.join = [&](Tokens& all) { join_prefix(ctx, all); };
-  return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
-}
-
 ModelEntry vit_entry() {
-  return {vit_schema(),
-          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
-            return std::make_unique<VisionTransformer>(scope, c);
-          },
-          {.renamed = in_timm_names}};
+  return {vit_schema(), make_backbone<VisionTransformer>, {.renamed = in_timm_names}};
 }
 
 std::vector<PresetSchema> vit_presets() {

@@ -5,7 +5,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/io/safetensors.h"
-#include "dtn/models/vit.h"
+#include "dtn/models/classifier.h"
 
 namespace dtn::app {
 
@@ -71,7 +71,7 @@ void RowFile::finish() {
 AttentionFile::AttentionFile(const std::string& path, const std::vector<int>& layers,
                              std::int64_t count, Classifier& model)
     : path_(path), count_(count) {
-  if (!dynamic_cast<VisionTransformer*>(&model.backbone())) {
+  if (model.family().name() != "vit") {
     throw ConfigError("--save-attention works only for models of the family vit");
   }
   if (layers.empty()) throw ConfigError("--save-attention needs --layers, such as --layers 0,11");

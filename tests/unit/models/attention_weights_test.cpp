@@ -1,5 +1,5 @@
 // Observed attention weights: the weights by which a block mixes its values.
-#include "dtn/models/vit.h"
+#include "dtn/nn/attention.h"
 #include "tiny_vit.h"
 
 namespace dtn {

@@ -1,9 +1,6 @@
 // Sequence models: names and numbers of parameters, initialization, and independence of pads.
-#include "dtn/models/sequence.h"
-
 #include <cmath>
 
-#include "dtn/config/load.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
 #include "dtn/models/presets.h"

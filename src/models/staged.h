@@ -5,19 +5,17 @@
 #include <memory>
 #include <vector>
 
-#include "dtn/models/backbone.h"
 #include "dtn/nn/block.h"
+#include "models/image_models.h"
 
 namespace dtn {
 
-class StagedTransformer : public Backbone {
+class StagedTransformer : public ImageBackbone {
  public:
-  // Reads "image" [B, channels, height, width] of model.image_size. Returns one entry for each
-  // stage, after its norm if it has one.
+  // Returns one entry for each stage, after its norm if it has one.
   Features forward(Context&, const Fields&) override;
   // The class token of the last stage, or the mean of its tokens.
   Variable pooled(Context&, const Fields&) override;
-  std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
   std::vector<LayerInfo> layers() const override;
 
@@ -28,17 +26,15 @@ class StagedTransformer : public Backbone {
     std::unique_ptr<Normalizer> norm;  // after the blocks; null: none, except in the last stage
   };
 
-  explicit StagedTransformer(const ModelConfig& config) : config_(config) {}
+  using ImageBackbone::ImageBackbone;
 
   // Computes the input tokens of a stage's blocks from the tokens of the stage before; for the
   // first stage, from the tokens of the image.
   virtual Tokens enter(Context&, int stage, const Tokens&) const = 0;
 
-  ModelConfig config_;
   std::vector<Stage> stages_;
 
  private:
-  Tokens image(Context&, const Fields&) const;
   // The tokens after the stage's blocks; with `pooled_alone` only the class token.
   Tokens run_blocks(Context&, int stage, Tokens tokens, bool pooled_alone) const;
   void close(Context&, int stage, Tokens& tokens) const;
