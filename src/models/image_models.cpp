@@ -21,6 +21,20 @@ double norm_eps_of(const ModelConfig& c) {
   return c.norm.eps.value_or(c.norm.type == "dtn" ? kDefaultNormEps : c.eps);
 }
 
+std::optional<ConfigProblem> last_block_problem(const ModelConfig& c) {
+  if (c.prefix_tokens() > 0 && c.class_token_at > c.depth) {
+    return ConfigProblem{{"model.class_token_at", "model.depth"},
+                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
+                             c.depth, " blocks; it is at most model.depth")};
+  }
+  if (c.norm.layers && *c.norm.layers > c.depth) {
+    return ConfigProblem{
+        {"model.norm.layers", "model.depth"},
+        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
+  }
+  return {};
+}
+
 std::optional<ConfigProblem> image_size_problem(const ModelConfig& c, int of,
                                                 const std::string& reason) {
   const auto nearest = [of](int side) { return std::max(1, (side + of / 2) / of) * of; };

@@ -11,7 +11,7 @@
 #include "models/entries.h"
 #include "models/image_models.h"
 #include "models/levit_blocks.h"
-#include "models/weights/levit_names.h"
+#include "models/weights/name_maps.h"
 
 namespace dtn {
 namespace {

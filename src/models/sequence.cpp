@@ -47,20 +47,6 @@ std::optional<ConfigProblem> shape_problem(const ModelConfig& c) {
   return std::nullopt;
 }
 
-std::optional<ConfigProblem> blocks_problem(const ModelConfig& c) {
-  if (c.class_token_at > c.depth) {
-    return ConfigProblem{{"model.class_token_at", "model.depth"},
-                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
-                             c.depth, " blocks; it is at most model.depth")};
-  }
-  if (c.norm.layers && *c.norm.layers > c.depth) {
-    return ConfigProblem{
-        {"model.norm.layers", "model.depth"},
-        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
-  }
-  return std::nullopt;
-}
-
 // Returns a problem for keys of another kind of attention than the preset's.
 std::optional<ConfigProblem> attention_problem(const ModelConfig& c) {
   using Kind = SequenceAttentionKind;
@@ -90,7 +76,7 @@ std::optional<ConfigProblem> attention_problem(const ModelConfig& c) {
 
 std::optional<ConfigProblem> check_sequence(const ModelConfig& c, const NormSchema&) {
   if (auto problem = shape_problem(c)) return problem;
-  if (auto problem = blocks_problem(c)) return problem;
+  if (auto problem = last_block_problem(c)) return problem;
   return attention_problem(c);
 }
 

@@ -14,7 +14,7 @@
 #include "models/entries.h"
 #include "models/staged.h"
 #include "models/stages.h"
-#include "models/weights/pyramid_names.h"
+#include "models/weights/name_maps.h"
 
 namespace dtn {
 namespace {

@@ -61,16 +61,7 @@ std::optional<ConfigProblem> check_t2t(const ModelConfig& c, const NormSchema& n
     return ConfigProblem{{"model.mlp_ratio"},
                          cat("model.mlp_ratio ", c.mlp_ratio, " leaves no hidden channel")};
   }
-  if (c.class_token_at > c.depth) {
-    return ConfigProblem{{"model.class_token_at", "model.depth"},
-                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
-                             c.depth, " blocks; it is at most model.depth")};
-  }
-  if (c.norm.layers && *c.norm.layers > c.depth) {
-    return ConfigProblem{
-        {"model.norm.layers", "model.depth"},
-        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
-  }
+  if (auto problem = last_block_problem(c)) return problem;
   return t2t_norm_problem(c, norm);
 }
 

@@ -88,16 +88,7 @@ bool has_prefix_option(const NormSchema& norm) {
 }
 
 Problem vit_block_problem(const ModelConfig& c, const NormSchema& norm) {
-  if (c.prefix_tokens() > 0 && c.class_token_at > c.depth) {
-    return ConfigProblem{{"model.class_token_at", "model.depth"},
-                         cat("model.class_token_at ", c.class_token_at, " is after the last of ",
-                             c.depth, " blocks; it is at most model.depth")};
-  }
-  if (c.norm.layers && *c.norm.layers > c.depth) {
-    return ConfigProblem{
-        {"model.norm.layers", "model.depth"},
-        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
-  }
+  if (auto problem = last_block_problem(c)) return problem;
   if (norm.type != "ln" && !c.norm.layers && c.norm_layers() == 0) {
     return ConfigProblem{{"model.norm.type"},
                          cat("no block would use the normalizer '", norm.type,

@@ -1,28 +1,19 @@
-#include "models/weights/huggingface_names.h"
-
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
-#include <span>
-#include <string_view>
 
 #include "core/format.h"
-#include "dtn/core/check.h"
+#include "models/weights/name_maps.h"
+#include "models/weights/renaming.h"
 
 namespace dtn {
 namespace {
-
-// The beginning of a name, and timm's beginning for it.
-struct HubRenaming {
-  std::string_view theirs, ours;
-};
 
 constexpr std::string_view kPatchWeight = "embeddings.patch_embeddings.projection.weight";
 // Prefixes of models with a head. Models without a head have no prefix.
 constexpr std::string_view kModelPrefixes[] = {"", "vit.", "deit.", "dinov2.",
                                                "dinov2_with_registers."};
-constexpr HubRenaming kOfModel[] = {
+constexpr Renaming kOfModel[] = {
     {"embeddings.cls_token", "cls_token"},
     {"embeddings.distillation_token", "dist_token"},
     {"embeddings.register_tokens", "reg_token"},
@@ -31,14 +22,14 @@ constexpr HubRenaming kOfModel[] = {
     {"embeddings.patch_embeddings.projection.", "patch_embed.proj."},
     {"layernorm.", "norm."},
 };
-constexpr HubRenaming kHeads[] = {
+constexpr Renaming kHeads[] = {
     {"classifier.", "head."},
     {"cls_classifier.", "head."},
     {"distillation_classifier.", "head_dist."},
 };
 // Names before a block's number: in files, and in memory since transformers 5.
 constexpr std::string_view kLayers[] = {"encoder.layer.", "layers."};
-constexpr HubRenaming kOfBlock[] = {
+constexpr Renaming kOfBlock[] = {
     {"layernorm_before.", "norm1."},
     {"layernorm_after.", "norm2."},
     {"attention.output.dense.", "attn.proj."},
@@ -78,27 +69,9 @@ std::optional<std::string_view> find_model_prefix(const NamedTensors& tensors) {
   return {};
 }
 
-std::string replace_beginning(std::string_view name, std::span<const HubRenaming> renamings) {
-  for (const HubRenaming& r : renamings) {
-    if (name.starts_with(r.theirs)) return cat(r.ours, name.substr(r.theirs.size()));
-  }
-  return std::string(name);
-}
-
-// Parts of a name: blocks.3. and attention.output.dense.weight of
-// encoder.layer.3.attention.output.dense.weight.
-struct InBlock {
-  std::string block;
-  std::string_view rest;
-};
-
-std::optional<InBlock> find_block(std::string_view name) {
+std::optional<InBlock> find_layer(std::string_view name) {
   for (const std::string_view layers : kLayers) {
-    if (!name.starts_with(layers)) continue;
-    const std::string_view numbered = name.substr(layers.size());
-    const std::size_t dot = numbered.find('.');
-    if (dot == std::string_view::npos) return {};
-    return InBlock{cat("blocks.", numbered.substr(0, dot + 1)), numbered.substr(dot + 1)};
+    if (const auto found = find_block(name, layers)) return found;
   }
   return {};
 }
@@ -141,7 +114,7 @@ class HubTranslation {
     const std::string_view inner = std::string_view(name).substr(prefix_.size());
     if (inner.starts_with("pooler.")) {
       ++pooler_;
-    } else if (const auto block = find_block(inner)) {
+    } else if (const auto block = find_layer(inner)) {
       add_of_block(*block, name, tensor);
     } else {
       std::string ours = replace_beginning(inner, kOfModel);

@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 
 #include "core/format.h"
-#include "dtn/core/check.h"
-#include "models/weights/huggingface_names.h"
-#include "models/weights/torchvision_names.h"
+#include "models/weights/renaming.h"
 
 namespace dtn {
 namespace {
-
-struct Renaming {
-  std::string_view theirs, ours;
-};
 
 // Beginnings of names.
 constexpr Renaming kBeginnings[] = {
@@ -41,15 +34,9 @@ constexpr Renaming kParts[] = {
     {".mlp.w3.", ".mlp.fc2."},
 };
 
-std::string renamed(std::string name) {
-  for (const Renaming& r : kBeginnings) {
-    if (name.starts_with(r.theirs)) name.replace(0, r.theirs.size(), r.ours);
-  }
-  if (!name.starts_with("blocks.")) return name;
-  for (const Renaming& r : kParts) {
-    const std::size_t at = name.find(r.theirs);
-    if (at != std::string::npos) name.replace(at, r.theirs.size(), r.ours);
-  }
+std::string renamed(const std::string& theirs) {
+  std::string name = replace_beginning(theirs, kBeginnings);
+  if (name.starts_with("blocks.")) replace_parts(name, kParts);
   return name;
 }
 

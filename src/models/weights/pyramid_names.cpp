@@ -1,30 +1,10 @@
-#include "models/weights/pyramid_names.h"
-
 #include <algorithm>
-#include <charconv>
-#include <optional>
-#include <string>
-#include <string_view>
+
+#include "models/weights/name_maps.h"
+#include "models/weights/renaming.h"
 
 namespace dtn {
 namespace {
-
-// The number after `beginning` in a name, and the rest: 1 and ".blocks.0.norm1.weight" of
-// "stages.1.blocks.0.norm1.weight" after "stages.".
-struct Numbered {
-  int number;
-  std::string_view rest;
-};
-
-std::optional<Numbered> numbered(std::string_view name, std::string_view beginning) {
-  if (!name.starts_with(beginning)) return {};
-  name.remove_prefix(beginning.size());
-  Numbered found{};
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), found.number);
-  if (error != std::errc() || found.number < 0 || found.number > 1000) return {};
-  found.rest = name.substr(static_cast<std::size_t>(end - name.data()));
-  return found;
-}
 
 std::string pvt_v2_name(const std::string& name) {
   constexpr std::string_view kEmbed = "patch_embed.", kConv = ".mlp.dwconv.";
