@@ -1,4 +1,4 @@
-#include "dtn/app/info_main.h"
+#include "dtn/app/programs.h"
 
 #include <cstdio>
 #include <fstream>

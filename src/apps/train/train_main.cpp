@@ -1,4 +1,4 @@
-#include "dtn/app/train_main.h"
+#include "dtn/app/programs.h"
 
 #include <unistd.h>
 
@@ -15,7 +15,6 @@
 #include "apps/common/program.h"
 #include "apps/estimate/run_size.h"
 #include "apps/report/run_report.h"
-#include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
