@@ -59,7 +59,7 @@ inline std::vector<NormConfig> norm_configs(const NormSchema& schema) {
 }
 
 inline const NormSchema& schema_of(const NormConfig& config) {
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     if (schema.type == config.type) return schema;
   }
   throw Error(cat("no normalizer ", config.type));
@@ -82,7 +82,7 @@ inline bool fits(const NormCase& c, const NormShape& shape) {
 
 inline std::vector<NormCase> norm_cases() {
   std::vector<NormCase> all;
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     if (!schema.needs.empty()) continue;  // see conditional_cases.h
     for (const NormConfig& config : norm_configs(schema)) {
       if (!fits(config, {5040, 12})) continue;  // divisible by all sensible options

@@ -132,7 +132,7 @@ BlockOptions sequence_block_options(const ModelConfig& c, int index) {
            .hidden = c.mlp_dim(),
            .dropout = c.dropout,
            .act = c.act,
-           .weight_init = xavier_uniform(c.embed_dim, c.mlp_dim()),
+           .init = xavier_uniform(c.embed_dim, c.mlp_dim()),
            .bias_init = normal_with(kBiasStd)};
   o.norm_shape = {c.embed_dim, c.num_heads, c.eps, line_of(c)};
   if (index < normalized_blocks(c)) {
@@ -161,8 +161,8 @@ std::vector<Block> make_sequence_blocks(const Scope& scope, const ModelConfig& c
 class SequenceHead final : public ClassHead {
  public:
   SequenceHead(const Scope& scope, std::int64_t channels, std::int64_t hidden, int classes)
-      : fc1_(scope / "fc1", channels, hidden, {.weight_init = lecun_normal(channels)}),
-        fc2_(scope / "fc2", hidden, classes, {.weight_init = lecun_normal(hidden)}) {}
+      : fc1_(scope / "fc1", channels, hidden, {.init = lecun_normal(channels)}),
+        fc2_(scope / "fc2", hidden, classes, {.init = lecun_normal(hidden)}) {}
 
   Variable forward(Context& ctx, const Variable& x) const override {
     return fc2_.forward(ctx, ops::relu(ctx, fc1_.forward(ctx, x)));

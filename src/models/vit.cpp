@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "dtn/nn/block.h"
+#include "dtn/nn/initializers.h"
 #include "dtn/nn/patch_embed.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
@@ -192,10 +193,7 @@ Parameter* make_distillation_token(const Scope& scope, const ModelConfig& c) {
 Parameter* make_registers(const Scope& scope, const ModelConfig& c) {
   if (c.registers == 0) return nullptr;
   constexpr double kStd = 1e-6;  // timm's
-  return scope.weight("reg_token", {1, c.registers, c.embed_dim},
-                      [](Tensor& value, std::uint64_t seed, const std::string& name) {
-                        fill_truncated_normal(value, kStd, seed, name);
-                      });
+  return scope.weight("reg_token", {1, c.registers, c.embed_dim}, truncated_normal(kStd));
 }
 
 NormShape norm_shape(const ModelConfig& c) { return {c.embed_dim, c.num_heads, c.eps}; }

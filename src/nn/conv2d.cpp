@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dtn/ops/convolution.h"
+#include "dtn/nn/initializers.h"
 
 namespace dtn {
 namespace {
@@ -37,9 +38,7 @@ Variable Conv2d::forward(Context& ctx, const Variable& x) const {
 }
 
 CustomInit init_convolution(std::int64_t fan_in) {
-  return [fan_in](Tensor& value, std::uint64_t seed, const std::string& name) {
-    fill_truncated_normal(value, 1 / std::sqrt(3.0 * static_cast<double>(fan_in)), seed, name);
-  };
+  return truncated_normal(1 / std::sqrt(3.0 * static_cast<double>(fan_in)));
 }
 
 }  // namespace dtn

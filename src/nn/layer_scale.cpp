@@ -1,14 +1,12 @@
 #include "dtn/nn/layer_scale.h"
 
+#include "dtn/nn/initializers.h"
 #include "dtn/ops/primitive.h"
 
 namespace dtn {
 
 LayerScale::LayerScale(const Scope& scope, std::int64_t channels, double start)
-    : gamma_(scope.weight("gamma", {channels},
-                          [start](Tensor& value, std::uint64_t, const std::string&) {
-                            value.copy_from(Tensor::full(value.shape(), value.dtype(), start));
-                          })) {}
+    : gamma_(scope.weight("gamma", {channels}, constant_value(start))) {}
 
 LinearValues LayerScale::folded_into(Context& ctx, const Linear& layer) const {
   const Variable& gamma = gamma_->variable;

@@ -4,23 +4,9 @@
 
 namespace dtn {
 
-namespace {
-
-Parameter* make_weight(const Scope& scope, const Shape& shape, const Linear::Options& o) {
-  if (o.weight_init) return scope.weight("weight", shape, o.weight_init, Decay::kYes);
-  return scope.weight("weight", shape, o.init, Decay::kYes);
-}
-
-Parameter* make_bias(const Scope& scope, std::int64_t out, const Linear::Options& o) {
-  if (!o.bias) return nullptr;
-  if (o.bias_init) return scope.weight("bias", {out}, o.bias_init);
-  return scope.weight("bias", {out}, InitKind::kZeros);
-}
-
-}  // namespace
-
-Linear::Linear(const Scope& scope, std::int64_t in, std::int64_t out, const Options& options)
-    : weight(make_weight(scope, {out, in}, options)), bias(make_bias(scope, out, options)) {}
+Linear::Linear(const Scope& scope, std::int64_t in, std::int64_t out, const Options& o)
+    : weight(scope.weight("weight", {out, in}, o.init, Decay::kYes)),
+      bias(o.bias ? scope.weight("bias", {out}, o.bias_init) : nullptr) {}
 
 Variable Linear::forward(Context& ctx, const Variable& x) const {
   return ops::linear(ctx, x, w(), b());

@@ -16,7 +16,7 @@ std::int64_t width_inside(const Mlp::Options& o) {
 }
 
 Linear::Options layer_options(const Mlp::Options& o) {
-  return {.weight_init = o.weight_init, .bias_init = o.bias_init};
+  return {.init = o.init, .bias_init = o.bias_init};
 }
 
 }  // namespace

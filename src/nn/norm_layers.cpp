@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "dtn/nn/initializers.h"
 #include "dtn/nn/observer.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/primitive.h"
@@ -36,13 +37,6 @@ TokenConv::Options without_bias(TokenConv::Options options) {
   return options;
 }
 
-CustomInit uniform_by_fan_in(std::int64_t in) {
-  const double bound = 1 / std::sqrt(static_cast<double>(in));
-  return [bound](Tensor& value, std::uint64_t seed, const std::string& name) {
-    fill_uniform(value, -bound, bound, seed, name);
-  };
-}
-
 }  // namespace
 
 ConvNorm::ConvNorm(const Scope& conv, const Scope& norm, std::int64_t in,
@@ -68,8 +62,8 @@ Tokens ConvNorm::reference(Context& ctx, const Tokens& tokens) const {
 
 LinearNorm::LinearNorm(const Scope& linear, const Scope& norm, std::int64_t in,
                        const OutputNorm& output)
-    : weight_(
-          linear.weight("weight", {output.shape.channels, in}, uniform_by_fan_in(in), Decay::kYes)),
+    : weight_(linear.weight("weight", {output.shape.channels, in},
+                            uniform_within(1 / std::sqrt(static_cast<double>(in))), Decay::kYes)),
       norm_(make_output_norm(output, norm)) {}
 
 Variable LinearNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) const {

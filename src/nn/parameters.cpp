@@ -69,39 +69,37 @@ void fill_uniform(Tensor& value, double low, double high, std::uint64_t seed,
   }
 }
 
-Parameter* ParameterStore::add(std::string name, const Shape& shape, InitKind init, Decay decay) {
+void Initializer::fill(Tensor& value, std::uint64_t seed, const std::string& name) const {
+  switch (kind) {
+    case InitKind::kZeros: value.zero(); break;
+    case InitKind::kOnes: value.copy_from(Tensor::full(value.shape(), value.dtype(), 1.0)); break;
+    case InitKind::kTruncatedNormal: fill_truncated_normal(value, 0.02, seed, name); break;
+    case InitKind::kCustom: custom(value, seed, name); break;
+  }
+}
+
+Parameter* ParameterStore::add(std::string name, const Shape& shape, Initializer init,
+                               Decay decay) {
   DTN_CHECK(!values_.defined(), "parameter ", name, " added after allocation");
   DTN_CHECK(!has(name), "parameter ", name, " added twice");
   Parameter& p = parameters_.emplace_back();
   p.name = std::move(name);
   p.shape = shape;
-  p.init = init;
+  p.init = std::move(init);
   p.decay = decay;
   return &p;
 }
 
-Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Decay decay,
-                                      CustomInit init) {
-  Parameter* p = add(std::move(name), shape, InitKind::kCustom, decay);
-  p->custom_init = std::move(init);
-  return p;
-}
-
-Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, InitKind init) {
+Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, Initializer init) {
   DTN_CHECK(!values_.defined(), "buffer ", name, " added after allocation");
   DTN_CHECK(!has(name), "buffer ", name, " added twice");
-  DTN_CHECK(init != InitKind::kTruncatedNormal, "buffer ", name, " must start at zeros or ones");
+  DTN_CHECK(init.kind != InitKind::kTruncatedNormal, "buffer ", name,
+            " must start at zeros or ones");
   Buffer& b = buffers_.emplace_back();
   b.name = std::move(name);
   b.shape = shape;
-  b.init = init;
+  b.init = std::move(init);
   return &b;
-}
-
-Buffer* ParameterStore::add_custom_buffer(std::string name, const Shape& shape, CustomInit init) {
-  Buffer* b = add_buffer(std::move(name), shape, InitKind::kCustom);
-  b->custom_init = std::move(init);
-  return b;
 }
 
 void ParameterStore::allocate(DType dtype, Device device) {
@@ -137,16 +135,12 @@ void ParameterStore::allocate(DType dtype, Device device) {
 void ParameterStore::initialize(std::uint64_t seed) {
   if (device() == kMeta) return;  // the meta device holds no values
   Tensor host = device() == kCpu ? values_ : Tensor::zeros(values_.shape(), values_.dtype());
-  for (const Parameter& p : parameters_) fill(host, p, seed);
-  for (const Buffer& b : buffers_) {
-    Tensor value = view(host, b);
-    if (b.init == InitKind::kCustom) {
-      b.custom_init(value, seed, b.name);
-    } else {
-      const double start = b.init == InitKind::kOnes ? 1.0 : 0.0;
-      value.copy_from(Tensor::full(b.shape, host.dtype(), start));
-    }
-  }
+  const auto fill = [&](const auto& part) {
+    Tensor value = view(host, part);
+    part.init.fill(value, seed, part.name);
+  };
+  std::ranges::for_each(parameters_, fill);
+  std::ranges::for_each(buffers_, fill);
   if (device() != kCpu) values_.copy_from(host);
   restart_buffers();
   refresh_bfloat16();
@@ -157,20 +151,12 @@ void ParameterStore::initialize_some(std::uint64_t seed,
   if (device() == kMeta) return;
   Tensor host = device() == kCpu ? values_ : values_.to(kCpu);
   for (const Parameter& p : parameters_) {
-    if (which(p)) fill(host, p, seed);
+    if (!which(p)) continue;
+    Tensor value = view(host, p);
+    p.init.fill(value, seed, p.name);
   }
   if (device() != kCpu) values_.copy_from(host);
   refresh_bfloat16();
-}
-
-void ParameterStore::fill(Tensor& host, const Parameter& p, std::uint64_t seed) const {
-  Tensor value = view(host, p);
-  switch (p.init) {
-    case InitKind::kZeros: value.zero(); break;
-    case InitKind::kOnes: value.copy_from(Tensor::full(p.shape, value.dtype(), 1.0)); break;
-    case InitKind::kTruncatedNormal: fill_truncated_normal(value, 0.02, seed, p.name); break;
-    case InitKind::kCustom: p.custom_init(value, seed, p.name); break;
-  }
 }
 
 void ParameterStore::freeze(const std::function<bool(const Parameter&)>& which, bool buffers) {
@@ -240,14 +226,6 @@ std::int64_t ParameterStore::count() const {
   std::int64_t n = 0;
   for (const Parameter& p : parameters_) n += p.shape.numel();
   return n;
-}
-
-Tensor ParameterStore::view(const Tensor& flat, const Parameter& p) {
-  return flat.slice(p.offset, p.offset + p.shape.numel()).reshape(p.shape);
-}
-
-Tensor ParameterStore::view(const Tensor& flat, const Buffer& b) {
-  return flat.slice(b.offset, b.offset + b.shape.numel()).reshape(b.shape);
 }
 
 void ParameterStore::zero_gradients() { gradients_.zero(); }

@@ -18,7 +18,7 @@ ops::SparseVariant variant_of(const Options& o) {
 
 // Options for one matrix [C, C], or several with their rows joined.
 Linear::Options without_bias(const Options& o) {
-  return {.bias = false, .weight_init = xavier_uniform(o.channels, o.channels)};
+  return {.bias = false, .init = xavier_uniform(o.channels, o.channels)};
 }
 
 // One projection to queries, keys and values.

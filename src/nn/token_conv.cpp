@@ -2,22 +2,11 @@
 
 #include <cmath>
 
+#include "dtn/nn/initializers.h"
 #include "dtn/ops/convolution.h"
 
 namespace dtn {
 namespace {
-
-CustomInit uniform(double bound) {
-  return [bound](Tensor& value, std::uint64_t seed, const std::string& name) {
-    fill_uniform(value, -bound, bound, seed, name);
-  };
-}
-
-CustomInit normal(double std) {
-  return [std](Tensor& value, std::uint64_t seed, const std::string& name) {
-    fill_truncated_normal(value, std, seed, name);
-  };
-}
 
 // Return the inputs per output, and the outputs per input, of a kernel [out, in / groups, k, k].
 double fan_in_of(const Shape& kernel) {
@@ -31,14 +20,14 @@ double fan_out_of(const Shape& kernel, std::int64_t groups) {
 
 Parameter* make_weight(const Scope& scope, const Shape& shape, std::int64_t groups, ConvInit init) {
   const CustomInit start = init == ConvInit::kFanIn
-                               ? uniform(1 / std::sqrt(fan_in_of(shape)))
-                               : normal(std::sqrt(2 / fan_out_of(shape, groups)));
+                               ? uniform_within(1 / std::sqrt(fan_in_of(shape)))
+                               : truncated_normal(std::sqrt(2 / fan_out_of(shape, groups)));
   return scope.weight("weight", shape, start, Decay::kYes);
 }
 
 Parameter* make_bias(const Scope& scope, const Shape& weight, ConvInit init) {
   if (init == ConvInit::kFanOut) return scope.weight("bias", {weight[0]}, InitKind::kZeros);
-  return scope.weight("bias", {weight[0]}, uniform(1 / std::sqrt(fan_in_of(weight))));
+  return scope.weight("bias", {weight[0]}, uniform_within(1 / std::sqrt(fan_in_of(weight))));
 }
 
 Shape weight_shape(const Scope& scope, std::int64_t in, std::int64_t out,

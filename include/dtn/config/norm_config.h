@@ -37,6 +37,24 @@ struct OptionSchema {
   bool per_stage = false;  // kInt: may be a list; the default comes from the model
 };
 
+// The usual options. The first choice is the default; a flag is off by default.
+inline OptionSchema choice_option(std::string key, std::vector<std::string> choices,
+                                  std::string doc) {
+  const OptionValue usual = choices.front();
+  return {std::move(key), OptionKind::kChoice, usual, std::move(choices), 0, 0, std::move(doc)};
+}
+inline OptionSchema choice_or_number_option(std::string key, const std::string& choice, double min,
+                                            double max, std::string doc) {
+  return {std::move(key), OptionKind::kChoiceOrNumber, choice, {choice}, min, max, std::move(doc)};
+}
+inline OptionSchema flag_option(std::string key, std::string doc) {
+  return {std::move(key), OptionKind::kBool, false, {}, 0, 0, std::move(doc)};
+}
+// A number from 0 to 1.
+inline OptionSchema share_option(std::string key, double usual, std::string doc) {
+  return {std::move(key), OptionKind::kNumber, usual, {}, 0, 1, std::move(doc)};
+}
+
 struct NormConfig;
 
 // The place of a normalizer in a model.
@@ -56,7 +74,7 @@ struct NormProblem {
 struct NormSchema {
   std::string type;
   std::string doc;
-  std::vector<OptionSchema> options;
+  std::vector<OptionSchema> options{};
   bool needs_grid = false;  // works on the token grid, so its tokens may not include a class token
   bool running_statistics = false;  // updated in training, used in evaluation
   // Requirements that a plain vision transformer does not meet, and the layer to use instead. A

@@ -15,9 +15,8 @@ struct LinearValues {
 struct Linear {
   struct Options {
     bool bias = true;
-    InitKind init = InitKind::kTruncatedNormal;  // of the weight; a bias starts at 0
-    // Initializers; unset: the defaults above.
-    CustomInit weight_init{}, bias_init{};
+    Initializer init = InitKind::kTruncatedNormal;  // of the weight
+    Initializer bias_init = InitKind::kZeros;
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out)
       : Linear(scope, in, out, Options{}) {}

@@ -17,8 +17,8 @@ class Mlp final : public BlockMlp {
     double dropout = 0;     // after both layers
     MlpKind kind = MlpKind::kPlain;
     MlpActivation act = MlpActivation::kGelu;
-    // Initializers of both layers; unset: those of linear layers.
-    CustomInit weight_init{}, bias_init{};
+    // Initial values of both layers.
+    Initializer init = InitKind::kTruncatedNormal, bias_init = InitKind::kZeros;
   };
   Mlp(const Scope&, const Options&);
 

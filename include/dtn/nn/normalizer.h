@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "dtn/autograd/context.h"
@@ -96,8 +95,6 @@ class NormRegistry : public Registry<NormEntry> {
 
 // The normalizers of the library.
 const NormRegistry& norm_registry();
-// The schemas of the library's normalizers.
-std::span<const NormSchema> norm_schemas();
 
 // Builds a normalizer of the scope's registry, with its parameters in the scope. Options missing in
 // `config` take their defaults. Throws ConfigError, listing the known types, for an unknown type.

@@ -2,6 +2,7 @@
 // gradient norm and the moving average are each one pass over memory.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,7 +18,7 @@ namespace dtn {
 
 struct UpdateState;
 
-// Initial values of a parameter or buffer.
+// Usual initial values.
 enum class InitKind {
   kZeros,
   kOnes,
@@ -31,13 +32,26 @@ enum class Decay : bool { kNo, kYes };
 // Fills the value (float32 or float64) of the parameter with this name.
 using CustomInit = std::function<void(Tensor& value, std::uint64_t seed, const std::string& name)>;
 
+// Initial values of a parameter or buffer: a usual kind, or a function.
+struct Initializer {
+  InitKind kind;
+  CustomInit custom{};  // with kCustom
+
+  Initializer(InitKind usual) : kind(usual) {}
+  template <std::invocable<Tensor&, std::uint64_t, const std::string&> Function>
+  Initializer(Function function) : kind(InitKind::kCustom), custom(std::move(function)) {}
+  bool operator==(InitKind other) const { return kind == other; }
+
+  // Fills a float32 or float64 tensor on the host.
+  void fill(Tensor& value, std::uint64_t seed, const std::string& name) const;
+};
+
 // A trained tensor of a model.
 struct Parameter {
   std::string name;  // as in timm, e.g. blocks.0.attn.qkv.weight
   Shape shape;
-  InitKind init = InitKind::kZeros;
+  Initializer init = InitKind::kZeros;
   Decay decay = Decay::kNo;
-  CustomInit custom_init;   // with kCustom
   std::int64_t offset = 0;  // first element in the flat buffers
   Variable variable;        // defined once the store is allocated
   bool frozen = false;      // not trained: no gradient is computed for it
@@ -58,10 +72,9 @@ struct FlatRange {
 struct Buffer {
   std::string name;  // as in PyTorch, e.g. blocks.0.norm1.running_mean
   Shape shape;
-  InitKind init = InitKind::kZeros;  // kZeros, kOnes or kCustom
-  CustomInit custom_init;            // with kCustom
-  std::int64_t offset = 0;           // first element in values()
-  Tensor value, next;                // in the type of the weights; defined once allocated
+  Initializer init = InitKind::kZeros;  // not kTruncatedNormal
+  std::int64_t offset = 0;              // first element in values()
+  Tensor value, next;                   // in the type of the weights; defined once allocated
 };
 
 // Owns the parameters and buffers of a model. Modules add them while the model is built and keep
@@ -74,13 +87,9 @@ class ParameterStore {
   ParameterStore& operator=(const ParameterStore&) = delete;
 
   // Throws Error if the name is taken or the store is allocated already.
-  Parameter* add(std::string name, const Shape& shape, InitKind init, Decay decay);
-  // The same with initial values from a function.
-  Parameter* add_custom(std::string name, const Shape& shape, Decay decay, CustomInit init);
+  Parameter* add(std::string name, const Shape& shape, Initializer init, Decay decay);
   // Adds a buffer, state without a gradient.
-  Buffer* add_buffer(std::string name, const Shape& shape, InitKind init);
-  // The same with initial values from a function.
-  Buffer* add_custom_buffer(std::string name, const Shape& shape, CustomInit init);
+  Buffer* add_buffer(std::string name, const Shape& shape, Initializer init);
 
   // Fixes the layout and allocates values and gradients (float32, or float64 for tests).
   void allocate(DType dtype = DType::kFloat32, Device device = kCpu);
@@ -123,8 +132,10 @@ class ParameterStore {
   // The values of all buffers that a training step wrote; undefined if there are no buffers.
   Tensor& next_buffers() { return next_; }
   // The part of flat memory, laid out like values(), that belongs to one parameter or buffer.
-  static Tensor view(const Tensor& flat, const Parameter& p);
-  static Tensor view(const Tensor& flat, const Buffer& b);
+  template <class Named>
+  static Tensor view(const Tensor& flat, const Named& part) {
+    return flat.slice(part.offset, part.offset + part.shape.numel()).reshape(part.shape);
+  }
 
   // Sets all gradients to 0.
   void zero_gradients();
@@ -137,7 +148,6 @@ class ParameterStore {
 
  private:
   bool has(std::string_view name) const;
-  void fill(Tensor& host, const Parameter& p, std::uint64_t seed) const;
   Tensor buffer_values() const { return values_.slice(flat_size_, values_.numel()); }
 
   std::deque<Parameter> parameters_;

@@ -34,20 +34,13 @@ struct Scope {
   }
 
   // Adds a parameter. Throws Error if the name is taken or the store is allocated.
-  Parameter* weight(std::string_view of, const Shape& shape, InitKind init,
+  Parameter* weight(std::string_view of, const Shape& shape, Initializer init,
                     Decay decay = Decay::kNo) const {
-    return store.add(name(of), shape, init, decay);
-  }
-  Parameter* weight(std::string_view of, const Shape& shape, CustomInit init,
-                    Decay decay = Decay::kNo) const {
-    return store.add_custom(name(of), shape, decay, std::move(init));
+    return store.add(name(of), shape, std::move(init), decay);
   }
   // Adds a buffer. Throws as weight() does.
-  Buffer* buffer(std::string_view of, const Shape& shape, InitKind init) const {
-    return store.add_buffer(name(of), shape, init);
-  }
-  Buffer* buffer(std::string_view of, const Shape& shape, CustomInit init) const {
-    return store.add_custom_buffer(name(of), shape, std::move(init));
+  Buffer* buffer(std::string_view of, const Shape& shape, Initializer init) const {
+    return store.add_buffer(name(of), shape, std::move(init));
   }
   // The stream of random numbers (Rng::key) of one consumer in the module.
   std::uint32_t random(std::string_view of) const { return stream_of(name(of)); }

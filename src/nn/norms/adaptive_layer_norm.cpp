@@ -4,7 +4,6 @@
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -70,13 +69,6 @@ Variable AdaptiveLayerNorm::reference_gate(Context& ctx, const Condition& condit
   const Variable& c = vector_for_gate(condition);
   return gate_->reference(ctx,
                           condition_of(ctx, condition, c.dim(0), accumulator_of(c.dtype()), true));
-}
-
-NormEntry adaptive_layer_norm_entry() {
-  return layer_row("adaln",
-                   "Adaptive LayerNorm: gain, shift and gate from a vector for each sample",
-                   "a condition for every sample, which a plain vision transformer does not "
-                   "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
 }
 
 }  // namespace dtn

@@ -67,11 +67,6 @@ class BatchNorm : public Normalizer {
   RunningStatistics running_;
 };
 
-std::unique_ptr<Normalizer> make_batch(const NormConfig& config, const NormShape& shape,
-                                       const Scope& scope) {
-  return std::make_unique<BatchNorm>(config, shape, scope);
-}
-
 }  // namespace
 
 NormEntry batch_norm_entry() {
@@ -80,7 +75,7 @@ NormEntry batch_norm_entry() {
   schema.doc = "BatchNorm: mean and variance of each channel over the tokens of all samples";
   schema.running_statistics = true;
   schema.options = {momentum_option(), sync_option()};
-  return {std::move(schema), make_batch};
+  return {std::move(schema), make_norm<BatchNorm>};
 }
 
 }  // namespace dtn

@@ -71,13 +71,7 @@ Variable reference::batch_norm(Context& ctx, const Variable& x, double eps,
 }
 
 OptionSchema momentum_option() {
-  return {"momentum",
-          OptionKind::kNumber,
-          0.1,
-          {},
-          0,
-          1,
-          "share of each batch in the running statistics"};
+  return share_option("momentum", 0.1, "share of each batch in the running statistics");
 }
 
 }  // namespace dtn

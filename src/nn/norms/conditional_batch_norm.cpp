@@ -13,7 +13,6 @@
 #include "kernels/pointwise/pointwise.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/entries.h"
 #include "ops/norm/norm_gradients.h"
 
 namespace dtn {
@@ -159,13 +158,6 @@ Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const 
       e::add(ctx, e::narrow(ctx, changes, 2, channels, 2 * channels), weight_->variable);
   Variable xhat = dtn::reference::batch_norm(ctx, e::upcast(ctx, x), options_.eps, running_);
   return e::cast(ctx, e::add(ctx, e::mul(ctx, xhat, gain), shift), x.dtype());
-}
-
-NormEntry conditional_batch_norm_entry() {
-  return layer_row("cbn",
-                   "Conditional BatchNorm: gains and shifts that a vector for each sample changes",
-                   "a condition for every sample, which a plain vision transformer does not "
-                   "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
 }
 
 }  // namespace dtn

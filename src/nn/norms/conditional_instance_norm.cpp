@@ -4,7 +4,6 @@
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/entries.h"
 #include "ops/norm/channel_norm.h"
 
 namespace dtn {
@@ -63,19 +62,6 @@ Variable AdaptiveInstanceNorm::reference(Context& ctx, const Variable& x, const 
   const Variable& style = condition_tokens("adain", condition, x.dim(0), 0, options_.channels);
   auto [mean, std] = ops::reference::channel_moments(ctx, style, options_.eps);
   return ops::reference::channel_norm(ctx, x, std, mean, instances(x, options_.eps));
-}
-
-NormEntry conditional_instance_norm_entry() {
-  return layer_row("cin", "Conditional InstanceNorm: a gain and a shift for each style",
-                   "a style for every sample, which a plain vision transformer does not "
-                   "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
-}
-
-NormEntry adaptive_instance_norm_entry() {
-  return layer_row("adain",
-                   "Adaptive InstanceNorm: the moments of each channel become those of a style",
-                   "a style for every sample, which a plain vision transformer does not "
-                   "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
 }
 
 }  // namespace dtn

@@ -20,14 +20,6 @@ std::string text_of(const Condition& c) {
   return "none";
 }
 
-NormEntry layer_row(const char* type, const char* doc, const char* needs) {
-  NormEntry row{};
-  row.schema.type = type;
-  row.schema.doc = doc;
-  row.schema.needs = needs;
-  return row;
-}
-
 void check_tokens(const char* layer, const Variable& x, const TokenGrid& grid,
                   std::int64_t channels) {
   DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == channels, layer,

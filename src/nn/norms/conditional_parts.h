@@ -26,7 +26,4 @@ void check_no_condition(const char* layer, const Condition&);
 // Describes a condition in messages: "a vector for each sample, [2, 16]".
 std::string text_of(const Condition&);
 
-// Returns the registry entry of a layer that no config can choose.
-NormEntry layer_row(const char* type, const char* doc, const char* needs);
-
 }  // namespace dtn

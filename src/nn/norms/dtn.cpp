@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "dtn/core/check.h"
+#include "dtn/nn/initializers.h"
 #include "dtn/nn/relative_positions.h"
 #include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
@@ -24,13 +25,10 @@ namespace {
 
 Parameter* add_relative_positions(std::int64_t heads, DtnOptions::Init init, const Scope& scope) {
   using Init = DtnOptions::Init;
-  const Shape shape = {heads, 3};
-  Parameter* weight =
-      init == Init::kTruncatedNormal
-          ? scope.weight("weight", shape, InitKind::kTruncatedNormal, Decay::kYes)
-          : scope.weight("weight", shape,
-                         init == Init::kLocal ? init_local_positions : init_line_positions,
-                         Decay::kYes);
+  Initializer start = InitKind::kTruncatedNormal;
+  if (init == Init::kLocal) start = init_local_positions;
+  if (init == Init::kLocalLine) start = init_line_positions;
+  Parameter* weight = scope.weight("weight", {heads, 3}, start, Decay::kYes);
   scope.weight("bias", {heads}, InitKind::kZeros, Decay::kNo);
   return weight;
 }
@@ -49,10 +47,7 @@ DtnLambda::DtnLambda(std::int64_t heads, std::optional<double> fixed, double sta
                      const Scope& scope, std::string_view name)
     : heads_(heads), fixed_(fixed) {
   if (fixed) return;
-  const double logit = std::log(start / (1 - start));
-  logit_ = scope.weight(name, {heads}, [logit](Tensor& value, std::uint64_t, const std::string&) {
-    value.copy_from(Tensor::full(value.shape(), value.dtype(), logit));
-  });
+  logit_ = scope.weight(name, {heads}, constant_value(std::log(start / (1 - start))));
 }
 
 Tensor DtnLambda::place(DType acc, Device device) const {
@@ -243,11 +238,7 @@ NormEntry dtn_entry() {
   schema.needs_grid = true;
   schema.options = DtnOptions::schema();
   schema.check = DtnOptions::check;
-  return {std::move(schema),
-          [](const NormConfig& config, const NormShape& shape,
-             const Scope& scope) -> std::unique_ptr<Normalizer> {
-            return std::make_unique<DynamicTokenNorm>(config, shape, scope);
-          }};
+  return {std::move(schema), make_norm<DynamicTokenNorm>};
 }
 
 }  // namespace dtn

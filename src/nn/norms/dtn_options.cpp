@@ -46,48 +46,28 @@ DtnOptions::DtnOptions(const NormConfig& config) {
 
 std::vector<OptionSchema> DtnOptions::schema() {
   return {
-      {"variant",
-       OptionKind::kChoice,
-       std::string("paper"),
-       {"paper", "official"},
-       0,
-       0,
-       "computation: paper (the paper's equations) or official (as in the released code)"},
-      {"lambda",
-       OptionKind::kChoiceOrNumber,
-       std::string("learnable"),
-       {"learnable"},
-       0,
-       1,
-       "weight of the token's own statistics: learnable (one per head), or a fixed number (1 is "
-       "LayerNorm)"},
-      {"init_lambda",
-       OptionKind::kNumber,
-       0.5,
-       {},
-       0,
-       1,
-       "initial value of learned lambdas, between 0 and 1, both excluded; near 1 the model is "
-       "close to the same model with LayerNorm; use 0.99 to start from the weights of a LayerNorm "
-       "model"},
-      {"position",
-       OptionKind::kChoice,
-       std::string("relative"),
-       {"relative", "uniform", "free", "banded:<k>"},
-       0,
-       0,
-       "weights between tokens in the statistics: relative (learned functions of the offset), "
-       "uniform (all tokens equally), free (a learned table) or banded:<k> (equally over the "
-       "tokens within (k - 1) / 2 in raster order)"},
-      {"init",
-       OptionKind::kChoice,
-       std::string("local"),
-       {"local", "local_1d", "trunc_normal"},
-       0,
-       0,
-       "initial relative positions: local (Eq. 7), local_1d (Eq. 7 for sequences: heads look "
-       "around ..., -3/2, -1/2, 1/2, 3/2, ... tokens ahead) or trunc_normal (a truncated normal "
-       "for all heads)"},
+      choice_option(
+          "variant", {"paper", "official"},
+          "computation: paper (the paper's equations) or official (as in the released code)"),
+      choice_or_number_option(
+          "lambda", "learnable", 0, 1,
+          "weight of the token's own statistics: learnable (one per head), or a fixed number (1 is "
+          "LayerNorm)"),
+      share_option(
+          "init_lambda", 0.5,
+          "initial value of learned lambdas, between 0 and 1, both excluded; near 1 the model is "
+          "close to the same model with LayerNorm; use 0.99 to start from the weights of a "
+          "LayerNorm model"),
+      choice_option(
+          "position", {"relative", "uniform", "free", "banded:<k>"},
+          "weights between tokens in the statistics: relative (learned functions of the offset), "
+          "uniform (all tokens equally), free (a learned table) or banded:<k> (equally over the "
+          "tokens within (k - 1) / 2 in raster order)"),
+      choice_option(
+          "init", {"local", "local_1d", "trunc_normal"},
+          "initial relative positions: local (Eq. 7), local_1d (Eq. 7 for sequences: heads look "
+          "around ..., -3/2, -1/2, 1/2, 3/2, ... tokens ahead) or trunc_normal (a truncated normal "
+          "for all heads)"),
       {"pool",
        OptionKind::kInt,
        std::int64_t{1},
@@ -97,21 +77,13 @@ std::vector<OptionSchema> DtnOptions::schema() {
        "side of the squares of tokens that are averaged before the cross-token statistics; one "
        "number, or a list with one per stage",
        true},
-      {"only_var",
-       OptionKind::kBool,
-       false,
-       {},
-       0,
-       0,
-       "only the variance uses other tokens; the mean is that of the token alone, as in LayerNorm"},
-      {"prefix",
-       OptionKind::kChoice,
-       std::string("none"),
-       {"none", "ln"},
-       0,
-       0,
-       "tokens before the grid, such as a class token that joins before the first block: none (not "
-       "allowed) or ln (LayerNorm with the same weight, bias and eps)"},
+      flag_option("only_var",
+                  "only the variance uses other tokens; the mean is that of the token alone, as in "
+                  "LayerNorm"),
+      choice_option("prefix", {"none", "ln"},
+                    "tokens before the grid, such as a class token that joins before the first "
+                    "block: none (not allowed) or ln (LayerNorm with the same weight, bias and "
+                    "eps)"),
   };
 }
 

@@ -3,7 +3,6 @@
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/entries.h"
 
 namespace dtn {
 namespace {
@@ -20,10 +19,8 @@ void init_modulation_bias(Tensor& value, std::uint64_t, const std::string&) {
 DynamicLayerNorm::DynamicLayerNorm(const Scope& scope, const Options& options)
     : options_(options),
       summary_(scope / "summary", options.channels, options.summary),
-      modulation_(scope / "modulation", options.summary, 2 * options.channels) {
-  modulation_.bias->init = InitKind::kCustom;
-  modulation_.bias->custom_init = init_modulation_bias;
-}
+      modulation_(scope / "modulation", options.summary, 2 * options.channels,
+                  {.bias_init = init_modulation_bias}) {}
 
 Variable DynamicLayerNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                    const Condition& condition) {
@@ -42,12 +39,6 @@ Variable DynamicLayerNorm::reference(Context& ctx, const Variable& x, const Toke
       ops::reference::mean_token(ctx, ops::reference::tanh(ctx, summary_.reference(ctx, x)));
   return ops::reference::modulated_layer_norm(ctx, x, modulation_.reference(ctx, summary),
                                               options_.eps);
-}
-
-NormEntry dynamic_layer_norm_entry() {
-  return layer_row("dln", "Dynamic LayerNorm: gain and shift from a summary of its own input",
-                   "a summary network beside every norm, which a plain vision transformer does "
-                   "not have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
 }
 
 }  // namespace dtn

@@ -9,8 +9,7 @@
 namespace dtn {
 
 inline OptionSchema groups_option(std::string doc) {
-  return {"groups",      OptionKind::kChoiceOrNumber, std::string("heads"), {"heads"}, 1, 65536,
-          std::move(doc)};
+  return choice_or_number_option("groups", "heads", 1, 65536, std::move(doc));
 }
 
 // Returns the number of groups as configured, which may be fractional.

@@ -18,16 +18,10 @@ NormEntry instance_norm_entry() {
   NormSchema schema;
   schema.type = "in";
   schema.doc = "InstanceNorm: mean and variance of each channel of a sample over its tokens";
-  schema.options = {
-      {"variant",
-       OptionKind::kChoice,
-       std::string("paper"),
-       {"paper", "official"},
-       0,
-       0,
-       "divisor of the variance: paper divides by the T tokens, as in PyTorch; official divides by "
-       "T - 1, as in the released DTN code"},
-  };
+  schema.options = {choice_option(
+      "variant", {"paper", "official"},
+      "divisor of the variance: paper divides by the T tokens, as in PyTorch; official divides by "
+      "T - 1, as in the released DTN code")};
   return {std::move(schema), make_instance};
 }
 

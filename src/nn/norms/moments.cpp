@@ -6,7 +6,6 @@
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -50,13 +49,6 @@ Variable DynamicMomentShortcut::reference(Context& ctx, const Variable& x, const
   };
   Variable moments = join_columns(ctx, as_column(mean), as_column(std));
   return modulate(ctx, x, convolve(modulation_, relu(ctx, convolve(hidden_, moments))));
-}
-
-NormEntry positional_norm_entry() {
-  return layer_row("pono",
-                   "Positional normalization: LayerNorm that hands out its moments to a decoder",
-                   "a decoder that uses the moments, which a plain vision transformer "
-                   "does not have; it is a layer for C++ programs, see dtn/nn/moments.h");
 }
 
 }  // namespace dtn

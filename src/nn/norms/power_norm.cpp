@@ -76,11 +76,6 @@ class PowerNorm : public Normalizer {
   Buffer* iterations_;
 };
 
-std::unique_ptr<Normalizer> make_power(const NormConfig& config, const NormShape& shape,
-                                       const Scope& scope) {
-  return std::make_unique<PowerNorm>(config, shape, scope);
-}
-
 }  // namespace
 
 NormEntry power_norm_entry() {
@@ -103,23 +98,12 @@ NormEntry power_norm_entry() {
        16e6,  // float32 counts exactly up to 2^24
        "number of steps at the start that divide by the mean square of the batch, not by the "
        "running one"},
-      {"alpha_forward",
-       OptionKind::kNumber,
-       0.9,
-       {},
-       0,
-       1,
-       "share of the running mean square that each step keeps"},
-      {"alpha_backward",
-       OptionKind::kNumber,
-       0.9,
-       {},
-       0,
-       1,
-       "share of the running mean of the backward pass that each step keeps"},
+      share_option("alpha_forward", 0.9, "share of the running mean square that each step keeps"),
+      share_option("alpha_backward", 0.9,
+                   "share of the running mean of the backward pass that each step keeps"),
       sync_option(),
   };
-  return {std::move(schema), make_power};
+  return {std::move(schema), make_norm<PowerNorm>};
 }
 
 }  // namespace dtn

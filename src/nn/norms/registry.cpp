@@ -10,6 +10,23 @@ TokenGrid square_or_sequence(std::int64_t tokens) {
   return side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
 }
 
+namespace {
+
+// Returns the entry of a layer that no config can choose. A header of dtn/nn/ declares it.
+NormEntry layer(const char* type, const char* doc, const char* needs,
+                const char* header = "conditional_norm.h") {
+  NormEntry entry{};
+  entry.schema.type = type;
+  entry.schema.doc = doc;
+  entry.schema.needs = cat(needs,
+                           ", which a plain vision transformer does not have; it is a layer "
+                           "for C++ programs, see dtn/nn/",
+                           header);
+  return entry;
+}
+
+}  // namespace
+
 const NormRegistry& norm_registry() {
   static const NormRegistry entries({
       layer_norm_entry(),
@@ -22,20 +39,22 @@ const NormRegistry& norm_registry() {
       power_norm_entry(),
       dtn_entry(),
       // Layers for C++ programs, which no config can choose.
-      adaptive_layer_norm_entry(),
-      conditional_instance_norm_entry(),
-      adaptive_instance_norm_entry(),
-      conditional_batch_norm_entry(),
-      spatially_adaptive_norm_entry(),
-      dynamic_layer_norm_entry(),
-      positional_norm_entry(),
+      layer("adaln", "Adaptive LayerNorm: gain, shift and gate from a vector for each sample",
+            "a condition for every sample"),
+      layer("cin", "Conditional InstanceNorm: a gain and a shift for each style",
+            "a style for every sample"),
+      layer("adain", "Adaptive InstanceNorm: the moments of each channel become those of a style",
+            "a style for every sample"),
+      layer("cbn", "Conditional BatchNorm: gains and shifts that a vector for each sample changes",
+            "a condition for every sample"),
+      layer("spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
+            "a map over the tokens of every sample"),
+      layer("dln", "Dynamic LayerNorm: gain and shift from a summary of its own input",
+            "a summary network beside every norm"),
+      layer("pono", "Positional normalization: LayerNorm that hands out its moments to a decoder",
+            "a decoder that uses the moments", "moments.h"),
   });
   return entries;
-}
-
-std::span<const NormSchema> norm_schemas() {
-  static const std::vector<NormSchema> schemas = norm_registry().schemas();
-  return schemas;
 }
 
 namespace {

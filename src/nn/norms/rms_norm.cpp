@@ -6,23 +6,19 @@
 
 #include <cmath>
 
+#include "dtn/nn/initializers.h"
 #include "nn/norms/entries.h"
 
 namespace dtn {
 namespace {
 
-void init_sqrt_channels(Tensor& value, std::uint64_t, const std::string&) {
-  const double start = std::sqrt(static_cast<double>(value.numel()));
-  value.copy_from(Tensor::full(value.shape(), value.dtype(), start));
-}
-
 class RmsNorm : public Normalizer {
  public:
   RmsNorm(RmsNormKind kind, const NormShape& shape, const Scope& scope)
       : kind_(kind), shape_(shape) {
-    weight_ = kind == RmsNormKind::kRms
-                  ? scope.weight("weight", {shape.channels}, InitKind::kOnes)
-                  : scope.weight("weight", {shape.channels}, init_sqrt_channels);
+    const double start =
+        kind == RmsNormKind::kRms ? 1 : std::sqrt(static_cast<double>(shape.channels));
+    weight_ = scope.weight("weight", {shape.channels}, constant_value(start));
   }
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {

@@ -69,13 +69,8 @@ std::shared_ptr<const ops::SharedBatch> shared_rows(const Context& ctx, bool syn
 }
 
 OptionSchema sync_option() {
-  return {"sync",
-          OptionKind::kBool,
-          false,
-          {},
-          0,
-          0,
-          "computes the statistics of the batch over all ranks of a distributed run"};
+  return flag_option("sync",
+                     "computes the statistics of the batch over all ranks of a distributed run");
 }
 
 }  // namespace dtn

@@ -6,7 +6,6 @@
 #include "dtn/ops/tokens.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/conditional_parts.h"
-#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -53,13 +52,6 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
                : ops::reference::channel_norm(ctx, wide, {}, {}, {batch, channels, options_.eps});
   Variable y = ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
   return primitive::cast(ctx, y, x.dtype());
-}
-
-NormEntry spatially_adaptive_norm_entry() {
-  return layer_row(
-      "spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
-      "a map over the tokens of every sample, which a plain vision transformer does not "
-      "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
 }
 
 }  // namespace dtn

@@ -97,11 +97,6 @@ NormView SwitchableNorm::view(const Tensor& x, const TokenGrid&) const {
   return {x, mean};
 }
 
-std::unique_ptr<Normalizer> make_switchable(const NormConfig& config, const NormShape& shape,
-                                            const Scope& scope) {
-  return std::make_unique<SwitchableNorm>(config, shape, scope);
-}
-
 }  // namespace
 
 NormEntry switchable_norm_entry() {
@@ -110,7 +105,7 @@ NormEntry switchable_norm_entry() {
   schema.doc = "Switchable normalization: a learned mix of instance, layer and batch statistics";
   schema.running_statistics = true;
   schema.options = {momentum_option(), sync_option()};
-  return {std::move(schema), make_switchable};
+  return {std::move(schema), make_norm<SwitchableNorm>};
 }
 
 }  // namespace dtn

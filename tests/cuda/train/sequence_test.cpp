@@ -159,7 +159,7 @@ TEST_F(CudaSequence, SameBitsWithoutGraphAndWithCheckpoints) {
 // CPU.
 TEST_F(CudaSequence, NormalizersThatReadLengthsOnHostNeedNoGraph) {
   int refused = 0;
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     if (!schema.needs.empty()) continue;
     SCOPED_TRACE(schema.type);
     ExperimentConfig config = experiment("listops_dense", schema.type);

@@ -18,29 +18,17 @@ inline std::vector<NormSchema> fake_norms() {
   NormSchema gn{.type = "gn", .doc = "GroupNorm", .options = {}, .needs_grid = false};
   gn.options = {
       {"groups", OptionKind::kInt, std::int64_t{4}, {}, 1, 64, "channel groups"},
-      {"sync", OptionKind::kBool, false, {}, 0, 0, "over all processes"},
-      {"decay", OptionKind::kNumber, 0.9, {}, 0, 1, "of the averages"},
+      flag_option("sync", "over all processes"),
+      share_option("decay", 0.9, "of the averages"),
   };
   NormSchema dtn{
       .type = "dtn", .doc = "Dynamic Token Normalization", .options = {}, .needs_grid = true};
   dtn.options = {
-      {"variant",
-       OptionKind::kChoice,
-       std::string("paper"),
-       {"paper", "official"},
-       0,
-       0,
-       "flavour"},
-      {"lambda", OptionKind::kChoiceOrNumber, std::string("learnable"), {"learnable"}, 0, 1, "mix"},
-      {"position",
-       OptionKind::kChoice,
-       std::string("relative"),
-       {"relative", "banded:<k>"},
-       0,
-       0,
-       "P"},
-      {"init", OptionKind::kChoice, std::string("local"), {"local", "trunc_normal"}, 0, 0, "of P"},
-      {"prefix", OptionKind::kChoice, std::string("none"), {"none", "ln"}, 0, 0, "ahead of P"},
+      choice_option("variant", {"paper", "official"}, "flavour"),
+      choice_or_number_option("lambda", "learnable", 0, 1, "mix"),
+      choice_option("position", {"relative", "banded:<k>"}, "P"),
+      choice_option("init", {"local", "trunc_normal"}, "of P"),
+      choice_option("prefix", {"none", "ln"}, "ahead of P"),
   };
   NormSchema ada{.type = "ada", .doc = "from a condition", .options = {}};
   ada.needs = "a condition, which a model does not have; see ada.h";

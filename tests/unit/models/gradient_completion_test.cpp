@@ -38,7 +38,7 @@ TEST(GradientCompletion, ReportsOncePerParameterForEveryModel) {
 }
 
 TEST(GradientCompletion, ReportsOncePerParameterForEveryNormalizer) {
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     if (!schema.needs.empty()) continue;
     ModelConfig c = mean_vit();
     c.norm.type = schema.type;

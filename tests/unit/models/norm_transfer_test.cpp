@@ -34,7 +34,7 @@ TEST(NormTransfer, FillsEveryNormalizerWithWeightAndBias) {
   Classifier source(with_norm("ln"), 1);
   test::perturb(source.parameters());
   const NamedTensors file = copies(source);
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     if (!schema.needs.empty()) continue;
     SCOPED_TRACE(schema.type);
     const ModelConfig config = with_norm(schema.type);

@@ -10,12 +10,12 @@ void add_some(ParameterStore& store) {
   store.add("a.bias", {3}, InitKind::kZeros, Decay::kNo);
   store.add("a.weight", {3, 7}, InitKind::kTruncatedNormal, Decay::kYes);
   store.add("b.scale", {17}, InitKind::kOnes, Decay::kNo);
-  store.add_custom("b.weight", {2, 16}, Decay::kYes,
-                   [](Tensor& value, std::uint64_t seed, const std::string& name) {
-                     value.zero();
-                     EXPECT_EQ(seed, 5u);
-                     EXPECT_EQ(name, "b.weight");
-                   });
+  const auto init = [](Tensor& value, std::uint64_t seed, const std::string& name) {
+    value.zero();
+    EXPECT_EQ(seed, 5u);
+    EXPECT_EQ(name, "b.weight");
+  };
+  store.add("b.weight", {2, 16}, init, Decay::kYes);
 }
 
 TEST(ParameterStore, LaysOutDecayedParametersFirst) {

@@ -16,7 +16,7 @@ TEST(NormRegistry, ListsEveryNormalizerOnceWithItsHelp) {
   }
   EXPECT_TRUE(types.contains("ln"));
   EXPECT_TRUE(types.contains("dtn"));
-  EXPECT_EQ(norm_schemas().size(), norm_registry().size());
+  EXPECT_EQ(norm_registry().schemas().size(), norm_registry().size());
 }
 
 TEST(NormRegistry, ErrorForUnknownTypeListsKnownTypes) {

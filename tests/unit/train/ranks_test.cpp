@@ -118,7 +118,7 @@ TEST(MultiRankTraining, RejectsUnequalNumbersOfMicroBatches) {
 
 // All ranks keep the same weights and buffers, for every kind of dependence on the batch.
 TEST(MultiRankTraining, KeepsRanksEqualForEveryNormalizerAndPrecision) {
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     if (!schema.needs.empty()) continue;
     ExperimentConfig config = small_run(schema.type);
     config.train.micro_batch = 2;
@@ -157,7 +157,7 @@ TEST(MultiRankTraining, KeepsRanksEqualForEveryOptimizerAndLayerDecay) {
 // With `sync` the ranks' rows form one batch. Micro-batches would be batches themselves, so they
 // are no reference. Another order of the rows changes only the order of sums.
 TEST(MultiRankTraining, SyncNormalizersUseOneBatch) {
-  for (const NormSchema& schema : norm_schemas()) {
+  for (const NormSchema& schema : norm_registry().schemas()) {
     const bool has_sync =
         std::ranges::any_of(schema.options, [](const OptionSchema& o) { return o.key == "sync"; });
     if (!has_sync || !schema.needs.empty()) continue;
