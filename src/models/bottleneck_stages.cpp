@@ -46,11 +46,8 @@ std::vector<LayerInfo> BottleneckStages::layers() const {
   return layers;
 }
 
-std::vector<std::unique_ptr<ClassHead>> BottleneckStages::make_heads(const Scope& scope,
-                                                                     int classes) const {
-  std::vector<std::unique_ptr<ClassHead>> heads;
-  heads.push_back(make_linear_head(scope / parts_.head, stages().back().channels, classes));
-  return heads;
+std::vector<ClassHead> BottleneckStages::make_heads(const Scope& scope, int classes) const {
+  return {make_linear_head(scope / parts_.head, stages().back().channels, classes)};
 }
 
 }  // namespace dtn

@@ -28,7 +28,7 @@ class BottleneckStages : public ImageBackbone {
   Variable pooled(Context&, const Fields&) override;
   std::vector<StageShape> stages() const override;
   std::vector<LayerInfo> layers() const override;
-  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
+  std::vector<ClassHead> make_heads(const Scope&, int classes) const override;
 
  private:
   Parts parts_;

@@ -9,19 +9,6 @@
 namespace dtn {
 namespace {
 
-class LinearHead final : public ClassHead {
- public:
-  LinearHead(const Scope& scope, std::int64_t channels, int classes)
-      : linear_(scope, channels, classes) {}
-
-  Variable forward(Context& ctx, const Variable& x) const override {
-    return linear_.forward(ctx, x);
-  }
-
- private:
-  Linear linear_;
-};
-
 std::set<std::string> names_in(const ParameterStore& store) {
   std::set<std::string> names;
   for (const Parameter& p : store.parameters()) names.insert(p.name);
@@ -45,16 +32,14 @@ std::set<std::string> names_of_class_rows(const Backbone& backbone, const NormRe
 
 }  // namespace
 
-std::unique_ptr<ClassHead> make_linear_head(const Scope& scope, std::int64_t channels,
-                                            int classes) {
-  return std::make_unique<LinearHead>(scope, channels, classes);
+ClassHead make_linear_head(const Scope& scope, std::int64_t channels, int classes) {
+  return [linear = Linear(scope, channels, classes)](Context& ctx, const Variable& x) {
+    return linear.forward(ctx, x);
+  };
 }
 
-std::vector<std::unique_ptr<ClassHead>> Backbone::make_heads(const Scope& scope,
-                                                             int classes) const {
-  std::vector<std::unique_ptr<ClassHead>> heads;
-  heads.push_back(make_linear_head(scope / "head", stages().back().channels, classes));
-  return heads;
+std::vector<ClassHead> Backbone::make_heads(const Scope& scope, int classes) const {
+  return {make_linear_head(scope / "head", stages().back().channels, classes)};
 }
 
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
@@ -98,7 +83,7 @@ std::vector<Variable> Classifier::head_logits(Context& ctx, const std::vector<Va
             " pooled vectors");
   std::vector<Variable> logits;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
-    logits.push_back(heads_[i]->forward(ctx, features[i]));
+    logits.push_back(heads_[i](ctx, features[i]));
   }
   return logits;
 }

@@ -87,19 +87,6 @@ std::vector<ConvNorm> make_levit_stem(const Scope& scope, const ModelConfig& c) 
   return stem;
 }
 
-class LevitHead final : public ClassHead {
- public:
-  LevitHead(const Scope& scope, const ModelConfig& c, std::int64_t channels, int classes)
-      : layers_(scope / "bn", scope / "l", levit_batch_norm(c), {channels, 1, c.eps}, classes) {}
-
-  Variable forward(Context& ctx, const Variable& x) const override {
-    return layers_.forward(ctx, x);
-  }
-
- private:
-  NormLinear layers_;
-};
-
 class Levit final : public ImageBackbone {
  public:
   Levit(const Scope& scope, const ModelConfig& config)
@@ -153,12 +140,14 @@ class Levit final : public ImageBackbone {
     return layers;
   }
   // `head` and, with model.distilled, `head_dist`: each is a BatchNorm and a linear layer.
-  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope& scope,
-                                                     int classes) const override {
-    std::vector<std::unique_ptr<ClassHead>> heads;
+  std::vector<ClassHead> make_heads(const Scope& scope, int classes) const override {
+    std::vector<ClassHead> heads;
+    const NormShape shape{config_.embed_dim.at(config_.stages() - 1), 1, config_.eps};
     for (const char* name : {"head", "head_dist"}) {
-      heads.push_back(std::make_unique<LevitHead>(
-          scope / name, config_, config_.embed_dim.at(config_.stages() - 1), classes));
+      const auto layers = std::make_shared<NormLinear>(scope / name / "bn", scope / name / "l",
+                                                       levit_batch_norm(config_), shape, classes);
+      heads.push_back(
+          [layers](Context& ctx, const Variable& x) { return layers->forward(ctx, x); });
       if (!config_.distilled) break;
     }
     return heads;

@@ -157,21 +157,6 @@ std::vector<Block> make_sequence_blocks(const Scope& scope, const ModelConfig& c
   return blocks;
 }
 
-// fc2(relu(fc1 x))
-class SequenceHead final : public ClassHead {
- public:
-  SequenceHead(const Scope& scope, std::int64_t channels, std::int64_t hidden, int classes)
-      : fc1_(scope / "fc1", channels, hidden, {.init = lecun_normal(channels)}),
-        fc2_(scope / "fc2", hidden, classes, {.init = lecun_normal(hidden)}) {}
-
-  Variable forward(Context& ctx, const Variable& x) const override {
-    return fc2_.forward(ctx, ops::relu(ctx, fc1_.forward(ctx, x)));
-  }
-
- private:
-  Linear fc1_, fc2_;
-};
-
 const std::int64_t* int64s(const Tensor& t) { return static_cast<const std::int64_t*>(t.raw()); }
 
 struct Words {
@@ -245,12 +230,15 @@ class SequenceTransformer final : public Backbone {
                " tokens are too few for BigBird with blocks of ", pattern.block);
   }
   std::vector<LayerInfo> layers() const override { return layers_of(blocks_); }
-  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope& scope,
-                                                     int classes) const override {
-    std::vector<std::unique_ptr<ClassHead>> heads;
-    heads.push_back(std::make_unique<SequenceHead>(scope / "head", config_.embed_dim,
-                                                   config_.mlp_dim(), classes));
-    return heads;
+  // fc2(relu(fc1 x))
+  std::vector<ClassHead> make_heads(const Scope& scope, int classes) const override {
+    const std::int64_t channels = config_.embed_dim, hidden = config_.mlp_dim();
+    const Scope head = scope / "head";
+    const Linear fc1(head / "fc1", channels, hidden, {.init = lecun_normal(channels)});
+    const Linear fc2(head / "fc2", hidden, classes, {.init = lecun_normal(hidden)});
+    return {[fc1, fc2](Context& ctx, const Variable& x) {
+      return fc2.forward(ctx, ops::relu(ctx, fc1.forward(ctx, x)));
+    }};
   }
 
  private:

@@ -282,8 +282,7 @@ class VisionTransformer final : public ImageBackbone {
     return {{config_.embed_dim, config_.patch_size}};
   }
   std::vector<LayerInfo> layers() const override { return layers_of(blocks_); }
-  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope& scope,
-                                                     int classes) const override {
+  std::vector<ClassHead> make_heads(const Scope& scope, int classes) const override {
     auto heads = Backbone::make_heads(scope, classes);
     if (config_.distilled) {
       heads.push_back(make_linear_head(scope / "head_dist", config_.embed_dim, classes));

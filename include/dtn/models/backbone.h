@@ -1,6 +1,7 @@
 // The interface of every model family: features of an input, as tokens, for each stage.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,15 +22,10 @@ struct StageShape {
   std::int64_t stride;  // input pixels between neighbouring tokens
 };
 
-// Maps the pooled vector of each sample [B, C] to logits [B, K].
-class ClassHead {
- public:
-  virtual ~ClassHead() = default;
-  // x [B, C] -> [B, K]
-  virtual Variable forward(Context&, const Variable& x) const = 0;
-};
+// Maps the pooled vector of each sample, x [B, C], to logits [B, K].
+using ClassHead = std::function<Variable(Context&, const Variable& x)>;
 // A linear layer with bias and parameters in the scope.
-std::unique_ptr<ClassHead> make_linear_head(const Scope&, std::int64_t channels, int classes);
+ClassHead make_linear_head(const Scope&, std::int64_t channels, int classes);
 
 // A model without its heads.
 class Backbone {
@@ -55,7 +51,7 @@ class Backbone {
   // The layers shown to an Observer in every pass, in that order; empty: nothing is shown.
   virtual std::vector<LayerInfo> layers() const { return {}; }
   // The heads of a classifier with this number of classes, one for each vector of pooled_each().
-  virtual std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const;
+  virtual std::vector<ClassHead> make_heads(const Scope&, int classes) const;
 };
 
 // Conversion of weights of other libraries to the names of a family.

@@ -69,9 +69,9 @@ class Classifier {
   const NormRegistry* norms_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;
-  std::vector<std::unique_ptr<ClassHead>> heads_;  // none with num_classes 0
-  std::set<std::string> head_names_;               // of their parameters and buffers
-  std::set<std::string> class_rows_;               // parameters with a row for each class
+  std::vector<ClassHead> heads_;      // none with num_classes 0
+  std::set<std::string> head_names_;  // of their parameters and buffers
+  std::set<std::string> class_rows_;  // parameters with a row for each class
 };
 
 }  // namespace dtn
