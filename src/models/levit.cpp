@@ -49,18 +49,6 @@ std::vector<NormSite> levit_norm_sites(const ModelConfig& c) {
   return sites;
 }
 
-ModelSchema levit_schema() {
-  ModelSchema s;
-  s.family = "levit";
-  s.doc =
-      "LeViT: a stem of convolutions, attention that shrinks the grid between stages, BatchNorm; "
-      "norm.type follows the projection of each attention";
-  s.reads = {"image_size", "channels", "num_heads", "mlp_ratio", "distilled", "init_image_size"};
-  s.check = check_levit;
-  s.norm_sites = levit_norm_sites;
-  return s;
-}
-
 NormConfig levit_batch_norm(const ModelConfig& c) {
   NormConfig plain;
   plain.type = "bn";
@@ -187,7 +175,13 @@ class Levit final : public ImageBackbone {
 }  // namespace
 
 ModelEntry levit_entry() {
-  return {levit_schema(),
+  return {{.family = "levit",
+           .doc = "LeViT: a stem of convolutions, attention that shrinks the grid between stages, "
+                  "BatchNorm; norm.type follows the projection of each attention",
+           .reads = {"image_size", "channels", "num_heads", "mlp_ratio", "distilled",
+                     "init_image_size"},
+           .check = check_levit,
+           .norm_sites = levit_norm_sites},
           make_backbone<Levit>,
           {.renamed = levit_in_its_names, .skips = is_levit_index}};
 }

@@ -201,7 +201,7 @@ ModelEntry pvt_entry() {
   return {{.family = "pvt",
            .doc = "pyramid vision transformers: each stage has fewer and wider tokens; attention "
                   "has keys from a coarser grid",
-           .reads = keys_of_stages({"reduction", "pos_resize", "mhsa_position"}),
+           .reads = transformer_keys({"reduction", "pos_resize", "mhsa_position"}),
            .check = check_pyramid<Version::kV1>,
            .norm_sites = pyramid_norm_sites<Version::kV1>},
           make_backbone<PyramidTransformer<Version::kV1>>};
@@ -211,7 +211,7 @@ ModelEntry pvt_v2_entry() {
   return {{.family = "pvt_v2",
            .doc = "pyramid vision transformers, version 2: overlapping patches, a convolution in "
                   "the MLP, no positions and no class token",
-           .reads = keys_of_stages({"reduction", "mhsa_position"}),
+           .reads = transformer_keys({"reduction", "mhsa_position"}),
            .check = check_pyramid<Version::kV2>,
            .norm_sites = pyramid_norm_sites<Version::kV2>},
           make_backbone<PyramidTransformer<Version::kV2>>,

@@ -37,15 +37,6 @@ std::optional<ConfigProblem> check_regnet(const ModelConfig& c, const NormSchema
   return {};
 }
 
-ModelSchema regnet_schema() {
-  ModelSchema s;
-  s.family = "regnet";
-  s.doc = "RegNetY: convolutions in model.num_heads groups, with squeeze-and-excitation";
-  s.reads = {"image_size", "channels", "num_heads"};
-  s.check = check_regnet;
-  return s;
-}
-
 double regnet_eps(const ModelConfig& c) { return c.norm.eps.value_or(c.eps); }
 
 ConvNorm make_regnet_stem(const Scope& scope, const ModelConfig& c) {
@@ -89,7 +80,13 @@ std::unique_ptr<Backbone> make_regnet(const Scope& scope, const ModelConfig& c) 
 
 }  // namespace
 
-ModelEntry regnet_entry() { return {regnet_schema(), make_regnet}; }
+ModelEntry regnet_entry() {
+  return {{.family = "regnet",
+           .doc = "RegNetY: convolutions in model.num_heads groups, with squeeze-and-excitation",
+           .reads = {"image_size", "channels", "num_heads"},
+           .check = check_regnet},
+          make_regnet};
+}
 
 std::vector<PresetSchema> regnet_presets() {
   return {{{.preset = "regnety_160",

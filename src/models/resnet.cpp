@@ -52,16 +52,6 @@ std::vector<NormSite> resnet_norm_sites(const ModelConfig& c) {
   return sites;
 }
 
-ModelSchema resnet_schema() {
-  ModelSchema s;
-  s.family = "resnet";
-  s.doc = "ResNet of bottleneck blocks: convolutions, each followed by norm.type";
-  s.reads = {"image_size", "channels"};
-  s.check = check_resnet;
-  s.norm_sites = resnet_norm_sites;
-  return s;
-}
-
 ConvNorm make_resnet_stem(const Scope& scope, const ModelConfig& c) {
   const std::int64_t width = c.embed_dim.at(0) / kResNetExpansion;
   return {scope / "conv1",
@@ -103,7 +93,14 @@ std::unique_ptr<Backbone> make_resnet(const Scope& scope, const ModelConfig& c) 
 
 }  // namespace
 
-ModelEntry resnet_entry() { return {resnet_schema(), make_resnet}; }
+ModelEntry resnet_entry() {
+  return {{.family = "resnet",
+           .doc = "ResNet of bottleneck blocks: convolutions, each followed by norm.type",
+           .reads = {"image_size", "channels"},
+           .check = check_resnet,
+           .norm_sites = resnet_norm_sites},
+          make_resnet};
+}
 
 std::vector<PresetSchema> resnet_presets() {
   return {{{.preset = "resnet50",

@@ -88,31 +88,6 @@ std::vector<NormSite> sequence_norm_sites(const ModelConfig& c) {
   return {{c.embed_dim, c.num_heads, line.height, line.width}};
 }
 
-ModelSchema sequence_schema() {
-  ModelSchema s;
-  s.family = "sequence";
-  s.doc = "transformers of token sequences: dense, BigBird's or Reformer's attention";
-  s.sequences = true;
-  s.reads = {"num_heads",
-             "mlp_ratio",
-             "act",
-             "class_token_at",
-             "drop_path",
-             "drop_path_mode",
-             "dropout",
-             "attention_dropout",
-             "max_length",
-             "attention.variant",
-             "attention.block_size",
-             "attention.random_blocks",
-             "attention.hashes",
-             "attention.buckets",
-             "norm.layers"};
-  s.check = check_sequence;
-  s.norm_sites = sequence_norm_sites;
-  return s;
-}
-
 SequenceAttentionOptions attention_options(const ModelConfig& c, int index) {
   return {.channels = c.embed_dim,
           .heads = c.num_heads,
@@ -298,7 +273,18 @@ class SequenceTransformer final : public Backbone {
 
 }  // namespace
 
-ModelEntry sequence_entry() { return {sequence_schema(), make_backbone<SequenceTransformer>}; }
+ModelEntry sequence_entry() {
+  return {{.family = "sequence",
+           .doc = "transformers of token sequences: dense, BigBird's or Reformer's attention",
+           .reads = {"num_heads", "mlp_ratio", "act", "class_token_at", "drop_path",
+                     "drop_path_mode", "dropout", "attention_dropout", "max_length",
+                     "attention.variant", "attention.block_size", "attention.random_blocks",
+                     "attention.hashes", "attention.buckets", "norm.layers"},
+           .check = check_sequence,
+           .sequences = true,
+           .norm_sites = sequence_norm_sites},
+          make_backbone<SequenceTransformer>};
+}
 
 // Models for Long ListOps, with the sizes of the paper.
 std::vector<PresetSchema> sequence_presets() {

@@ -63,7 +63,7 @@ BlockOptions block_options(const Scope& scope, const ModelConfig& c, const Stage
   return o;
 }
 
-std::vector<std::string> keys_of_stages(std::vector<std::string> more) {
+std::vector<std::string> transformer_keys(std::vector<std::string> more) {
   for (const char* key :
        {"image_size", "patch_size", "channels", "num_heads", "mlp_ratio", "qkv_bias", "drop_path",
         "drop_path_mode", "init_image_size", "norm.layers"}) {

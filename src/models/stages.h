@@ -34,8 +34,8 @@ std::vector<NormSite> norm_sites_of(const ModelConfig&, const std::vector<StageC
 BlockOptions block_options(const Scope&, const ModelConfig&, const StageConfig&, int block,
                            int usual);
 
-// Returns `more` and the keys of the section `model` that all multi-stage transformers read.
-std::vector<std::string> keys_of_stages(std::vector<std::string> more);
+// Returns `more` and the keys of the section `model` that vision transformers of any family read.
+std::vector<std::string> transformer_keys(std::vector<std::string> more);
 
 // Returns the values that the presets of the multi-stage transformers share.
 ModelConfig staged_preset(const char* name, const char* family);

@@ -150,7 +150,7 @@ ModelEntry swin_entry() {
   return {{.family = "swin",
            .doc = "Swin transformers: each stage has fewer and wider tokens; attention inside "
                   "shifted windows",
-           .reads = keys_of_stages({"window"}),
+           .reads = transformer_keys({"window"}),
            .check = check_swin,
            .norm_sites = swin_norm_sites},
           make_backbone<SwinTransformer>,

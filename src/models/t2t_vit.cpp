@@ -71,17 +71,6 @@ std::vector<NormSite> t2t_norm_sites(const ModelConfig& c) {
   return {{c.embed_dim, c.num_heads, grid.height, grid.width}};
 }
 
-ModelSchema t2t_schema() {
-  ModelSchema s;
-  s.family = "t2t_vit";
-  s.doc = "T2T-ViT: tokens of overlapping windows, then a vision transformer";
-  s.reads = {"image_size",     "channels",  "num_heads",      "mlp_ratio",       "qkv_bias",
-             "class_token_at", "drop_path", "drop_path_mode", "init_image_size", "norm.layers"};
-  s.check = check_t2t;
-  s.norm_sites = t2t_norm_sites;
-  return s;
-}
-
 Parameter* make_t2t_positions(const Scope& scope, const ModelConfig& c) {
   Parameter* p =
       scope.weight("pos_embed", {1, 1 + t2t_grid(c).tokens(), c.embed_dim},
@@ -166,7 +155,16 @@ class T2tVit final : public ImageBackbone {
 
 }  // namespace
 
-ModelEntry t2t_vit_entry() { return {t2t_schema(), make_backbone<T2tVit>}; }
+ModelEntry t2t_vit_entry() {
+  return {
+      {.family = "t2t_vit",
+       .doc = "T2T-ViT: tokens of overlapping windows, then a vision transformer",
+       .reads = {"image_size", "channels", "num_heads", "mlp_ratio", "qkv_bias", "class_token_at",
+                 "drop_path", "drop_path_mode", "init_image_size", "norm.layers"},
+       .check = check_t2t,
+       .norm_sites = t2t_norm_sites},
+      make_backbone<T2tVit>};
+}
 
 std::vector<PresetSchema> t2t_vit_presets() {
   return {{{.preset = "t2t_vit_t_14",

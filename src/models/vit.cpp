@@ -13,6 +13,7 @@
 #include "models/block_chain.h"
 #include "models/entries.h"
 #include "models/image_models.h"
+#include "models/stages.h"
 #include "models/weights/name_maps.h"
 
 namespace dtn {
@@ -134,42 +135,6 @@ Problem check_vit(const ModelConfig& c, const NormSchema& norm) {
   if (auto problem = vit_token_problem(c)) return problem;
   if (auto problem = vit_block_problem(c, norm)) return problem;
   return vit_norm_grid_problem(c, norm);
-}
-
-ModelSchema vit_schema() {
-  ModelSchema s;
-  s.family = "vit";
-  s.doc = "vision transformers: one grid of tokens from the first block to the last";
-  s.reads = {"image_size",
-             "patch_size",
-             "channels",
-             "num_heads",
-             "mlp_ratio",
-             "mlp",
-             "act",
-             "qkv_bias",
-             "qk_norm",
-             "class_token",
-             "distilled",
-             "registers",
-             "pos_embed",
-             "pos_resize",
-             "class_token_at",
-             "pool",
-             "patch_bias",
-             "norm_pre",
-             "fc_norm",
-             "layer_scale",
-             "drop_path",
-             "drop_path_mode",
-             "dropout",
-             "mhsa_position",
-             "init_image_size",
-             "norm.layers"};
-  s.check = check_vit;
-  s.norm_sites = vit_norm_sites;
-  s.unsupported = timm_unsupported();
-  return s;
 }
 
 Parameter* make_positions(const Scope& scope, const ModelConfig& c) {
@@ -345,7 +310,17 @@ class VisionTransformer final : public ImageBackbone {
 }  // namespace
 
 ModelEntry vit_entry() {
-  return {vit_schema(), make_backbone<VisionTransformer>, {.renamed = in_timm_names}};
+  return {{.family = "vit",
+           .doc = "vision transformers: one grid of tokens from the first block to the last",
+           .reads =
+               transformer_keys({"mlp", "act", "qk_norm", "class_token", "distilled", "registers",
+                                 "pos_embed", "pos_resize", "class_token_at", "pool", "patch_bias",
+                                 "norm_pre", "fc_norm", "layer_scale", "dropout", "mhsa_position"}),
+           .check = check_vit,
+           .norm_sites = vit_norm_sites,
+           .unsupported = timm_unsupported()},
+          make_backbone<VisionTransformer>,
+          {.renamed = in_timm_names}};
 }
 
 std::vector<PresetSchema> vit_presets() {

@@ -70,12 +70,11 @@ class BatchNorm : public Normalizer {
 }  // namespace
 
 NormEntry batch_norm_entry() {
-  NormSchema schema;
-  schema.type = "bn";
-  schema.doc = "BatchNorm: mean and variance of each channel over the tokens of all samples";
-  schema.running_statistics = true;
-  schema.options = {momentum_option(), sync_option()};
-  return {std::move(schema), make_norm<BatchNorm>};
+  return {{.type = "bn",
+           .doc = "BatchNorm: mean and variance of each channel over the tokens of all samples",
+           .options = {momentum_option(), sync_option()},
+           .running_statistics = true},
+          make_norm<BatchNorm>};
 }
 
 }  // namespace dtn

@@ -232,13 +232,13 @@ Variable DynamicTokenNorm::reference_of_padded(Context& ctx, const Variable& x,
 }
 
 NormEntry dtn_entry() {
-  NormSchema schema;
-  schema.type = "dtn";
-  schema.doc = "Dynamic Token Normalization: statistics within and across tokens, mixed per head";
-  schema.needs_grid = true;
-  schema.options = DtnOptions::schema();
-  schema.check = DtnOptions::check;
-  return {std::move(schema), make_norm<DynamicTokenNorm>};
+  return {
+      {.type = "dtn",
+       .doc = "Dynamic Token Normalization: statistics within and across tokens, mixed per head",
+       .options = DtnOptions::schema(),
+       .needs_grid = true,
+       .check = DtnOptions::check},
+      make_norm<DynamicTokenNorm>};
 }
 
 }  // namespace dtn

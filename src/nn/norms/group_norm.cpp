@@ -16,14 +16,14 @@ std::unique_ptr<Normalizer> make_group(const NormConfig& config, const NormShape
 }  // namespace
 
 NormEntry group_norm_entry() {
-  NormSchema schema;
-  schema.type = "gn";
-  schema.doc = "GroupNorm: mean and variance of each group of channels of a sample over its tokens";
-  schema.options = {
-      groups_option("number of groups of channels: heads (as many as attention heads), or a number "
-                    "that divides the channels C; 1 is LayerNorm over the whole sample")};
-  schema.check = check_groups;
-  return {std::move(schema), make_group};
+  return {
+      {.type = "gn",
+       .doc = "GroupNorm: mean and variance of each group of channels of a sample over its tokens",
+       .options = {groups_option(
+           "number of groups of channels: heads (as many as attention heads), or a number "
+           "that divides the channels C; 1 is LayerNorm over the whole sample")},
+       .check = check_groups},
+      make_group};
 }
 
 }  // namespace dtn

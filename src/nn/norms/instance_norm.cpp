@@ -15,14 +15,13 @@ std::unique_ptr<Normalizer> make_instance(const NormConfig& config, const NormSh
 }  // namespace
 
 NormEntry instance_norm_entry() {
-  NormSchema schema;
-  schema.type = "in";
-  schema.doc = "InstanceNorm: mean and variance of each channel of a sample over its tokens";
-  schema.options = {choice_option(
-      "variant", {"paper", "official"},
-      "divisor of the variance: paper divides by the T tokens, as in PyTorch; official divides by "
-      "T - 1, as in the released DTN code")};
-  return {std::move(schema), make_instance};
+  return {{.type = "in",
+           .doc = "InstanceNorm: mean and variance of each channel of a sample over its tokens",
+           .options = {choice_option("variant", {"paper", "official"},
+                                     "divisor of the variance: paper divides by the T tokens, as "
+                                     "in PyTorch; official divides by T - 1, as in the released "
+                                     "DTN code")}},
+          make_instance};
 }
 
 }  // namespace dtn

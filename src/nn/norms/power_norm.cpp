@@ -79,31 +79,33 @@ class PowerNorm : public Normalizer {
 }  // namespace
 
 NormEntry power_norm_entry() {
-  NormSchema schema;
-  schema.type = "power";
-  schema.doc =
-      "PowerNorm: groups of channels divided by their root mean square, then each channel by a "
-      "running one";
-  schema.running_statistics = true;
-  schema.approximate_gradient = true;
-  schema.check = check_groups;
-  schema.options = {
-      groups_option("number of groups of channels that are scaled first: heads (as many as "
-                    "attention heads), or a number that divides the channels C"),
-      {"warmup",
-       OptionKind::kInt,
-       std::int64_t{3000},
-       {},
-       0,
-       16e6,  // float32 counts exactly up to 2^24
-       "number of steps at the start that divide by the mean square of the batch, not by the "
-       "running one"},
-      share_option("alpha_forward", 0.9, "share of the running mean square that each step keeps"),
-      share_option("alpha_backward", 0.9,
-                   "share of the running mean of the backward pass that each step keeps"),
-      sync_option(),
-  };
-  return {std::move(schema), make_norm<PowerNorm>};
+  return {
+      {.type = "power",
+       .doc = "PowerNorm: groups of channels divided by their root mean square, then each channel "
+              "by a running one",
+       .options =
+           {
+               groups_option(
+                   "number of groups of channels that are scaled first: heads (as many as "
+                   "attention heads), or a number that divides the channels C"),
+               {"warmup",
+                OptionKind::kInt,
+                std::int64_t{3000},
+                {},
+                0,
+                16e6,  // float32 counts exactly up to 2^24
+                "number of steps at the start that divide by the mean square of the batch, not by "
+                "the running one"},
+               share_option("alpha_forward", 0.9,
+                            "share of the running mean square that each step keeps"),
+               share_option("alpha_backward", 0.9,
+                            "share of the running mean of the backward pass that each step keeps"),
+               sync_option(),
+           },
+       .running_statistics = true,
+       .approximate_gradient = true,
+       .check = check_groups},
+      make_norm<PowerNorm>};
 }
 
 }  // namespace dtn

@@ -1,9 +1,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dtn/ops/drop.h"
 #include "nn/norms/entries.h"
 
 namespace dtn {
+
+Variable Normalizer::forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
+                                 const Tensor& scale, const TokenGrid& grid, Variable& sum) {
+  sum = ops::residual_add(ctx, residual, branch, scale);
+  return forward(ctx, sum, grid);
+}
 
 TokenGrid square_or_sequence(std::int64_t tokens) {
   auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));

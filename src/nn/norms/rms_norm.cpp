@@ -44,19 +44,18 @@ std::unique_ptr<Normalizer> make_rms(const NormConfig&, const NormShape& shape,
 }  // namespace
 
 NormEntry rms_norm_entry() {
-  NormSchema schema;
-  schema.type = "rms";
-  schema.doc = "RMSNorm: each token divided by its root mean square; no mean, no bias";
-  return {std::move(schema), make_rms<RmsNormKind::kRms>};
+  return {{.type = "rms",
+           .doc = "RMSNorm: each token divided by its root mean square; no mean, no bias"},
+          make_rms<RmsNormKind::kRms>};
 }
 
 NormEntry scale_norm_entry() {
-  NormSchema schema;
-  schema.type = "scale";
-  schema.doc =
-      "ScaleNorm: each token divided by its length, times a weight per channel that starts at "
-      "sqrt(C)";
-  return {std::move(schema), make_rms<RmsNormKind::kScale>};
+  return {
+      {.type = "scale",
+       .doc =
+           "ScaleNorm: each token divided by its length, times a weight per channel that starts at "
+           "sqrt(C)"},
+      make_rms<RmsNormKind::kScale>};
 }
 
 }  // namespace dtn

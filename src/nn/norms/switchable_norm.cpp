@@ -100,12 +100,11 @@ NormView SwitchableNorm::view(const Tensor& x, const TokenGrid&) const {
 }  // namespace
 
 NormEntry switchable_norm_entry() {
-  NormSchema schema;
-  schema.type = "sn";
-  schema.doc = "Switchable normalization: a learned mix of instance, layer and batch statistics";
-  schema.running_statistics = true;
-  schema.options = {momentum_option(), sync_option()};
-  return {std::move(schema), make_norm<SwitchableNorm>};
+  return {{.type = "sn",
+           .doc = "Switchable normalization: a learned mix of instance, layer and batch statistics",
+           .options = {momentum_option(), sync_option()},
+           .running_statistics = true},
+          make_norm<SwitchableNorm>};
 }
 
 }  // namespace dtn
