@@ -5,7 +5,7 @@
 //
 // Only the normalizers after the attention projections are norm.type. All others are BatchNorm,
 // which an evaluation folds into the neighbouring layers (nn/norm_layers.h).
-#include "dtn/nn/run_block.h"
+#include "dtn/nn/residual_stream.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/tokens.h"
 #include "models/entries.h"

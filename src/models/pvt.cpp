@@ -11,8 +11,8 @@
 //   PVTv2  kernels overlap, with zeros around the grid, and a side of n becomes ceil(n / stride);
 //          no positions and no class token; a depthwise convolution in the MLP; each stage ends
 //          with norm{s}
-#include "dtn/nn/conv_embed.h"
 #include "dtn/nn/conv_mlp.h"
+#include "dtn/nn/norm_layers.h"
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/ops/tokens.h"
 #include "models/entries.h"

@@ -9,8 +9,8 @@
 
 #include "dtn/nn/block.h"
 #include "dtn/nn/initializers.h"
+#include "dtn/nn/positions.h"
 #include "dtn/nn/sequence_attention.h"
-#include "dtn/nn/sinusoids.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/gather.h"
 #include "dtn/ops/padding.h"

@@ -8,7 +8,7 @@
 // shifted. The head reads the mean of the last tokens after `norm`.
 #include <algorithm>
 
-#include "dtn/nn/conv_embed.h"
+#include "dtn/nn/norm_layers.h"
 #include "dtn/nn/patch_merging.h"
 #include "dtn/nn/window_attention.h"
 #include "models/entries.h"

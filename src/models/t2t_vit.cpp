@@ -5,7 +5,7 @@
 // The class token joins before block model.class_token_at and always has the position in row 0; the
 // patches have the rows from 1 on.
 #include "dtn/nn/block.h"
-#include "dtn/nn/sinusoids.h"
+#include "dtn/nn/positions.h"
 #include "dtn/nn/tokens_to_token.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"

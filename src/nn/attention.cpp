@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "dtn/nn/relative_positions.h"
+#include "dtn/nn/positions.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/tokens.h"

@@ -1,11 +1,14 @@
 #include "dtn/nn/bottleneck.h"
 
-#include "dtn/nn/run_block.h"
+#include "dtn/nn/residual_stream.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/drop.h"
+#include "dtn/ops/tokens.h"
 
 namespace dtn {
 namespace {
+
+constexpr TokenConv::Options kPointwise{.kernel = 1, .init = ConvInit::kFanOut};
 
 ConvNorm make_conv(const Scope& block, const char* number, const Bottleneck::Options& o,
                    std::int64_t in, std::int64_t out, TokenConv::Options conv, bool zero = false) {
@@ -33,6 +36,18 @@ Tokens activated(Context& ctx, Tokens tokens) {
 }
 
 }  // namespace
+
+SqueezeExcitation::SqueezeExcitation(const Scope& scope, std::int64_t channels, std::int64_t inside)
+    : fc1_(scope / "fc1", channels, inside, kPointwise),
+      fc2_(scope / "fc2", inside, channels, kPointwise) {}
+
+Variable SqueezeExcitation::forward(Context& ctx, const Variable& x) const {
+  const Variable mean = primitive::reshape(ctx, ops::mean_token(ctx, x), {x.dim(0), 1, x.dim(2)});
+  Tokens squeezed = fc1_.forward(ctx, {mean, {1, 1}});
+  squeezed.x = ops::relu(ctx, squeezed.x);
+  const Variable factors = primitive::sigmoid(ctx, fc2_.forward(ctx, squeezed).x);
+  return primitive::mul(ctx, x, factors);
+}
 
 Bottleneck::Bottleneck(const Scope& scope, const Options& o)
     : path_(scope.path),

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "dtn/nn/observer.h"
-#include "dtn/nn/relative_positions.h"
+#include "dtn/nn/positions.h"
 #include "dtn/ops/grouped_attention.h"
 #include "dtn/ops/tokens.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "dtn/nn/run_block.h"
+#include "dtn/nn/residual_stream.h"
 #include "dtn/nn/token_conv.h"
 #include "dtn/ops/convolution.h"
 #include "dtn/ops/grouped_attention.h"

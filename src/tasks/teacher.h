@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "dtn/data/class_list.h"
+#include "dtn/data/dataset.h"
 #include "dtn/models/classifier.h"
 #include "dtn/tasks/task.h"
 

@@ -16,6 +16,13 @@ namespace dtn {
 enum class Split { kTrain, kVal };
 const char* name_of(Split split);  // "train", "val"
 
+// The classes of a model or of a data set.
+struct ClassList {
+  std::string owner;               // owner of the classes, for messages: "the checkpoint a"
+  std::vector<std::string> names;  // in label order; empty: unknown; at most `count`
+  std::int64_t count = 0;
+};
+
 // Buffers of one thread, reused from sample to sample.
 struct SampleWorkspace {
   std::string name;

@@ -47,11 +47,7 @@ struct DatasetEntry {
 };
 
 // The available kinds of data sets.
-class DatasetRegistry : public Registry<DatasetEntry> {
- public:
-  explicit DatasetRegistry(std::vector<DatasetEntry> rows)
-      : Registry("data set", std::move(rows)) {}
-};
+using DatasetRegistry = Registry<DatasetEntry>;
 
 // The data sets of the library.
 const DatasetRegistry& dataset_registry();

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "dtn/autograd/variable.h"
-#include "dtn/nn/position_layout.h"
 
 namespace dtn {
 
@@ -44,6 +43,23 @@ struct Initializer {
 
   // Fills a float32 or float64 tensor on the host.
   void fill(Tensor& value, std::uint64_t seed, const std::string& name) const;
+};
+
+// Form of a table of positions.
+enum class PositionKind {
+  kTokens,     // [1, prefix + h w, C]: one row per token, in raster order
+  kSines,      // the same shape, computed by fill_sinusoids(); never interpolated
+  kDistances,  // [H, h w]: LeViT's biases, by the absolute distance of query and key
+  kOffsets,    // [(2 h - 1) (2 w - 1), H]: Swin's biases, by the signed offset inside a window
+  kPairs,      // [H, h w, h w]: one entry per query token and key token
+};
+
+// A table of positions and its grid.
+struct PositionLayout {
+  PositionKind kind = PositionKind::kTokens;
+  std::int64_t height = 0, width = 0;  // h, w
+  std::int64_t prefix = 0;             // rows before the grid, which belong to prefix tokens
+  bool operator==(const PositionLayout&) const = default;
 };
 
 // A trained tensor of a model.

@@ -1,6 +1,7 @@
 // The residual stream of a transformer: x, and possibly a branch that is not added yet,
 //     x + s_b branch
-// where s_b is the drop-path scale of sample b.
+// where s_b is the drop-path scale of sample b. Its blocks can run again in the backward pass
+// instead of saving activations.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,13 @@
 #include "dtn/nn/normalizer.h"
 
 namespace dtn {
+
+// Runs `block` on x, through checkpoint() if ctx.mode.checkpoint_blocks is set. `block` must be a
+// pure function of x, its parameters and the context.
+inline Variable run_block(Context& ctx, const Variable& x,
+                          std::function<Variable(Context&, const Variable&)> block) {
+  return ctx.mode.checkpoint_blocks ? checkpoint(ctx, x, std::move(block)) : block(ctx, x);
+}
 
 // A branch stays pending if it is cheaper to add it inside the next norm, which reads the stream
 // anyway.

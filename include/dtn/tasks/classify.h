@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "dtn/data/class_list.h"
 #include "dtn/data/dataset.h"
 #include "dtn/models/classifier.h"
 #include "dtn/tasks/task.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "apps/robustness/robustness.h"
-#include "dtn/data/class_list.h"
 #include "dtn/data/dataset.h"
 
 namespace dtn {

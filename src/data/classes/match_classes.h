@@ -6,7 +6,6 @@
 
 #include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
-#include "dtn/data/class_list.h"
 #include "dtn/data/dataset.h"
 #include "dtn/data/dataset_registry.h"
 

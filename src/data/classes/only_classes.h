@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "dtn/data/class_list.h"
 #include "dtn/data/dataset.h"
 
 namespace dtn {

@@ -62,7 +62,7 @@ std::vector<DatasetEntry> own_rows() {
 }  // namespace
 
 const DatasetRegistry& dataset_registry() {
-  static const DatasetRegistry ours(own_rows());
+  static const DatasetRegistry ours("data set", own_rows());
   return ours;
 }
 

@@ -25,8 +25,8 @@ NamedTensors huggingface_in_timm_names(const NamedTensors& tensors,
 bool has_torchvision_names(const NamedTensors& tensors);
 NamedTensors torchvision_in_timm_names(NamedTensors tensors, std::vector<std::string>& notes);
 
-// LeViT, from timm to the authors: timm's stages and blocks become the flat list of blocks. Reshapes
-// the 1 x 1 convolutions of some timm files to linear layers.
+// LeViT, from timm to the authors: timm's stages and blocks become the flat list of blocks.
+// Reshapes the 1 x 1 convolutions of some timm files to linear layers.
 NamedTensors levit_in_its_names(const NamedTensors& tensors, std::vector<std::string>& notes);
 // Returns true for the index of attention biases, which LevitBias computes.
 bool is_levit_index(const std::string& name);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dtn/nn/sinusoids.h"
+#include "dtn/nn/positions.h"
 
 namespace dtn {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/nn/initializers.h"
-#include "dtn/nn/relative_positions.h"
+#include "dtn/nn/positions.h"
 #include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"

@@ -1,7 +1,7 @@
 // Layers with a normalizer at one end. In evaluation BatchNorm is folded into the weights.
 #include "dtn/nn/norm_layers.h"
 
-#include "dtn/nn/squeeze_excitation.h"
+#include "dtn/nn/bottleneck.h"
 #include "tensors.h"
 
 namespace dtn {

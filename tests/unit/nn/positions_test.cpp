@@ -1,5 +1,5 @@
 // Attention bias from the offsets between the tokens of a grid and the cells of a coarser map.
-#include "dtn/nn/relative_positions.h"
+#include "dtn/nn/positions.h"
 
 #include "tensors.h"
 

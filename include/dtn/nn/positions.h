@@ -1,5 +1,5 @@
-// Weights of the relative positions of tokens: their initialization, and the attention bias that
-// they give.
+// Positions of tokens: sinusoids, and weights of relative positions with their initialization and
+// the attention bias that they give.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,10 @@ Tensor offsets_to_cells(std::int64_t grid_h, std::int64_t grid_w, std::int64_t r
 // offsets above (Eq. 6 of Dynamic Token Normalization). Both have the same type; so has the result.
 Variable bias_from_offsets(Context&, const Variable& weights, const Tensor& offsets,
                            std::int64_t queries);
+
+// Fixed sinusoidal positions (Vaswani et al., 2017). Fills table [1, T, C], float32 or float64 on
+// the host. Row p, channel j is the sine (j even) or cosine (j odd) of
+// p / 10000^(2 floor(j / 2) / C), computed in float64 and rounded once.
+void fill_sinusoids(Tensor& table);
 
 }  // namespace dtn
