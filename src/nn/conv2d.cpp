@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "dtn/ops/convolution.h"
 #include "dtn/nn/initializers.h"
+#include "dtn/ops/convolution.h"
 
 namespace dtn {
 namespace {
