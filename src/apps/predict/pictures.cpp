@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "core/format.h"
-#include "data/source/image_files.h"
+#include "data/source/image_folder.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/file.h"

@@ -1,5 +1,6 @@
+#include "data/source/image_folder.h"
+
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -7,7 +8,6 @@
 
 #include "core/format.h"
 #include "data/classes/class_order.h"
-#include "data/source/image_names.h"
 #include "data/source/split_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -15,7 +15,6 @@
 #include "io/file.h"
 
 namespace dtn {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,10 +51,8 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   return names;
 }
 
-// Returns the paths of all images below `folder`, relative to it, in torchvision's order. Links are
-// followed. Names that begin with a dot are hidden and not counted. Counts all other files in
-// `left_out`. Throws DataError if a folder cannot be listed, for a link without a target and for a
-// circle of links.
+}  // namespace
+
 std::vector<std::string> list_images(const fs::path& folder, LeftOut& left_out) {
   std::vector<std::string> files;
   std::error_code error;
@@ -85,6 +82,8 @@ std::vector<std::string> list_images(const fs::path& folder, LeftOut& left_out) 
   std::ranges::sort(files, comes_before);
   return files;
 }
+
+namespace {
 
 // Counts the images beside the class folders, which belong to no class.
 void count_loose_images(const fs::path& folder, LeftOut& left_out) {
