@@ -36,8 +36,8 @@ class Checker {
   Where blame(std::span<const char* const> paths) const {
     const Node* best = nullptr;
     for (const char* path : paths) {
-      const Node* node = root_.at(path);
-      if (node == nullptr || node->is_null()) continue;
+      const Node* node = root_.value_at(path);
+      if (node == nullptr) continue;
       if (best == nullptr || node->where.layer > best->where.layer) best = node;
     }
     return best ? best->where : root_.where;
@@ -211,8 +211,8 @@ class Checker {
     const TrainConfig& t = c_.train;
     if (t.loss != LossKind::kBinary) {
       for (const char* key : {"train.bce_target_threshold", "train.bce_sum"}) {
-        const Node* node = root_.at(key);
-        if (node == nullptr || node->is_null() || node->text == "false") continue;
+        const Node* node = root_.value_at(key);
+        if (node == nullptr || node->text == "false") continue;
         fail(node->where, key,
              " means nothing for train.loss: ce; set train.loss: bce, or remove it");
       }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "config/keys.h"
+#include "config/key_rows.h"
 #include "config/layers.h"
 #include "dtn/config/load.h"
 
@@ -21,16 +21,19 @@ std::vector<std::string> paths_in(const std::string& section,
   return paths;
 }
 
-// Returns a choice whose key holds the name of the entry. `own` lists keys that mean something else
-// in each entry.
+// Returns a choice whose key holds the name of the entry, which `of_config` finds in a config. `own`
+// lists keys that mean something else in each entry.
 template <class Schema>
-Choice choice_by_name(std::string key, std::string what, const std::string& section,
+Choice choice_by_name(const char* key, const char* what, const std::string& section,
                       const std::vector<Schema>& schemas, std::string Schema::*name,
-                      const std::vector<std::string>& own) {
+                      std::function<std::string(const ExperimentConfig&)> of_config,
+                      const std::vector<std::string>& own = {}) {
   Choice choice;
-  choice.key = std::move(key);
-  choice.what = std::move(what);
-  choice.of_layer = [path = choice.key](const Node& layer) { return text_of(layer, path); };
+  choice.key = key;
+  choice.what = what;
+  choice.usual = of_config(ExperimentConfig());
+  choice.of_config = std::move(of_config);
+  choice.of_layer = [key](const Node& layer) { return text_of(layer, key); };
   for (const Schema& schema : schemas) {
     choice.entries.push_back(
         {schema.*name, paths_in(section, schema.reads), paths_in(section, own)});
@@ -38,28 +41,9 @@ Choice choice_by_name(std::string key, std::string what, const std::string& sect
   return choice;
 }
 
-Choice dataset_choice(const ConfigSchemas& schemas) {
-  // Split names are folders, files or prefixes, depending on the data set.
-  Choice choice = choice_by_name("data.dataset", "data set", "data", schemas.datasets,
-                                 &DatasetSchema::name, {"train", "val"});
-  choice.of_config = [](const ExperimentConfig& c) { return c.data.dataset; };
-  choice.usual = DataConfig().dataset;
-  return choice;
-}
-
-Choice schedule_choice(const ConfigSchemas& schemas) {
-  Choice choice = choice_by_name("schedule.name", "schedule", "schedule", schemas.schedules,
-                                 &ScheduleSchema::name, {"decay_epochs"});
-  choice.of_config = [](const ExperimentConfig& c) { return c.schedule.name; };
-  choice.usual = ScheduleConfig().name;
-  return choice;
-}
-
 Choice optimizer_choice(const ConfigSchemas& schemas) {
   Choice choice = choice_by_name("optim.name", "optimizer", "optim", schemas.optimizers,
-                                 &OptimizerSchema::name, {});
-  choice.of_config = [](const ExperimentConfig& c) { return c.optim.name; };
-  choice.usual = OptimConfig().name;
+                                 &OptimizerSchema::name, FIELD(optim.name));
   // Values that suit an optimizer do not suit one with other defaults.
   const std::vector<std::string> listed = choice.listed();
   for (std::size_t i = 0; i < choice.entries.size(); ++i) {
@@ -68,17 +52,10 @@ Choice optimizer_choice(const ConfigSchemas& schemas) {
   return choice;
 }
 
-Choice task_choice(const ConfigSchemas& schemas) {
-  Choice choice = choice_by_name("task", "task", "distill", schemas.tasks, &TaskSchema::name, {});
-  choice.of_config = [](const ExperimentConfig& c) { return c.task; };
-  choice.usual = ExperimentConfig().task;
-  return choice;
-}
-
 Choice family_choice(const ConfigSchemas& schemas) {
   Choice choice = choice_by_name("model.preset", "model family", "model", schemas.models,
-                                 &ModelSchema::family, {});
-  choice.of_config = [](const ExperimentConfig& c) { return c.model.family; };
+                                 &ModelSchema::family, FIELD(model.family));
+  choice.usual.clear();  // there is no default preset
   std::map<std::string, std::string> families;  // of the presets
   for (const PresetSchema& preset : schemas.presets) {
     families.emplace(preset.name(), preset.model.family);
@@ -95,7 +72,7 @@ Choice norm_choice(const ConfigSchemas& schemas) {
   Choice choice;
   choice.key = cat(kNormSection, ".type");
   choice.what = "normalizer";
-  choice.of_config = [](const ExperimentConfig& c) { return c.model.norm.type; };
+  choice.of_config = FIELD(model.norm.type);
   choice.of_layer = [path = choice.key](const Node& layer) { return text_of(layer, path); };
   for (const NormSchema& norm : schemas.norms) {
     if (!norm.needs.empty()) continue;  // no config can choose it
@@ -106,11 +83,6 @@ Choice norm_choice(const ConfigSchemas& schemas) {
     choice.entries.push_back({norm.type, options, options});
   }
   return choice;
-}
-
-void erase(Node& root, const std::string& path) {
-  Node* section = const_cast<Node*>(root.at(section_of(path)));
-  if (section != nullptr) section->erase(leaf_of(path));
 }
 
 }  // namespace
@@ -144,8 +116,14 @@ bool Choice::reads(const std::string& entry, const std::string& path) const {
 }
 
 std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
-  return {task_choice(schemas),    family_choice(schemas),    norm_choice(schemas),
-          dataset_choice(schemas), optimizer_choice(schemas), schedule_choice(schemas)};
+  return {choice_by_name("task", "task", "distill", schemas.tasks, &TaskSchema::name, FIELD(task)),
+          family_choice(schemas), norm_choice(schemas),
+          // Split names are folders, files or prefixes, depending on the data set.
+          choice_by_name("data.dataset", "data set", "data", schemas.datasets, &DatasetSchema::name,
+                         FIELD(data.dataset), {"train", "val"}),
+          optimizer_choice(schemas),
+          choice_by_name("schedule.name", "schedule", "schedule", schemas.schedules,
+                         &ScheduleSchema::name, FIELD(schedule.name), {"decay_epochs"})};
 }
 
 bool is_read(const std::string& path, const ExperimentConfig& config,
@@ -166,7 +144,7 @@ void drop_superseded_choices(Node& below, const Node& above, const ConfigSchemas
       const bool kept =
           choice.reads(after, path) && !(old_entry != nullptr && contains(old_entry->own, path)) &&
           !(new_entry != nullptr && contains(new_entry->own, path) && !before.empty());
-      if (!kept) erase(below, path);
+      if (!kept) below.erase(path);
     }
   }
 }
@@ -176,7 +154,7 @@ void drop_unread(Node& root, const ConfigSchemas& schemas) {
     const std::string chosen = choice.of_layer(root);
     const std::string entry = chosen.empty() ? choice.usual : chosen;
     for (const std::string& path : choice.listed()) {
-      if (!choice.reads(entry, path)) erase(root, path);
+      if (!choice.reads(entry, path)) root.erase(path);
     }
   }
 }
@@ -186,8 +164,8 @@ void check_read(const Node& root, const ExperimentConfig& config, const Experime
   for (const Choice& choice : choices_of(schemas)) {
     const std::string entry = choice.of_config(config);
     for (const std::string& path : choice.listed()) {
-      const Node* node = root.at(path);
-      if (node == nullptr || node->is_null() || choice.reads(entry, path)) continue;
+      const Node* node = root.value_at(path);
+      if (node == nullptr || choice.reads(entry, path)) continue;
       const auto key = std::ranges::find(keys(), path, &Key::path);
       const bool is_usual = key != keys().end() && key->write(config) == key->write(usual);
       if (is_usual && node->where.layer != kOverrideLayer) continue;

@@ -140,8 +140,8 @@ void read_value(const Field& field, const Range& range, std::int64_t& value) {
 }
 
 void read_value(const Field& field, const Range& range, int& value) {
-  const std::int64_t read = integer_at(field, field.node);
-  check_range(field, range, static_cast<double>(read), field.node.text);
+  std::int64_t read = 0;
+  read_value(field, range, read);
   if (read < std::numeric_limits<int>::min() || read > std::numeric_limits<int>::max()) {
     fail(field, "is too large: ", shown(field.node));
   }
@@ -259,21 +259,12 @@ std::string write_value(double value) { return number_text(value); }
 std::string write_value(const std::string& value) { return string_text(value); }
 
 std::string write_value(const std::vector<double>& value) {
-  if (value.empty()) return "null";
-  std::string out;
-  for (double v : value) out += (out.empty() ? "" : ", ") + number_text(v);
-  return "[" + out + "]";
+  return value.empty() ? "null" : list_text(value);
 }
 
 std::string write_value(const ImageSize& value) {
   if (value.height == value.width) return write_value(value.height);
   return cat("[", value.height, ", ", value.width, "]");
-}
-
-std::string write_value(const std::vector<std::int64_t>& value) {
-  std::string out;
-  for (std::int64_t v : value) out += (out.empty() ? "" : ", ") + write_value(v);
-  return "[" + out + "]";
 }
 
 std::string write_value(const Period& value) {

@@ -94,14 +94,15 @@ std::string write_value(const std::string& value);
 std::string write_value(const std::vector<double>& value);  // empty: null
 std::string write_value(const Period& value);
 std::string write_value(const ImageSize& value);
-std::string write_value(const std::vector<std::int64_t>& value);  // [1, 2]
 
 template <class T>
+std::string list_text(const std::vector<T>& values) {  // [1, 2]
+  return cat("[", join(values, ", ", [](const T& v) { return write_value(v); }), "]");
+}
+inline std::string write_value(const std::vector<std::int64_t>& value) { return list_text(value); }
+template <class T>
 std::string write_value(const PerStage<T>& value) {
-  if (!value.is_list()) return write_value(value.at(0));
-  std::string out;
-  for (T v : value.values()) out += (out.empty() ? "" : ", ") + write_value(v);
-  return "[" + out + "]";
+  return value.is_list() ? list_text(value.values()) : write_value(value.at(0));
 }
 
 template <class T>

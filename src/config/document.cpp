@@ -17,10 +17,6 @@ const Node* Node::find(const std::string& key) const {
   return nullptr;
 }
 
-Node* Node::find(const std::string& key) {
-  return const_cast<Node*>(std::as_const(*this).find(key));
-}
-
 const Node* Node::at(const std::string& path) const {
   const Node* node = this;
   for (std::size_t begin = 0; node != nullptr && begin <= path.size();) {
@@ -31,8 +27,17 @@ const Node* Node::at(const std::string& path) const {
   return node;
 }
 
-void Node::erase(const std::string& key) {
-  std::erase_if(members, [&](const Member& m) { return m.key == key; });
+Node* Node::at(const std::string& path) { return const_cast<Node*>(std::as_const(*this).at(path)); }
+
+const Node* Node::value_at(const std::string& path) const {
+  const Node* node = at(path);
+  return node != nullptr && !node->is_null() ? node : nullptr;
+}
+
+void Node::erase(const std::string& path) {
+  const std::string section = section_of(path), leaf = leaf_of(path);
+  Node* map = section.empty() ? this : at(section);
+  if (map != nullptr) std::erase_if(map->members, [&](const Member& m) { return m.key == leaf; });
 }
 
 std::string text_of(const Node& root, const std::string& path) {
@@ -129,15 +134,6 @@ std::string did_you_mean(const std::string& word, std::span<const std::string> c
                          const char* otherwise) {
   const std::string best = guess(word, candidates);
   return best.empty() ? std::string(otherwise) : cat("; did you mean '", best, "'?");
-}
-
-std::string join(std::span<const std::string> words, const char* separator) {
-  std::string out;
-  for (const std::string& word : words) {
-    if (!out.empty()) out += separator;
-    out += word;
-  }
-  return out;
 }
 
 std::string leaf_of(const std::string& path) {

@@ -1,6 +1,7 @@
 // A parsed config text: a small tree that stores the position of every value.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -46,10 +47,13 @@ struct Node {
   bool is_map() const { return kind == Kind::kMap; }
   // Returns the member of a map, or nullptr.
   const Node* find(const std::string& key) const;
-  Node* find(const std::string& key);
   // Follows "a.b.c" through nested maps; returns nullptr if a part is missing.
   const Node* at(const std::string& path) const;
-  void erase(const std::string& key);
+  Node* at(const std::string& path);
+  // Returns the value at `path`; nullptr if it is missing or null.
+  const Node* value_at(const std::string& path) const;
+  // Removes the member at `path`, if it exists.
+  void erase(const std::string& path);
 };
 
 struct Member {
@@ -79,7 +83,16 @@ std::string guess(const std::string& word, std::span<const std::string> candidat
 // Returns "; did you mean 'x'?" with guess(), or `otherwise` if there is no guess.
 std::string did_you_mean(const std::string& word, std::span<const std::string> candidates,
                          const char* otherwise = "");
-std::string join(std::span<const std::string> words, const char* separator = ", ");
+
+// Joins the words of a range, or the words that `word_of` returns for its items.
+template <class Range, class WordOf = std::identity>
+std::string join(const Range& range, const char* separator = ", ", WordOf word_of = {}) {
+  std::string out;
+  for (const auto& item : range) {
+    out += cat(out.empty() ? "" : separator, std::invoke(word_of, item));
+  }
+  return out;
+}
 
 // The last part of a dotted path, and the part before it (empty for a top-level key).
 std::string leaf_of(const std::string& path);

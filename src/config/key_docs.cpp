@@ -54,12 +54,9 @@ class Documenter {
 
   std::vector<KeyDoc> all() const {
     std::vector<KeyDoc> docs;
-    bool in_norm = false;
     for (const Key& key : keys()) {
-      const bool is_norm = section_of(key.path) == kNormSection;
-      if (in_norm && !is_norm) add_norm_options(docs);
-      in_norm = is_norm;
       docs.push_back(of(key));
+      if (key.path == kLastNormKey) add_norm_options(docs);
     }
     return docs;
   }
@@ -79,21 +76,16 @@ class Documenter {
 
   std::vector<std::string> choices_of(const Key& key) const {
     std::vector<std::string> out = key.choices;
-    const auto add = [&](const auto& schemas) {
-      for (const auto& schema : schemas) out.push_back(schema.name);
+    const auto add = [&](const auto& entries) {
+      for (const auto& entry : entries) out.push_back(entry.name);
     };
-    if (key.path == "task") add(schemas_.tasks);
-    if (key.path == "data.dataset") add(schemas_.datasets);
-    if (key.path == "optim.name") add(schemas_.optimizers);
-    if (key.path == "schedule.name") add(schemas_.schedules);
-    if (key.path == "augment.policy") add(schemas_.policies);
-    if (key.path == "model.norm.type") {
-      for (const NormSchema& norm : schemas_.norms) {
-        if (norm.needs.empty()) out.push_back(norm.type);
-      }
-    }
-    if (key.path == "model.preset") {
-      for (const Variant& v : presets_) out.push_back(v.name);
+    if (key.path == "augment.policy") {
+      add(schemas_.policies);
+    } else if (key.path == "model.preset") {  // its choice is that of a family
+      add(presets_);
+    } else if (const auto choice = std::ranges::find(choices_, key.path, &Choice::key);
+               choice != choices_.end()) {
+      add(choice->entries);
     }
     return out;
   }

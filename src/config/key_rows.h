@@ -1,7 +1,6 @@
 // Building blocks of the key tables: one kind of row for each kind of value.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -13,6 +12,8 @@ namespace dtn::config {
 
 // An accessor for a member of a const or non-const config.
 #define FIELD(member) ([](auto& c) -> auto& { return c.member; })
+// The path and the accessor of a key with the name of its member.
+#define KEY(member) #member, FIELD(member)
 
 inline constexpr Range kAny{};
 inline constexpr Range kCount = between(0, 1e12);
@@ -22,15 +23,6 @@ inline constexpr Range kPositiveCount = between(1, 1e12);
 std::vector<Key> model_keys();
 std::vector<Key> data_keys();
 std::vector<Key> train_keys();
-
-// Names of an enum's values, in enum order. Each table of keys defines the names of its enums.
-template <class E>
-std::span<const std::string> names_of();
-
-template <class E>
-E enum_of(const Field& field) {
-  return static_cast<E>(read_choice(field, names_of<E>()));
-}
 
 // Description of a value's format, for people.
 template <class T>
@@ -67,8 +59,8 @@ struct ValueOf<std::optional<T>> : ValueOf<T> {};
 
 // Makes a row. `doc` explains the key; `example` is needed if the default is not a usable example.
 template <class Access>
-Key value(const char* path, Access access, const Range& range, const char* doc,
-          const char* example = "") {
+Key value(const char* path, Access access, const Range& range, const char* example,
+          const char* doc) {
   return {path,
           doc,
           [=](const Field& f, ExperimentConfig& c) { read_value(f, range, access(c)); },
@@ -78,28 +70,46 @@ Key value(const char* path, Access access, const Range& range, const char* doc,
           {},
           example};
 }
-
-// Makes a row whose value is one of an enum's names, or null for an optional enum.
 template <class Access>
-Key choice(const char* path, Access access, const char* doc, const char* example = "") {
+Key value(const char* path, Access access, const Range& range, const char* doc) {
+  return value(path, access, range, "", doc);
+}
+template <class Access>
+Key value(const char* path, Access access, const char* example, const char* doc) {
+  return value(path, access, kAny, example, doc);
+}
+template <class Access>
+Key value(const char* path, Access access, const char* doc) {
+  return value(path, access, kAny, "", doc);
+}
+
+// Makes a row whose value is an enum, or null for an optional enum. `names` has the enum's order.
+template <class Access>
+Key choice(const char* path, Access access, const std::vector<std::string>& names,
+           const char* example, const char* doc) {
   using E = typename ValueOf<FieldOf<Access>>::Type;
-  const std::span<const std::string> names = names_of<E>();
   return {path,
           doc,
-          [=](const Field& f, ExperimentConfig& c) { access(c) = enum_of<E>(f); },
+          [=](const Field& f, ExperimentConfig& c) {
+            access(c) = static_cast<E>(read_choice(f, names));
+          },
           [=](const ExperimentConfig& c) -> std::string {
             const std::optional<E> chosen = access(c);
-            return chosen ? names_of<E>()[static_cast<std::size_t>(*chosen)] : "null";
+            return chosen ? names[static_cast<std::size_t>(*chosen)] : "null";
           },
           "one of",
           kAny,
-          {names.begin(), names.end()},
+          names,
           example};
+}
+template <class Access>
+Key choice(const char* path, Access access, const std::vector<std::string>& names,
+           const char* doc) {
+  return choice(path, access, names, "", doc);
 }
 
 template <class First, class Second>
-Key pair(const char* path, First first, Second second, const Range& range, const char* doc,
-         const char* example = "") {
+Key pair(const char* path, First first, Second second, const Range& range, const char* doc) {
   return {path,
           doc,
           [=](const Field& f, ExperimentConfig& c) {
@@ -109,9 +119,7 @@ Key pair(const char* path, First first, Second second, const Range& range, const
             return write_value(std::vector<double>{first(c), second(c)});
           },
           "list of two numbers",
-          range,
-          {},
-          example};
+          range};
 }
 
 }  // namespace dtn::config

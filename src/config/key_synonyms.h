@@ -8,7 +8,7 @@
 namespace dtn::config {
 
 struct KeySynonym {
-  const char* word;  // lower case, with underscores
+  std::string word;  // lower case, with underscores
   const char* path;
 };
 // Names from timm, DeiT, Hugging Face and Keras that are not keys here.

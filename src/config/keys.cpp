@@ -7,10 +7,10 @@ namespace {
 
 std::vector<Key> make_keys() {
   std::vector<Key> table = {
-      value("name", FIELD(name), kAny, "name of the run and of its folder below runs/"),
-      value("seed", FIELD(seed), kAny,
+      value(KEY(name), "name of the run and of its folder below runs/"),
+      value(KEY(seed),
             "seed of all random numbers: initial weights, data order, masks and augmentation"),
-      value("task", FIELD(task), kAny, "task that the model learns; see dtn-info --tasks"),
+      value(KEY(task), "task that the model learns; see dtn-info --tasks"),
   };
   for (auto part : {model_keys(), data_keys(), train_keys()}) {
     table.insert(table.end(), part.begin(), part.end());

@@ -36,5 +36,6 @@ struct Shorthand {
 inline constexpr Shorthand kShorthands[] = {{"model.norm", "type"}, {"augment", "preset"}};
 
 inline constexpr const char* kNormSection = "model.norm";
+inline constexpr const char* kLastNormKey = "model.norm.eps";  // the normalizer's options follow it
 
 }  // namespace dtn::config

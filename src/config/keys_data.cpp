@@ -5,47 +5,15 @@
 #include "dtn/config/load.h"
 
 namespace dtn::config {
-
-template <>
-std::span<const std::string> names_of<Interpolation>() {
-  static const std::array<std::string, 2> names = {"bilinear", "bicubic"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<TrainInterpolation>() {
-  static const std::array<std::string, 3> names = {"bilinear", "bicubic", "random"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<Resample>() {
-  static const std::array<std::string, 2> names = {"pillow13", "pillow12"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<ClassOrder>() {
-  static const std::array<std::string, 2> names = {"bytes", "natural"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<DecodeMode>() {
-  static const std::array<std::string, 3> names = {"auto", "exact", "fast"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<AugmentPreset>() {
-  static const std::array<std::string, 5> names = {"none", "light", "deit", "official", "deit3"};
-  return names;
-}
-
 namespace {
 
 // Must be read before the keys that it sets.
 Key augmentation() {
-  Key key = choice("augment.preset", FIELD(augment.preset),
+  Key key = choice(KEY(augment.preset), {"none", "light", "deit", "official", "deit3"},
                    "augmentation of training images; the other keys of this section start from its "
                    "values; see docs/augmentation.md");
-  key.read = [](const Field& f, ExperimentConfig& c) {
-    c.augment = augment_preset(enum_of<AugmentPreset>(f));
+  key.read = [names = key.choices](const Field& f, ExperimentConfig& c) {
+    c.augment = augment_preset(static_cast<AugmentPreset>(read_choice(f, names)));
   };
   return key;
 }
@@ -107,59 +75,50 @@ Key classes() {
 
 std::vector<Key> data_keys() {
   return {
-      value("data.dataset", FIELD(data.dataset), kAny, "kind of data set; see dtn-info --datasets"),
-      value("data.root", FIELD(data.root), kAny,
-            "folder or file of the data set; data.train and data.val are names below it",
-            "data/imagenet"),
-      value("data.train", FIELD(data.train), kAny,
+      value(KEY(data.dataset), "kind of data set; see dtn-info --datasets"),
+      value(KEY(data.root), "data/imagenet",
+            "folder or file of the data set; data.train and data.val are names below it"),
+      value(KEY(data.train), "train",
             "training split: a folder, a file, a prefix of files or a pattern, depending on "
-            "data.dataset; unset: the usual name for the data set",
-            "train"),
-      value("data.val", FIELD(data.val), kAny,
-            "validation split, named like data.train; unset: the usual name for the data set",
-            "val"),
+            "data.dataset; unset: the usual name for the data set"),
+      value(KEY(data.val), "val",
+            "validation split, named like data.train; unset: the usual name for the data set"),
       classes(),
-      choice("data.class_order", FIELD(data.class_order),
+      choice(KEY(data.class_order), {"bytes", "natural"}, "natural",
              "order of the class folders, which determines their labels: bytes of their names (0, "
              "1, 10, 11, 2), as in torchvision, or natural, with digits compared as numbers (0, 1, "
-             "2, 10, 11), as in timm; unset: bytes",
-             "natural"),
-      value("data.shuffle", FIELD(data.shuffle), kAny,
-            "draws a new order of the training images in every epoch"),
-      value("data.workers", FIELD(data.workers), between(0, 1024),
+             "2, 10, 11), as in timm; unset: bytes"),
+      value(KEY(data.shuffle), "draws a new order of the training images in every epoch"),
+      value(KEY(data.workers), between(0, 1024), "8",
             "number of threads that read and augment images, besides the computing threads; 0: "
             "none; unset: 2 on the CPU, nearly one per core for a GPU; the number does not change "
-            "the results",
-            "8"),
-      value("data.mean", FIELD(data.mean), kAny,
+            "the results"),
+      value(KEY(data.mean), "[0.485, 0.456, 0.406]",
             "subtracted from pixels in [0, 1]: one number, or one per channel; unset: the usual "
-            "mean for the data set",
-            "[0.485, 0.456, 0.406]"),
-      value("data.std", FIELD(data.std), above(0),
+            "mean for the data set"),
+      value(KEY(data.std), above(0), "[0.229, 0.224, 0.225]",
             "divisor of the pixels after data.mean is subtracted: one number, or one per channel; "
-            "unset: the usual standard deviation for the data set",
-            "[0.229, 0.224, 0.225]"),
+            "unset: the usual standard deviation for the data set"),
       value(
-          "data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
+          KEY(data.crop_pct), positive_fraction(),
           "evaluation: side of the central crop, relative to the short side of the resized image"),
-      choice("data.interpolation", FIELD(data.interpolation), "interpolation for resizing images"),
-      choice("data.train_interpolation", FIELD(data.train_interpolation),
+      choice(KEY(data.interpolation), {"bilinear", "bicubic"}, "interpolation for resizing images"),
+      choice(KEY(data.train_interpolation), {"bilinear", "bicubic", "random"}, "random",
              "interpolation of the random training crops and of RandAugment's operations that move "
              "pixels; random draws bilinear or bicubic for each image, as in timm; unset: "
-             "data.interpolation",
-             "random"),
-      choice("data.resample", FIELD(data.resample),
+             "data.interpolation"),
+      choice(KEY(data.resample), {"pillow13", "pillow12"},
              "Pillow version whose resized pixels are reproduced: pillow13 resizes the columns of "
              "some tall images first, pillow12 (Pillow up to 12.3) never does; runs and "
              "checkpoints made before this key keep pillow12"),
-      choice("data.decode", FIELD(data.decode),
+      choice(KEY(data.decode), {"auto", "exact", "fast"},
              "decoding of JPEGs: exact; fast, at the smallest size that the crop allows; auto, "
              "which is fast for training and exact for evaluation"),
-      value("data.repeats", FIELD(data.repeats), between(1, 1e6),
+      value(KEY(data.repeats), between(1, 1e6),
             "number of passes through the training images in one epoch"),
-      value("data.size", FIELD(data.size), between(1, 1e9),
-            "number of synthetic images; unset: 1024 for training and 256 for validation", "4096"),
-      value("data.max_bad_images", FIELD(data.max_bad_images), kCount,
+      value(KEY(data.size), between(1, 1e9), "4096",
+            "number of synthetic images; unset: 1024 for training and 256 for validation"),
+      value(KEY(data.max_bad_images), kCount,
             "number of damaged images that a run may skip; one more is an error"),
 
       augmentation(),
@@ -167,33 +126,28 @@ std::vector<Key> data_keys() {
            "smallest and largest area of the random crop, relative to the image"),
       pair("augment.ratio", FIELD(augment.ratio_min), FIELD(augment.ratio_max), above(0),
            "smallest and largest aspect ratio (width / height) of the random crop"),
-      value("augment.hflip", FIELD(augment.hflip), between(0, 1),
-            "probability of a horizontal flip"),
-      value("augment.policy", FIELD(augment.policy), kAny,
+      value(KEY(augment.hflip), between(0, 1), "probability of a horizontal flip"),
+      value(KEY(augment.policy), "rand-m9-mstd0.5-inc1",
             "operations on a cropped image: rand-... (RandAugment in timm's notation), three (DeiT "
-            "III's three-augment) or none",
-            "rand-m9-mstd0.5-inc1"),
-      value("augment.color_jitter", FIELD(augment.color_jitter), between(0, 1),
+            "III's three-augment) or none"),
+      value(KEY(augment.color_jitter), between(0, 1), "0.3",
             "range x of the colour jitter: brightness, contrast and saturation are multiplied by "
-            "factors from [1 - x, 1 + x]",
-            "0.3"),
-      value("augment.erase", FIELD(augment.erase), between(0, 1),
-            "random erasing: probability that a rectangle of the image becomes noise", "0.25"),
-      value("augment.mixup", FIELD(augment.mixup), between(0, 1000),
+            "factors from [1 - x, 1 + x]"),
+      value(KEY(augment.erase), between(0, 1), "0.25",
+            "random erasing: probability that a rectangle of the image becomes noise"),
+      value(KEY(augment.mixup), between(0, 1000), "0.8",
             "mixup: parameter a of the distribution Beta(a, a) of the partner's share of an image; "
-            "0: off",
-            "0.8"),
-      value("augment.cutmix", FIELD(augment.cutmix), between(0, 1000),
+            "0: off"),
+      value(KEY(augment.cutmix), between(0, 1000), "1",
             "CutMix: parameter a of the distribution Beta(a, a) of the partner's share of the "
-            "area; 0: off",
-            "1"),
-      value("augment.mix_chance", FIELD(augment.mix_chance), between(0, 1),
+            "area; 0: off"),
+      value(KEY(augment.mix_chance), between(0, 1),
             "probability that a batch is mixed, if mixup or cutmix is on"),
-      value("augment.mix_switch", FIELD(augment.mix_switch), between(0, 1),
+      value(KEY(augment.mix_switch), between(0, 1),
             "probability that a mixed batch uses CutMix, if both mixup and cutmix are on"),
-      value("augment.mix_off_epoch", FIELD(augment.mix_off_epoch), kPositiveCount,
-            "first epoch without mixing, counted from 0; unset: all epochs may mix", "280"),
-      value("augment.repeats", FIELD(augment.repeats), between(1, 1000),
+      value(KEY(augment.mix_off_epoch), kPositiveCount, "280",
+            "first epoch without mixing, counted from 0; unset: all epochs may mix"),
+      value(KEY(augment.repeats), between(1, 1000),
             "repeated augmentation: number of times that a drawn image is used in a row, augmented "
             "anew each time; the length of an epoch does not change"),
   };

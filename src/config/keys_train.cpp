@@ -2,58 +2,6 @@
 #include "config/key_rows.h"
 
 namespace dtn::config {
-
-template <>
-std::span<const std::string> names_of<DecayScope>() {
-  static const std::array<std::string, 2> names = {"matrices", "all"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<SchedulePer>() {
-  static const std::array<std::string, 2> names = {"epoch", "step"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<Precision>() {
-  static const std::array<std::string, 3> names = {"fp32", "bf16", "tf32"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<ReducePrecision>() {
-  static const std::array<std::string, 2> names = {"fp32", "bf16"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<BestBy>() {
-  static const std::array<std::string, 2> names = {"raw", "ema"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<NsCoefficients>() {
-  static const std::array<std::string, 2> names = {"original", "quintic"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<MuonScale>() {
-  static const std::array<std::string, 2> names = {"match_rms_adamw", "original"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<DistillType>() {
-  static const std::array<std::string, 2> names = {"hard", "soft"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<DistillReduction>() {
-  static const std::array<std::string, 2> names = {"batch", "elements"};
-  return names;
-}
-template <>
-std::span<const std::string> names_of<LossKind>() {
-  static const std::array<std::string, 2> names = {"ce", "bce"};
-  return names;
-}
-
 namespace {
 
 // Parses "pattern=factor".
@@ -84,11 +32,9 @@ Key rate_multiples() {
             }
           },
           [](const ExperimentConfig& c) -> std::string {
-            std::string out;
-            for (const RateMultiple& m : c.optim.lr_multiples) {
-              out += cat(out.empty() ? "" : ", ",
-                         string_text(cat(m.pattern, "=", number_text(m.factor))));
-            }
+            const std::string out = join(c.optim.lr_multiples, ", ", [](const RateMultiple& m) {
+              return string_text(cat(m.pattern, "=", number_text(m.factor)));
+            });
             return out.empty() ? "null" : cat("[", out, "]");
           },
           "list of \"pattern=factor\", factors at least 0",
@@ -119,11 +65,7 @@ void read_freeze(const Field& field, FreezeConfig& freeze) {
 
 std::string write_freeze(const FreezeConfig& freeze) {
   if (freeze.backbone) return "backbone";
-  std::string out;
-  for (const std::string& pattern : freeze.patterns) {
-    out += cat(out.empty() ? "" : ", ", string_text(pattern));
-  }
-  return out.empty() ? "none" : cat("[", out, "]");
+  return freeze.patterns.empty() ? "none" : list_text(freeze.patterns);
 }
 
 Key freeze() {
@@ -142,163 +84,143 @@ Key freeze() {
 
 std::vector<Key> train_keys() {
   return {
-      value("optim.name", FIELD(optim.name), kAny, "name of the optimizer; see docs/optimizers.md"),
-      value("optim.lr", FIELD(optim.lr), above(0),
-            "peak learning rate of the schedule, before lr_scale_batch"),
-      value("optim.lr_scale_batch", FIELD(optim.lr_scale_batch), above(0),
+      value(KEY(optim.name), "name of the optimizer; see docs/optimizers.md"),
+      value(KEY(optim.lr), above(0), "peak learning rate of the schedule, before lr_scale_batch"),
+      value(KEY(optim.lr_scale_batch), above(0), "512",
             "batch size N that optim.lr is meant for; the rate is lr x batch_size / N; unset: lr "
-            "is not scaled",
-            "512"),
-      value("optim.weight_decay", FIELD(optim.weight_decay), at_least(0),
+            "is not scaled"),
+      value(KEY(optim.weight_decay), at_least(0),
             "decay of weights with two or more dimensions; see optim.decay"),
-      choice("optim.decay", FIELD(optim.decay),
+      choice(KEY(optim.decay), {"matrices", "all"},
              "parameters that weight_decay applies to: matrices (weights with two or more "
              "dimensions) or all (also biases, norms, tokens and positions)"),
       pair("optim.betas", FIELD(optim.beta1), FIELD(optim.beta2), fraction(),
            "decay rates of the moving averages of the gradient and of its square: the share that "
            "each step keeps"),
-      value("optim.eps", FIELD(optim.eps), above(0),
-            "added to the square root of the average squared gradient"),
-      value("optim.momentum", FIELD(optim.momentum), fraction(),
-            "share of the velocity that each step keeps"),
-      value("optim.nesterov", FIELD(optim.nesterov), kAny,
+      value(KEY(optim.eps), above(0), "added to the square root of the average squared gradient"),
+      value(KEY(optim.momentum), fraction(), "share of the velocity that each step keeps"),
+      value(KEY(optim.nesterov), "true",
             "uses Nesterov's momentum: the step looks one step ahead; unset: false for sgd, true "
-            "for muon",
-            "true"),
+            "for muon"),
       choice(
-          "optim.ns_coefficients", FIELD(optim.ns_coefficients),
+          KEY(optim.ns_coefficients), {"original", "quintic"}, "quintic",
           "coefficients of the five polynomials that orthogonalise a momentum: original uses one "
-          "steep polynomial five times, quintic uses five different polynomials; unset: original",
-          "quintic"),
-      choice("optim.muon_scale", FIELD(optim.muon_scale),
+          "steep polynomial five times, quintic uses five different polynomials; unset: original"),
+      choice(KEY(optim.muon_scale), {"match_rms_adamw", "original"}, "original",
              "scale of orthogonal steps: match_rms_adamw (the size of AdamW's steps, so that its "
              "rate and decay carry over) or original (from the shape of the matrix); unset: "
-             "match_rms_adamw",
-             "original"),
-      value("optim.clip_grad_norm", FIELD(optim.clip_grad_norm), above(0),
+             "match_rms_adamw"),
+      value(KEY(optim.clip_grad_norm), above(0), "1",
             "largest gradient norm over all weights; a gradient with a larger norm is scaled down "
-            "to it; unset: no clipping",
-            "1"),
-      value("optim.clip_adaptive", FIELD(optim.clip_adaptive), above(0),
+            "to it; unset: no clipping"),
+      value(KEY(optim.clip_adaptive), above(0), "0.01",
             "adaptive clipping: largest gradient norm of each output's weights, relative to the "
-            "norm of these weights; a larger gradient is scaled down to it; unset: no clipping",
-            "0.01"),
-      value("optim.clip_adaptive_head", FIELD(optim.clip_adaptive_head), kAny,
+            "norm of these weights; a larger gradient is scaled down to it; unset: no clipping"),
+      value(KEY(optim.clip_adaptive_head),
             "applies clip_adaptive to the head, too, as in LeViT's recipe"),
-      value("optim.layer_decay", FIELD(optim.layer_decay), positive_fraction(),
+      value(KEY(optim.layer_decay), positive_fraction(), "0.75",
             "factor on the rate from each layer to the layer before it; the first layers learn "
-            "slowest; unset: one rate for all layers",
-            "0.75"),
-      value("optim.lambda_lr_scale", FIELD(optim.lambda_lr_scale), at_least(0),
-            "factor on the rate of DTN's lambdas, the weights named *_norm_weight", "10"),
+            "slowest; unset: one rate for all layers"),
+      value(KEY(optim.lambda_lr_scale), at_least(0), "10",
+            "factor on the rate of DTN's lambdas, the weights named *_norm_weight"),
       rate_multiples(),
 
-      value("schedule.name", FIELD(schedule.name), kAny,
+      value(KEY(schedule.name),
             "shape of the learning rate after the warmup; see docs/schedules.md"),
-      value("schedule.epochs", FIELD(schedule.epochs), kPositiveCount,
+      value(KEY(schedule.epochs), kPositiveCount,
             "length of the run in epochs, including warmup and cooldown; 300 if steps is not set "
             "either"),
-      value("schedule.steps", FIELD(schedule.steps), kPositiveCount,
-            "length of the run in optimizer steps, instead of schedule.epochs", "10000"),
-      value("schedule.warmup_epochs", FIELD(schedule.warmup_epochs), between(0, 1e6),
-            "number of epochs at the start in which the rate rises linearly", "5"),
-      value("schedule.warmup_steps", FIELD(schedule.warmup_steps), kPositiveCount,
-            "rsqrt: number of steps at the start in which the rate rises linearly", "1000"),
-      value("schedule.warmup_lr", FIELD(schedule.warmup_lr), at_least(0),
+      value(KEY(schedule.steps), kPositiveCount, "10000",
+            "length of the run in optimizer steps, instead of schedule.epochs"),
+      value(KEY(schedule.warmup_epochs), between(0, 1e6), "5",
+            "number of epochs at the start in which the rate rises linearly"),
+      value(KEY(schedule.warmup_steps), kPositiveCount, "1000",
+            "rsqrt: number of steps at the start in which the rate rises linearly"),
+      value(KEY(schedule.warmup_lr), at_least(0),
             "rate at the start of the warmup; not scaled by the batch size"),
-      value("schedule.min_lr", FIELD(schedule.min_lr), at_least(0),
+      value(KEY(schedule.min_lr), at_least(0),
             "rate at the end of the schedule; not scaled by the batch size"),
-      choice("schedule.per", FIELD(schedule.per),
+      choice(KEY(schedule.per), {"epoch", "step"}, "step",
              "interval at which the rate changes; unset: every epoch, or every step if "
-             "schedule.steps is set",
-             "step"),
-      value("schedule.milestones", FIELD(schedule.milestones), above(0),
-            "epochs at which the rate drops, in ascending order", "[30, 60, 80]"),
-      value("schedule.decay_epochs", FIELD(schedule.decay_epochs), above(0),
+             "schedule.steps is set"),
+      value(KEY(schedule.milestones), above(0), "[30, 60, 80]",
+            "epochs at which the rate drops, in ascending order"),
+      value(KEY(schedule.decay_epochs), above(0), "30",
             "step: number of epochs between drops, instead of milestones; wsd: number of epochs of "
-            "the final decay",
-            "30"),
-      value("schedule.gamma", FIELD(schedule.gamma), positive_fraction(),
-            "factor on the rate at each drop; unset: 0.1", "0.2"),
-      value("schedule.power", FIELD(schedule.power), {.low = 0, .high = 100, .low_open = true},
-            "exponent: the rate falls as this power of the remaining share of the run; unset: 0.5",
-            "1"),
-      value("schedule.cooldown_epochs", FIELD(schedule.cooldown_epochs), between(0, 1e6),
-            "number of epochs at the end of the run that stay at min_lr", "10"),
-      value("schedule.warmup_prefix", FIELD(schedule.warmup_prefix), kAny,
+            "the final decay"),
+      value(KEY(schedule.gamma), positive_fraction(), "0.2",
+            "factor on the rate at each drop; unset: 0.1"),
+      value(KEY(schedule.power), {.low = 0, .high = 100, .low_open = true}, "1",
+            "exponent: the rate falls as this power of the remaining share of the run; unset: 0.5"),
+      value(KEY(schedule.cooldown_epochs), between(0, 1e6), "10",
+            "number of epochs at the end of the run that stay at min_lr"),
+      value(KEY(schedule.warmup_prefix),
             "counts the epochs of the schedule from the end of the warmup, not from the start of "
             "the run"),
 
-      value("train.batch_size", FIELD(train.batch_size), between(1, 1 << 24),
+      value(KEY(train.batch_size), between(1, 1 << 24),
             "number of images per optimizer step, over all processes and micro-batches"),
-      value("train.micro_batch", FIELD(train.micro_batch), between(1, 1 << 24),
+      value(KEY(train.micro_batch), between(1, 1 << 24), "64",
             "number of images per forward pass of each process, to save memory; it must divide "
-            "batch_size; unset: all images at once",
-            "64"),
-      choice("train.precision", FIELD(train.precision),
+            "batch_size; unset: all images at once"),
+      choice(KEY(train.precision), {"fp32", "bf16", "tf32"},
              "number format of the forward and backward pass; weights and optimizer stay in "
              "float32; tf32 needs a CUDA device"),
-      choice("train.reduce", FIELD(train.reduce),
+      choice(KEY(train.reduce), {"fp32", "bf16"},
              "number format of the gradients that the processes of a job exchange"),
-      choice("train.loss", FIELD(train.loss),
+      choice(KEY(train.loss), {"ce", "bce"}, "bce",
              "loss function: ce (softmax cross-entropy) or bce (binary cross-entropy, which "
-             "decides each class separately); see docs/losses.md",
-             "bce"),
-      value("train.label_smoothing", FIELD(train.label_smoothing), fraction(),
-            "share of the target that is spread evenly over all classes", "0.1"),
-      value("train.bce_target_threshold", FIELD(train.bce_target_threshold), fraction(),
-            "bce: targets above this value become 1 and the others 0; unset: targets do not change",
-            "0.2"),
-      value("train.bce_sum", FIELD(train.bce_sum), kAny,
+             "decides each class separately); see docs/losses.md"),
+      value(KEY(train.label_smoothing), fraction(), "0.1",
+            "share of the target that is spread evenly over all classes"),
+      value(
+          KEY(train.bce_target_threshold), fraction(), "0.2",
+          "bce: targets above this value become 1 and the others 0; unset: targets do not change"),
+      value(KEY(train.bce_sum),
             "bce: the loss of an image is the sum over its classes instead of their mean"),
       freeze(),
-      value("train.ema", FIELD(train.ema), fraction(),
+      value(KEY(train.ema), fraction(), "0.9999",
             "decay of the exponential moving average (EMA) of the weights; the average is "
-            "evaluated and saved together with the weights; unset: no average",
-            "0.9999"),
-      value("train.ema_warmup", FIELD(train.ema_warmup), kAny,
+            "evaluated and saved together with the weights; unset: no average"),
+      value(KEY(train.ema_warmup),
             "lets the decay of the average grow from 0 to train.ema, for short runs"),
-      value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,
+      value(KEY(train.checkpoint_blocks),
             "recomputes each block in the backward pass, which needs less memory and more time"),
-      value("train.step_graph", FIELD(train.step_graph), kAny,
+      value(KEY(train.step_graph),
             "replays each step as one captured graph, on a CUDA device; use false to debug, and "
             "for padded sequences with bn, in, gn, sn or power"),
-      value("train.log_every", FIELD(train.log_every), kCount,
+      value(KEY(train.log_every), kCount,
             "interval at which the training loss is logged; 0: never"),
-      value("train.log_norms", FIELD(train.log_norms), kCount,
+      value(KEY(train.log_norms), kCount, "1epoch",
             "interval at which the lambdas of Dynamic Token Normalization are written to "
             "norms.jsonl, for dtn-analyze; the start and the last step are always written, and the "
-            "checkpoint of the start is kept; 0: only these two; unset: none",
-            "1epoch"),
-      value("train.log_histograms", FIELD(train.log_histograms), kCount,
+            "checkpoint of the start is kept; 0: only these two; unset: none"),
+      value(KEY(train.log_histograms), kCount, "1epoch",
             "interval at which TensorBoard gets a histogram of every parameter and of its "
-            "gradient, each about a kilobyte; unset: never",
-            "1epoch"),
-      value("train.eval_every", FIELD(train.eval_every), kCount,
+            "gradient, each about a kilobyte; unset: never"),
+      value(KEY(train.eval_every), kCount,
             "interval at which the validation split is evaluated; 0: only at the end"),
-      value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount,
+      value(KEY(train.checkpoint_every), kCount,
             "interval at which a checkpoint is written; 0: only at the end"),
-      value("train.keep", FIELD(train.keep), between(0, 1e6),
+      value(KEY(train.keep), between(0, 1e6),
             "number of the newest checkpoints to keep; the last, the best and the newest one with "
             "a finite loss are always kept"),
-      choice("train.best", FIELD(train.best),
+      choice(KEY(train.best), {"raw", "ema"},
              "weights whose top-1 decides which checkpoint is the best: raw (the weights "
              "themselves) or ema (their moving average)"),
 
-      value("distill.teacher", FIELD(distill.teacher), kAny,
+      value(KEY(distill.teacher), "runs/teacher",
             "weights of the teacher, a trained model whose outputs this model learns for the same "
-            "images: a run, a checkpoint or a safetensors file; unset: no teacher",
-            "runs/teacher"),
-      value("distill.teacher_config", FIELD(distill.teacher_config), kAny,
-            "config of the teacher's model, if its file has none", "deit_small"),
-      choice("distill.type", FIELD(distill.type),
+            "images: a run, a checkpoint or a safetensors file; unset: no teacher"),
+      value(KEY(distill.teacher_config), "deit_small",
+            "config of the teacher's model, if its file has none"),
+      choice(KEY(distill.type), {"hard", "soft"},
              "target from the teacher: hard (its top class) or soft (all its probabilities)"),
-      value("distill.alpha", FIELD(distill.alpha), between(0, 1),
+      value(KEY(distill.alpha), between(0, 1),
             "share of the loss against the teacher in the total loss; the rest is train.loss"),
-      value("distill.temperature", FIELD(distill.temperature), above(0),
-            "soft: logits are divided by this value, and the loss is multiplied by its square",
-            "3"),
-      choice("distill.reduction", FIELD(distill.reduction),
+      value(KEY(distill.temperature), above(0), "3",
+            "soft: logits are divided by this value, and the loss is multiplied by its square"),
+      choice(KEY(distill.reduction), {"batch", "elements"},
              "soft: reduction of the divergence over the classes: batch (sum, as in timm) or "
              "elements (mean, as in DeiT's code)"),
   };

@@ -83,61 +83,38 @@ void check_known(const Node& map, const std::string& prefix, const std::set<std:
   }
 }
 
-void expand_shorthands(Node& root) {
-  for (const Shorthand& s : kShorthands) {
-    const std::string section = section_of(s.section);
-    const Node* parent = section.empty() ? &root : root.at(section);
-    if (parent == nullptr) continue;
-    Node* node = const_cast<Node*>(parent)->find(leaf_of(s.section));
-    if (node == nullptr || !node->is_scalar()) continue;
-    Node map = make_map(node->where);
-    map.members.push_back({s.key, node->where, std::move(*node)});
-    *node = std::move(map);
-  }
-}
-
-const Node* set_value(const Node& root, const std::string& path) {
-  const Node* node = root.at(path);
-  return node != nullptr && !node->is_null() ? node : nullptr;
-}
-
 // Converts one layer into the form that is merged, and checks it as far as possible alone.
 void prepare(Node& root, const ConfigSchemas& schemas) {
   if (root.is_null()) root = make_map(root.where);
   if (!root.is_map()) fail(root.where, "a config is a map of keys and values, not ", shown(root));
-  expand_shorthands(root);
+  for (const Shorthand& s : kShorthands) {
+    if (Node* node = root.at(s.section)) expand_shorthand(*node, s.key);
+  }
   check_known(root, "", known_paths(schemas));
-  const Node* steps = set_value(root, "schedule.steps");
-  const Node* epochs = set_value(root, "schedule.epochs");
+  const Node* steps = root.value_at("schedule.steps");
+  const Node* epochs = root.value_at("schedule.epochs");
   if (steps != nullptr && epochs != nullptr) {
     const Node* second = steps->where.line > epochs->where.line ? steps : epochs;
     fail(second->where, "schedule.steps and schedule.epochs are both set; keep one of them");
   }
 }
 
-template <class Drop>
-void drop_members(Node& root, const std::string& section, Drop drop) {
-  Node* node = const_cast<Node*>(root.at(section));
-  if (node != nullptr) std::erase_if(node->members, [&](const Member& m) { return drop(m.key); });
-}
-
 // Drops keys of `below` that depend on values which `above` replaces.
 void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
   drop_superseded_choices(below, above, schemas);
   // A run has only one key of each pair.
-  const auto replace = [&](const char* set, const std::string& old) {
-    if (set_value(above, cat("schedule.", set)) == nullptr) return;
-    drop_members(below, "schedule", [&](const std::string& key) { return key == old; });
+  const auto replace = [&](const char* set, const char* old) {
+    if (above.value_at(set)) below.erase(old);
   };
-  replace("steps", "epochs");
-  replace("epochs", "steps");
-  replace("milestones", "decay_epochs");
-  replace("decay_epochs", "milestones");
+  replace("schedule.steps", "schedule.epochs");
+  replace("schedule.epochs", "schedule.steps");
+  replace("schedule.milestones", "schedule.decay_epochs");
+  replace("schedule.decay_epochs", "schedule.milestones");
   // If `above` makes the batch no larger than the micro-batch of `below`, drop the micro-batch.
   std::int64_t batch = 0, micro = 0;
   if (parse_integer(text_of(above, "train.batch_size"), batch) &&
       parse_integer(text_of(below, "train.micro_batch"), micro) && micro >= batch) {
-    drop_members(below, "train", [](const std::string& key) { return key == "micro_batch"; });
+    below.erase("train.micro_batch");
   }
 }
 
@@ -303,6 +280,13 @@ std::string read_text(const std::filesystem::path& path, const Where* asked_by, 
   if (in.bad()) refuse("cannot read");
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
+}
+
+void expand_shorthand(Node& node, const char* key) {
+  if (!node.is_scalar()) return;
+  Node map = make_map(node.where);
+  map.members.push_back({key, node.where, std::move(node)});
+  node = std::move(map);
 }
 
 Node load_file_layers(const std::string& path, const ConfigSchemas& schemas) {

@@ -25,6 +25,8 @@ void apply_overrides(Node& root, std::span<const std::string> overrides,
 
 // Merges the keys of a text over `root`, with `rank` as their Where::layer.
 void apply_layer(Node& root, Node layer, int rank, const ConfigSchemas& schemas);
+// If the node is a scalar, makes it a map with this key.
+void expand_shorthand(Node& node, const char* key);
 // Throws an error for an unknown key and for any other mistake visible in this layer alone.
 void check_layer(Node layer, const ConfigSchemas& schemas);
 

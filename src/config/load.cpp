@@ -26,8 +26,8 @@ int class_token_at_for(const ModelConfig& model) {
 // Checks that the value of the key is the name of one of `schemas`.
 template <class Schema>
 void check_name(const Node& root, const char* path, const std::vector<Schema>& schemas) {
-  const Node* chosen = root.at(path);
-  if (chosen == nullptr || chosen->is_null()) return;
+  const Node* chosen = root.value_at(path);
+  if (chosen == nullptr) return;
   std::vector<std::string> names;
   for (const Schema& schema : schemas) names.push_back(schema.name);
   const auto key = std::ranges::find(keys(), path, &Key::path);
@@ -52,8 +52,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   set_optimizer_defaults(root, schemas.optimizers, config.optim);
   ExperimentConfig usual = config;
   for (const Key& key : keys()) {
-    const Node* node = root.at(key.path);
-    if (node != nullptr && !node->is_null()) key.read({*node, key.path, key.doc}, config);
+    if (const Node* node = root.value_at(key.path)) key.read({*node, key.path, key.doc}, config);
   }
   check_name(root, "task", schemas.tasks);
   check_name(root, "data.dataset", schemas.datasets);
@@ -72,24 +71,16 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
 
 namespace {
 
-std::string option_text(const OptionValue& value) {
-  return std::visit([](const auto& v) { return write_value(v); }, value);
-}
-
 // Returns every key and the text of its value, in writing order.
 std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig& config) {
   std::vector<std::pair<std::string, std::string>> out;
-  bool in_norm = false, options_written = false;
   for (const Key& key : keys()) {
-    const bool is_norm = section_of(key.path) == kNormSection;
-    if (in_norm && !is_norm && !options_written) {
-      for (const NormOption& option : config.model.norm.options) {
-        out.emplace_back(cat(kNormSection, ".", option.key), option_text(option.value));
-      }
-      options_written = true;
-    }
-    in_norm = is_norm;
     out.emplace_back(key.path, key.write(config));
+    if (key.path != kLastNormKey) continue;
+    for (const NormOption& option : config.model.norm.options) {
+      out.emplace_back(cat(kNormSection, ".", option.key),
+                       std::visit([](const auto& v) { return write_value(v); }, option.value));
+    }
   }
   return out;
 }
@@ -151,8 +142,7 @@ bool sets_key(const std::string& path, std::span<const std::string> overrides,
               const ConfigSchemas& schemas, const std::string& key) {
   config::Node root = config::load_file_layers(path, schemas);
   config::apply_overrides(root, overrides, schemas);
-  const config::Node* node = root.at(key);
-  return node != nullptr && !node->is_null();
+  return root.value_at(key) != nullptr;
 }
 
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,

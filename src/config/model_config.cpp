@@ -34,9 +34,7 @@ double ModelConfig::drop_path_of(int block) const {
 std::string to_string(const OptionValue& value) {
   const auto text = [](const auto& v) -> std::string {
     if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::vector<std::int64_t>>) {
-      std::string list;
-      for (std::int64_t each : v) list += cat(list.empty() ? "" : ", ", each);
-      return "[" + list + "]";
+      return config::write_value(v);
     } else {
       return cat(std::boolalpha, v);
     }
@@ -62,8 +60,9 @@ namespace {
 
 template <class T>
 void read_key(const config::Node& root, const std::string& path, std::optional<T>& value) {
-  const config::Node* node = root.at(path);
-  if (node != nullptr && !node->is_null()) config::read_value({*node, path, ""}, {.low = 1}, value);
+  if (const config::Node* node = root.value_at(path)) {
+    config::read_value({*node, path, ""}, {.low = 1}, value);
+  }
 }
 
 // Returns no keys for a preset that this version does not know.

@@ -86,8 +86,7 @@ OptionValue per_stage_default(const ModelConfig& model) {
 
 void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model) {
   NormConfig& norm = model.norm;
-  const Node* section = root.at(kNormSection);
-  const Node* type = section ? section->find("type") : nullptr;
+  const Node* type = root.at(cat(kNormSection, ".type"));
   const NormSchema& schema = schema_of(norm.type, type ? type->where : root.where, norms);
   if (!schema.needs.empty()) {
     fail(type ? type->where : root.where, kNormSection, ".type: '", schema.type, "' needs ",
@@ -95,10 +94,9 @@ void read_norm_options(const Node& root, std::span<const NormSchema> norms, Mode
   }
   norm.options.clear();
   for (const OptionSchema& option : schema.options) {
-    const Node* node = section ? section->find(option.key) : nullptr;
+    const std::string path = cat(kNormSection, ".", option.key);
     OptionValue value = option.per_stage ? per_stage_default(model) : option.default_value;
-    if (node != nullptr && !node->is_null()) {
-      const std::string path = cat(kNormSection, ".", option.key);
+    if (const Node* node = root.value_at(path)) {
       value = read_option({*node, path, option.doc}, option);
     }
     norm.options.push_back({option.key, std::move(value)});

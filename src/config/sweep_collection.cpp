@@ -23,8 +23,8 @@ Node parse_file(const std::string& path) {
 }
 
 std::string line_at(const Node& map, const char* key) {
-  const Node* node = map.find(key);
-  if (node == nullptr || node->is_null()) fail(map.where, "a table without a sweep has a ", key);
+  const Node* node = map.value_at(key);
+  if (node == nullptr) fail(map.where, "a table without a sweep has a ", key);
   return read_line(*node, key);
 }
 
@@ -49,8 +49,8 @@ SweepCollection load_sweep_collection(const std::string& path,
   const Node root = parse_file(path);
   check_keys(root, "a collection of sweeps", kCollectionKeys);
   const auto text = [&](const char* key, const std::string& otherwise) {
-    const Node* node = root.find(key);
-    return node && !node->is_null() ? read_line(*node, key) : otherwise;
+    const Node* node = root.value_at(key);
+    return node ? read_line(*node, key) : otherwise;
   };
   SweepCollection collection;
   collection.name = text("name", fs::path(path).stem().string());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "config/codec.h"
 #include "config/layers.h"
@@ -84,18 +85,17 @@ SweepMetric metric_of(const SweepFile& file, std::span<const FigureSchema> figur
 void check_figure(const Written<double>& written, const FigureSchema& figure, bool zero,
                   const std::string& path) {
   if (!figure.percent) return;
-  static const std::string doc;
   Node node;
   node.where = written.where;
-  check_range({node, path, doc}, {.low = 0, .high = 100, .low_open = !zero}, written.value,
+  check_range({node, path, ""}, {.low = 0, .high = 100, .low_open = !zero}, written.value,
               number_text(written.value));
 }
 
-void check_papers(const SweepFile& file, const FigureSchema& figure) {
+// Calls work(variant) for each variant. An error names the variant.
+void each_variant(const SweepFile& file, const std::function<void(const VariantFile&)>& work) {
   for (const VariantFile& variant : file.variants) {
-    if (!variant.paper) continue;
     try {
-      check_figure(*variant.paper, figure, true, "paper");
+      work(variant);
     } catch (const ConfigError& e) {
       throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
     }
@@ -128,8 +128,7 @@ SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
   made.paper_suites = variant.paper_suites;
   const Node root = layers_of_variant(file, variant, overrides, schemas);
   made.config = resolve(root, schemas, Resample::kPillow13);
-  const Node* classes = root.at("model.num_classes");
-  made.sets_num_classes = classes != nullptr && !classes->is_null();
+  made.sets_num_classes = root.value_at("model.num_classes") != nullptr;
   if (file.ema && !made.config.train.ema) {
     fail(*file.ema, "weights: ema, but train.ema is not set");
   }
@@ -160,16 +159,14 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
     sweep.baseline =
         config::find_variant(file, file.baseline->value, file.baseline->where, "baseline");
   }
-  for (const config::VariantFile& variant : file.variants) {
-    try {
-      sweep.variants.push_back(config::make_variant(sweep, file, variant, overrides, schemas));
-    } catch (const ConfigError& e) {
-      throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
-    }
-  }
+  config::each_variant(file, [&](const config::VariantFile& variant) {
+    sweep.variants.push_back(config::make_variant(sweep, file, variant, overrides, schemas));
+  });
   const std::span<const FigureSchema> figures = config::figures_of(sweep, file, schemas);
   sweep.metric = config::metric_of(file, figures);
-  config::check_papers(file, sweep.metric.figure);
+  config::each_variant(file, [&](const config::VariantFile& variant) {
+    if (variant.paper) config::check_figure(*variant.paper, sweep.metric.figure, true, "paper");
+  });
   sweep.milestone_figure = figures.front();
   sweep.milestones = config::milestones_of(file, sweep.milestone_figure);
   return sweep;

@@ -39,7 +39,6 @@ void take(const Node& map, const char* key, std::optional<T>& value, Read read) 
 }
 
 std::vector<std::uint64_t> read_seeds(const Node& node) {
-  static const std::string path = "seeds";
   if (!node.is_list() || node.items.empty() || node.items.size() > kMaxSeeds) {
     fail(node.where, "seeds must be a list of 1 to ", kMaxSeeds, " whole numbers like [0, 1, 2]",
          node.is_list() ? std::string() : cat(", not ", shown(node)));
@@ -47,7 +46,7 @@ std::vector<std::uint64_t> read_seeds(const Node& node) {
   std::vector<std::uint64_t> seeds;
   for (const Node& item : node.items) {
     std::uint64_t seed = 0;
-    read_value({item, path, ""}, {}, seed);
+    read_value({item, "seeds", ""}, {}, seed);
     if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) {
       fail(item.where, "seeds: ", seed, " is there twice");
     }
@@ -57,9 +56,8 @@ std::vector<std::uint64_t> read_seeds(const Node& node) {
 }
 
 std::vector<Written<double>> read_milestones(const Node& node) {
-  static const std::string path = "milestones";
   std::vector<double> values;
-  if (!node.is_null()) read_value({node, path, "values of a figure"}, {}, values);
+  if (!node.is_null()) read_value({node, "milestones", "values of a figure"}, {}, values);
   std::vector<Written<double>> milestones;
   for (std::size_t i = 0; i < values.size(); ++i) {
     milestones.push_back({values[i], node.is_list() ? node.items[i].where : node.where});
@@ -69,11 +67,7 @@ std::vector<Written<double>> read_milestones(const Node& node) {
 
 void expand_shorthand(const std::string& key, Node& node) {
   for (const Shorthand& s : kShorthands) {
-    if (leaf_of(s.section) != key || !node.is_scalar()) continue;
-    Node map = make_map(node.where);
-    map.members.push_back({s.key, node.where, std::move(node)});
-    node = std::move(map);
-    return;
+    if (leaf_of(s.section) == key) expand_shorthand(node, s.key);
   }
 }
 
@@ -166,14 +160,13 @@ std::string read_name(const Node& node, const std::string& path) {
 }
 
 std::vector<std::string> read_suites(const Node& node) {
-  static const std::string path = "evaluate";
   if (node.is_null()) return {};
   if (!node.is_list()) {
     fail(node.where, "evaluate must be a list of ", join(kSweepSuites), ", not ", shown(node));
   }
   std::vector<std::string> suites;
   for (const Node& item : node.items) {
-    suites.push_back(kSweepSuites[read_choice({item, path, ""}, kSweepSuites)]);
+    suites.push_back(kSweepSuites[read_choice({item, "evaluate", ""}, kSweepSuites)]);
   }
   return suites;
 }
@@ -191,7 +184,7 @@ class Reader {
     Node root = parse_yaml(read_text(path, asked_by, "base_sweep"), origin);
     check_keys(root, "a sweep", kSweepKeys);
     const fs::path folder = path.parent_path();
-    if (const Node* parent = root.find("base_sweep"); parent != nullptr && !parent->is_null()) {
+    if (const Node* parent = root.value_at("base_sweep")) {
       read(find_file(*parent, "base_sweep", folder), &parent->where);
     }
     sweep_.where = root.where;
@@ -201,12 +194,11 @@ class Reader {
     take(root, "title", sweep_.title, [](const Node& n) { return read_line(n, "title"); });
     take(root, "base", sweep_.base, [&](const Node& n) { return read_base(n, folder); });
     take(root, "seeds", sweep_.seeds, read_seeds);
-    take(root, "baseline", sweep_.baseline, [](const Node& n) {
-      return Written<std::string>{read_line(n, "baseline"), n.where};
-    });
-    take(root, "metric", sweep_.metric, [](const Node& n) {
-      return Written<std::string>{read_line(n, "metric"), n.where};
-    });
+    const auto line = [](const char* key) {
+      return [key](const Node& n) { return Written<std::string>{read_line(n, key), n.where}; };
+    };
+    take(root, "baseline", sweep_.baseline, line("baseline"));
+    take(root, "metric", sweep_.metric, line("metric"));
     if (const Node* node = root.find("weights")) sweep_.ema = read_weights(*node);
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
     if (const Node* node = root.find("evaluate")) sweep_.suites = read_suites(*node);
@@ -242,8 +234,7 @@ class Reader {
 
   static std::optional<Where> read_weights(const Node& node) {
     static const std::array<std::string, 2> names = {"raw", "ema"};
-    static const std::string path = "weights";
-    if (node.is_null() || read_choice({node, path, ""}, names) == 0) return std::nullopt;
+    if (node.is_null() || read_choice({node, "weights", ""}, names) == 0) return std::nullopt;
     return node.where;
   }
 
@@ -268,8 +259,8 @@ class Reader {
     std::vector<std::pair<std::string, Where>> seen;
     for (const Node& node : list.items) {
       check_keys(node, "a variant", kVariantKeys);
-      const Node* name = node.find("name");
-      if (name == nullptr || name->is_null()) fail(node.where, "this variant has no name");
+      const Node* name = node.value_at("name");
+      if (name == nullptr) fail(node.where, "this variant has no name");
       const std::string text = read_name(*name, "name");
       for (const auto& [other, where] : seen) {
         if (other == text) {
@@ -299,9 +290,8 @@ class Reader {
     take(node, "seeds", variant.seeds, read_seeds);
     take(node, "base", variant.base, [&](const Node& n) { return read_base(n, folder); });
     take(node, "paper", variant.paper, [](const Node& n) {
-      static const std::string path = "paper", doc = "the paper's figure";
       Written<double> paper{0, n.where};
-      read_value({n, path, doc}, {}, paper.value);
+      read_value({n, "paper", "the paper's figure"}, {}, paper.value);
       return paper;
     });
     if (const Node* suites = node.find("paper_suites")) read_paper_suites(*suites, variant);
@@ -313,8 +303,8 @@ class Reader {
     if (map.is_null()) return;
     check_keys(map, "paper_suites", kSweepSuites);
     for (const Member& m : map.members) {
-      static const std::string path = "paper_suites", doc = "the paper's figure";
-      read_value({m.value, path, doc}, {.low = 0}, variant.paper_suites[m.key]);
+      read_value({m.value, "paper_suites", "the paper's figure"}, {.low = 0},
+                 variant.paper_suites[m.key]);
     }
   }
 

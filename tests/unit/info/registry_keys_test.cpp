@@ -39,8 +39,7 @@ const std::set<std::pair<std::string, std::string>> kOtherMeanings = {
 
 // Returns the text without the names of enumerators, which are values of other keys.
 std::string without_enumerators(const std::string& text) {
-  return std::regex_replace(
-      text, std::regex("static const std::array<std::string, [0-9]+> names = \\{[^}]*\\};"), "");
+  return std::regex_replace(text, std::regex("choice\\(\\s*KEY\\([^)]*\\), \\{[^}]*\\}"), "");
 }
 
 std::set<std::string> names_of_rows() {
