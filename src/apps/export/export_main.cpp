@@ -7,6 +7,7 @@
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
 #include "apps/export/onnx_vit.h"
+#include "config/document.h"
 #include "core/format.h"
 #include "data/sample/transforms.h"
 #include "dtn/core/check.h"
@@ -26,9 +27,7 @@ struct ExportCommand {
 };
 
 std::string joined(const std::vector<float>& values) {
-  std::string text;
-  for (float v : values) text += format("%s%.7g", text.empty() ? "" : " ", static_cast<double>(v));
-  return text;
+  return config::join(values, " ", [](float v) { return format("%.7g", static_cast<double>(v)); });
 }
 
 // Adds the preprocessing metadata and the class names.
@@ -78,9 +77,8 @@ int export_main(int argc, char** argv, const Registries& registries) {
   ExportCommand options;
   options.weights.add_to(app, "export the moving average of the weights");
   app.add_option("--output", options.output, "file to write, such as model.onnx")->required();
-  app.add_option("--opset", options.opset, "version of the ONNX operator set")
-      ->check(CLI::Range(onnx::kMinOpset, onnx::kMaxOpset))
-      ->capture_default_str();
+  add_defaulted(app, "--opset", options.opset, "version of the ONNX operator set")
+      ->check(CLI::Range(onnx::kMinOpset, onnx::kMaxOpset));
   return run_program(app, argc, argv, Processes::kOne,
                      [&] { return run_export(options, registries); });
 }

@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "apps/export/onnx_norms.h"
-#include "apps/export/onnx_ops.h"
 #include "dtn/core/check.h"
 #include "nn/norms/dtn.h"
 
@@ -50,27 +49,26 @@ Doubles averages(std::int64_t n, std::int64_t size) {
 
 class DtnGraph {
  public:
-  DtnGraph(Graph& g, const Weights& weights, const NormConfig& config, const NormPlace& place)
-      : g_(g),
-        weights_(weights),
-        options_(config),
-        place_(place),
-        heads_(place.heads),
-        head_dim_(place.channels / place.heads),
-        h_(place.grid.height),
-        w_(place.grid.width) {}
+  explicit DtnGraph(const Norm& n)
+      : n_(n),
+        g_(n.g),
+        options_(n.config),
+        heads_(n.place.heads),
+        head_dim_(n.place.channels / heads_),
+        h_(n.place.grid.height),
+        w_(n.place.grid.width) {}
 
   // x [N, h w, C] -> [N, h w, C]
   Value of(const Value& x) {
     make_positions();
     const bool official = options_.variant == DtnVariant::kOfficial;
     Value heads = transpose(g_, reshape(g_, x, {0, h_, w_, heads_, head_dim_}), {0, 3, 1, 2, 4});
-    if (official) heads = over_deviation(heads, mean(g_, square(g_, heads), {4}));
+    if (official) heads = n_.over_deviation(heads, mean(g_, square(g_, heads), {4}));
 
     const Value token_mean = mean(g_, heads, {1, 4});  // [N, 1, h, w, 1]
     Value token_var = mean(g_, square(g_, sub(g_, heads, token_mean)), {1, 4});
     if (official) {  // over C - 1
-      const auto c = static_cast<double>(place_.channels);
+      const auto c = static_cast<double>(n_.place.channels);
       token_var = scaled(g_, token_var, c / (c - 1));
     }
     const Value pivot = mean(g_, heads, {2, 3});  // [N, H, 1, 1, D]
@@ -86,24 +84,20 @@ class DtnGraph {
     Value centred = sub(g_, s, mul(g_, m1, rest_of_mean));
     centred = sub(g_, centred, mul(g_, sub(g_, token_mean, pivot), of_mean));
     const Value var = add(g_, mul(g_, token_var, of_var), mul(g_, v1, rest_of_var));
-    const Value xhat = transpose(g_, over_deviation(centred, var), {0, 2, 3, 1, 4});
-    const Value y = mul(g_, reshape(g_, xhat, {0, h_ * w_, place_.channels}),
-                        g_.tensor(name("weight"), weights_.at(name("weight"))));
-    return add(g_, y, g_.tensor(name("bias"), weights_.at(name("bias"))));
+    const Value xhat = transpose(g_, n_.over_deviation(centred, var), {0, 2, 3, 1, 4});
+    const Value y =
+        mul(g_, reshape(g_, xhat, {0, h_ * w_, n_.place.channels}), n_.weight("weight"));
+    return add(g_, y, n_.weight("bias"));
   }
 
  private:
-  std::string name(const std::string& part) const { return place_.path + "." + part; }
-
-  Value over_deviation(const Value& x, const Value& variance) {
-    return div(g_, x, square_root(g_, shifted(g_, variance, place_.eps)));
-  }
+  std::string name(const std::string& part) const { return n_.name(part); }
 
   // lambda and 1 - lambda, [H, 1, 1, 1].
   std::pair<Value, Value> lambda(const std::string& logit, std::optional<double> fixed) {
     Doubles l(static_cast<std::size_t>(heads_), fixed.value_or(0)), rest;
     if (!fixed) {
-      l = doubles_of(weights_.at(name(logit)));
+      l = n_.values(logit);
       for (double& v : l) v = 1 / (1 + std::exp(-v));
     }
     for (double v : l) rest.push_back(1 - v);
@@ -117,7 +111,7 @@ class DtnGraph {
   Doubles axis_positions(std::int64_t n, int axis) const {
     Doubles matrix;
     const double sign = options_.variant == DtnVariant::kOfficial ? -1 : 1;
-    const Tensor* stored = weights_.find(name("pos_proj.weight"));
+    const Tensor* stored = n_.weights.find(name("pos_proj.weight"));
     for (std::int64_t head = 0; head < heads_; ++head) {
       const float* a = stored ? stored->data<float>() + 3 * head : nullptr;
       for (std::int64_t i = 0; i < n; ++i) {
@@ -134,7 +128,7 @@ class DtnGraph {
   // Returns P of all cells where it does not factorise: [H, n, n], or [1, n, n] for all heads.
   Doubles dense_positions(std::int64_t n) const {
     if (options_.position == DtnOptions::Position::kFree) {
-      Doubles table = doubles_of(weights_.at(name("position_table")));
+      Doubles table = n_.values("position_table");
       softmax_rows(table, n);
       return table;
     }
@@ -206,25 +200,25 @@ class DtnGraph {
     return reshape(g_, matmul(g_, dense_, flat), {0, heads_, h_, w_, head_dim_});
   }
 
+  const Norm& n_;
   Graph& g_;
-  const Weights& weights_;
   DtnOptions options_;
-  const NormPlace& place_;
   std::int64_t heads_, head_dim_, h_, w_;
   Value py_, px_, dense_;  // positions: two matrices, or one
 };
 
 }  // namespace
 
-Value dynamic_token_norm(Graph& g, const Weights& weights, const NormConfig& config,
-                         const NormPlace& place, const Value& x) {
-  DtnGraph dtn(g, weights, config, place);
+Value dynamic_token_norm(const Norm& n, const Value& x) {
+  DtnGraph dtn(n);
+  const NormPlace& place = n.place;
   const std::int64_t prefix = place.tokens - place.grid.height * place.grid.width;
   if (prefix == 0) return dtn.of(x);
-  const std::string* rule = config.find<std::string>("prefix");
+  const std::string* rule = n.config.find<std::string>("prefix");
   DTN_CHECK(rule && *rule == "ln", place.path, ": dtn with ", prefix, " tokens beside the grid");
-  const Value first = layer_norm(g, weights, place.path, place.eps, slice(g, x, 1, 0, prefix));
-  return concat(g, {first, dtn.of(slice(g, x, 1, prefix, place.tokens))}, 1);
+  const Value first =
+      layer_norm(n.g, n.weights, place.path, place.eps, slice(n.g, x, 1, 0, prefix));
+  return concat(n.g, {first, dtn.of(slice(n.g, x, 1, prefix, place.tokens))}, 1);
 }
 
 }  // namespace dtn::onnx

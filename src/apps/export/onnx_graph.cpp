@@ -1,6 +1,7 @@
 #include "apps/export/onnx_graph.h"
 
 #include <bit>
+#include <cmath>
 #include <protozero/pbf_writer.hpp>
 #include <span>
 
@@ -19,37 +20,20 @@ constexpr int kIrVersion = 8;
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 31) - 1;
 
 // Field numbers of onnx.proto, message by message.
-enum ModelField {
-  kModelIr = 1,
-  kModelProducer = 2,
-  kModelVersion = 3,
-  kModelGraph = 7,
-  kModelOpset = 8,
-  kModelNote = 14
-};
-enum OpsetField { kOpsetVersion = 2 };
-enum NoteField { kNoteKey = 1, kNoteText = 2 };
-enum GraphField {
-  kGraphNode = 1,
-  kGraphName = 2,
-  kGraphInitializer = 5,
-  kGraphInput = 11,
-  kGraphOutput = 12
-};
-enum NodeField { kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4, kNodeAttribute = 5 };
-enum AttributeField {
-  kAttributeName = 1,
-  kAttributeFloat = 2,
-  kAttributeInt = 3,
-  kAttributeString = 4,
-  kAttributeInts = 8,
-  kAttributeType = 20
-};
+constexpr std::uint32_t kModelIr = 1, kModelProducer = 2, kModelVersion = 3, kModelGraph = 7,
+                        kModelOpset = 8, kModelNote = 14;
+constexpr std::uint32_t kOpsetVersion = 2, kNoteKey = 1, kNoteText = 2;
+constexpr std::uint32_t kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kGraphInput = 11,
+                        kGraphOutput = 12;
+constexpr std::uint32_t kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kNodeOp = 4,
+                        kNodeAttribute = 5;
+constexpr std::uint32_t kAttributeName = 1, kAttributeFloat = 2, kAttributeInt = 3,
+                        kAttributeString = 4, kAttributeInts = 8, kAttributeType = 20;
+constexpr std::uint32_t kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorData = 9;
+constexpr std::uint32_t kValueName = 1, kValueType = 2, kTypeTensor = 1, kTensorElement = 1,
+                        kTensorShape = 2, kShapeDim = 1, kDimValue = 1, kDimName = 2;
+// Values of kAttributeType, and of kTensorType and kTensorElement.
 enum AttributeType { kFloatType = 1, kIntType = 2, kStringType = 3, kIntsType = 7 };
-enum TensorField { kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorData = 9 };
-enum ValueField { kValueName = 1, kValueType = 2 };
-enum TypeField { kTypeTensor = 1, kTensorElement = 1, kTensorShape = 2, kShapeDim = 1 };
-enum DimField { kDimValue = 1, kDimName = 2 };
 enum ElementType { kFloat32 = 1, kInt64 = 7 };
 
 void add_attribute(pbf_writer& node, const Attribute& attribute) {
@@ -71,7 +55,7 @@ void add_attribute(pbf_writer& node, const Attribute& attribute) {
 }
 
 // Adds a float32 tensor with a first dimension of any extent to the inputs or outputs of a graph.
-void add_value(std::string& graph, GraphField field, const std::string& name, const Ints& dims) {
+void add_value(std::string& graph, std::uint32_t field, const std::string& name, const Ints& dims) {
   pbf_writer fields(graph), value(fields, field);
   value.add_string(kValueName, name);
   pbf_writer type(value, kValueType), tensor(type, kTypeTensor);
@@ -86,6 +70,24 @@ void begin_field(std::string& message, std::uint32_t field, std::uint64_t size) 
   protozero::add_varint_to_buffer(
       &message, field << 3 | std::uint32_t(protozero::pbf_wire_type::length_delimited));
   protozero::add_varint_to_buffer(&message, size);
+}
+
+constexpr int kOpsetOfAxesInput = 18;  // ReduceMean takes axes as an input; earlier, an attribute
+constexpr int kOpsetOfGelu = 20;
+
+Value gelu(Graph& g, const Value& x, bool by_tanh) {
+  if (g.opset() >= kOpsetOfGelu) {
+    return g.node("Gelu", {x}, {{"approximate", std::string(by_tanh ? "tanh" : "none")}});
+  }
+  Value phi;
+  if (by_tanh) {
+    const Value cubed = mul(g, x, square(g, x));
+    const Value inner = add(g, x, scaled(g, cubed, 0.044715));
+    phi = g.node("Tanh", {scaled(g, inner, std::sqrt(2 / M_PI))});
+  } else {
+    phi = g.node("Erf", {scaled(g, x, std::sqrt(0.5))});
+  }
+  return mul(g, x, scaled(g, shifted(g, phi, 1), 0.5));
 }
 
 }  // namespace
@@ -193,6 +195,24 @@ void Graph::write(const std::filesystem::path& path, const std::string& graph_na
   write(outputs_);
   write(after);
   file.commit();
+}
+
+Value activated(Graph& g, const Value& x, MlpActivation act) {
+  switch (act) {
+    case MlpActivation::kGelu: return gelu(g, x, false);
+    case MlpActivation::kGeluTanh: return gelu(g, x, true);
+    case MlpActivation::kQuickGelu: return mul(g, x, g.node("Sigmoid", {scaled(g, x, 1.702)}));
+    case MlpActivation::kSilu: break;
+  }
+  return mul(g, x, g.node("Sigmoid", {x}));
+}
+
+Value mean(Graph& g, const Value& x, const Ints& axes, bool keep) {
+  const Attribute keepdims{"keepdims", std::int64_t{keep}};
+  if (g.opset() >= kOpsetOfAxesInput) {
+    return g.node("ReduceMean", {x, g.ints(axes)}, {keepdims});
+  }
+  return g.node("ReduceMean", {x}, {{"axes", axes}, keepdims});
 }
 
 }  // namespace dtn::onnx

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "dtn/config/model_config.h"
 #include "dtn/core/tensor.h"
 
 namespace dtn::onnx {
@@ -73,5 +74,46 @@ class Graph {
   std::string nodes_, inputs_, outputs_;  // encoded fields of the graph
   std::vector<std::pair<std::string, std::string>> notes_;
 };
+
+// Operations of a model, in the form that the graph's opset needs. Shapes are those of the results;
+// the first dimension, N images, is never named.
+
+// Elementwise operations; shapes broadcast.
+inline Value add(Graph& g, const Value& a, const Value& b) { return g.node("Add", {a, b}); }
+inline Value sub(Graph& g, const Value& a, const Value& b) { return g.node("Sub", {a, b}); }
+inline Value mul(Graph& g, const Value& a, const Value& b) { return g.node("Mul", {a, b}); }
+inline Value div(Graph& g, const Value& a, const Value& b) { return g.node("Div", {a, b}); }
+inline Value scaled(Graph& g, const Value& x, double factor) { return mul(g, x, g.number(factor)); }
+inline Value shifted(Graph& g, const Value& x, double by) { return add(g, x, g.number(by)); }
+inline Value square_root(Graph& g, const Value& x) { return g.node("Sqrt", {x}); }
+inline Value square(Graph& g, const Value& x) { return mul(g, x, x); }
+Value activated(Graph& g, const Value& x, MlpActivation act);
+
+// Reshapes x; 0 copies an extent of x.
+inline Value reshape(Graph& g, const Value& x, const Ints& shape) {
+  return g.node("Reshape", {x, g.ints(shape)});
+}
+inline Value transpose(Graph& g, const Value& x, const Ints& order) {
+  return g.node("Transpose", {x}, {{"perm", order}});
+}
+inline Value concat(Graph& g, const std::vector<Value>& parts, std::int64_t axis) {
+  return g.node("Concat", parts, {{"axis", axis}});
+}
+// Takes the entries [begin, end) of a dimension.
+inline Value slice(Graph& g, const Value& x, std::int64_t axis, std::int64_t begin,
+                   std::int64_t end) {
+  return g.node("Slice", {x, g.ints({begin}), g.ints({end}), g.ints({axis})});
+}
+// Takes one entry of a dimension, and removes the dimension.
+inline Value take(Graph& g, const Value& x, std::int64_t axis, std::int64_t index) {
+  return g.node("Gather", {x, g.index(index)}, {{"axis", axis}});
+}
+
+// Mean over the axes; they keep extent 1 unless `keep` is false.
+Value mean(Graph& g, const Value& x, const Ints& axes, bool keep = true);
+inline Value matmul(Graph& g, const Value& a, const Value& b) { return g.node("MatMul", {a, b}); }
+inline Value softmax(Graph& g, const Value& x) {  // over the last dimension
+  return g.node("Softmax", {x}, {{"axis", std::int64_t{-1}}});
+}
 
 }  // namespace dtn::onnx

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/export/onnx_ops.h"
+#include "config/document.h"
 #include "dtn/core/check.h"
 #include "nn/norms/groups.h"
 
@@ -32,30 +32,6 @@ Tensor constant(const std::vector<double>& values, const Shape& shape) {
 }
 
 namespace {
-
-struct Norm {
-  Graph& g;
-  const Weights& weights;
-  const NormConfig& config;
-  const NormPlace& place;
-
-  std::string name(const std::string& of) const { return place.path + "." + of; }
-  Value weight(const std::string& of) const { return g.tensor(name(of), weights.at(name(of))); }
-  std::vector<double> values(const std::string& of) const {
-    return doubles_of(weights.at(name(of)));
-  }
-  // [C], computed from other tensors.
-  Value per_channel(const std::string& of, const std::vector<double>& v) const {
-    return g.tensor(name(of), constant(v, {place.channels}));
-  }
-  Value weighted(const Value& xhat) const {
-    return add(g, mul(g, xhat, weight("weight")), weight("bias"));
-  }
-  // x / sqrt(variance + eps).
-  Value over_deviation(const Value& x, const Value& variance) const {
-    return div(g, x, square_root(g, shifted(g, variance, place.eps)));
-  }
-};
 
 Value of_layer(const Norm& n, const Value& x) {
   return layer_norm(n.g, n.weights, n.place.path, n.place.eps, x);
@@ -141,18 +117,20 @@ Value switchable(const Norm& n, const Value& x) {
   return n.weighted(n.over_deviation(sub(g, x, mu), var));
 }
 
-Value of_dtn(const Norm& n, const Value& x) {
-  return dynamic_token_norm(n.g, n.weights, n.config, n.place, x);
-}
-
 struct Row {
   const char* type;
   Value (*write)(const Norm&, const Value&);
 };
 
-constexpr Row kRows[] = {{"ln", of_layer}, {"dtn", of_dtn},    {"rms", root_mean_square},
-                         {"scale", scale}, {"bn", batch},      {"in", instance},
-                         {"gn", group},    {"sn", switchable}, {"power", power}};
+constexpr Row kRows[] = {{"ln", of_layer},
+                         {"dtn", dynamic_token_norm},
+                         {"rms", root_mean_square},
+                         {"scale", scale},
+                         {"bn", batch},
+                         {"in", instance},
+                         {"gn", group},
+                         {"sn", switchable},
+                         {"power", power}};
 
 }  // namespace
 
@@ -164,15 +142,13 @@ Value layer_norm(Graph& g, const Weights& weights, const std::string& path, doub
                 {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(eps)}});
 }
 
-Value normalized(Graph& g, const Weights& weights, const NormConfig& config, const NormPlace& place,
-                 const Value& x) {
-  std::string known;
+Value normalized(const Norm& n, const Value& x) {
   for (const Row& row : kRows) {
-    if (config.type == row.type) return row.write({g, weights, config, place}, x);
-    known += cat(known.empty() ? "" : ", ", row.type);
+    if (n.config.type == row.type) return row.write(n, x);
   }
-  throw ConfigError(cat("model.norm.type: ", config.type,
-                        " cannot be exported to ONNX; the exportable normalizers are ", known));
+  throw ConfigError(cat("model.norm.type: ", n.config.type,
+                        " cannot be exported to ONNX; the exportable normalizers are ",
+                        config::join(kRows, ", ", &Row::type)));
 }
 
 }  // namespace dtn::onnx

@@ -37,17 +37,40 @@ struct NormPlace {
 Value layer_norm(Graph& g, const Weights& weights, const std::string& path, double eps,
                  const Value& x);
 
-// Normalizes x [N, T, channels]. Throws ConfigError for a normalizer without an ONNX form, and
-// names those that have one.
-Value normalized(Graph& g, const Weights& weights, const NormConfig& config, const NormPlace& place,
-                 const Value& x);
-
-// DTN (onnx_dtn.cpp); `normalized` calls it.
-Value dynamic_token_norm(Graph& g, const Weights& weights, const NormConfig& config,
-                         const NormPlace& place, const Value& x);
-
 // Returns a float32 tensor of double-precision values.
 Tensor constant(const std::vector<double>& values, const Shape& shape);
 std::vector<double> doubles_of(const Tensor& tensor);
+
+// A normalizer to write.
+struct Norm {
+  Graph& g;
+  const Weights& weights;
+  const NormConfig& config;
+  const NormPlace& place;
+
+  std::string name(const std::string& of) const { return place.path + "." + of; }
+  Value weight(const std::string& of) const { return g.tensor(name(of), weights.at(name(of))); }
+  std::vector<double> values(const std::string& of) const {
+    return doubles_of(weights.at(name(of)));
+  }
+  // [C], computed from other tensors.
+  Value per_channel(const std::string& of, const std::vector<double>& v) const {
+    return g.tensor(name(of), constant(v, {place.channels}));
+  }
+  Value weighted(const Value& xhat) const {
+    return add(g, mul(g, xhat, weight("weight")), weight("bias"));
+  }
+  // x / sqrt(variance + eps).
+  Value over_deviation(const Value& x, const Value& variance) const {
+    return div(g, x, square_root(g, shifted(g, variance, place.eps)));
+  }
+};
+
+// Normalizes x [N, T, channels]. Throws ConfigError for a normalizer without an ONNX form, and
+// names those that have one.
+Value normalized(const Norm& n, const Value& x);
+
+// DTN (onnx_dtn.cpp); `normalized` calls it.
+Value dynamic_token_norm(const Norm& n, const Value& x);
 
 }  // namespace dtn::onnx

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "apps/export/onnx_norms.h"
-#include "apps/export/onnx_ops.h"
 #include "dtn/core/check.h"
 #include "dtn/models/weights.h"
 
@@ -132,7 +131,7 @@ class VitGraph {
                           .eps = c_.norm.eps.value_or(c_.eps),
                           .tokens = tokens(),
                           .grid = {c_.grid_h(), c_.grid_w()}};
-    return normalized(g_, weights_, c_.norm.at_stage(0), place, x);
+    return normalized({g_, weights_, c_.norm.at_stage(0), place}, x);
   }
 
   Value gained(const std::string& name, const Value& branch) {
