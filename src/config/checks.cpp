@@ -4,7 +4,7 @@
 
 #include "config/codec.h"
 #include "config/keys.h"
-#include "config/resolve.h"
+#include "config/layers.h"
 #include "dtn/config/load.h"
 
 namespace dtn::config {

@@ -21,8 +21,8 @@ std::vector<std::string> paths_in(const std::string& section,
   return paths;
 }
 
-// Returns a choice whose key holds the name of the entry, which `of_config` finds in a config. `own`
-// lists keys that mean something else in each entry.
+// Returns a choice whose key holds the name of the entry, which `of_config` finds in a config.
+// `own` lists keys that mean something else in each entry.
 template <class Schema>
 Choice choice_by_name(const char* key, const char* what, const std::string& section,
                       const std::vector<Schema>& schemas, std::string Schema::*name,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,18 @@ std::vector<KeyDoc> key_docs(const ConfigSchemas& schemas);
 std::string to_text(const std::vector<KeyDoc>& docs, std::size_t columns);
 // Returns the complete text of docs/config.md.
 std::string to_markdown(const std::vector<KeyDoc>& docs);
+
+// A name that timm, DeiT, Hugging Face or Keras gives to a key, and that is no key here.
+struct KeySynonym {
+  std::string word;  // lower case, with underscores
+  const char* path;
+};
+const std::vector<KeySynonym>& key_synonyms();
+
+// Returns the paths among `known` that `word` may mean: the path of a synonym, or else the keys
+// whose last part is `word`. Ignores case, and reads "-" as "_". Empty if there is no match.
+std::vector<std::string> paths_meant_by(const std::string& word,
+                                        const std::set<std::string>& known);
 
 // Breaks `text` at spaces into lines of at most `columns` characters, each with `indent` in front.
 std::string wrapped(const std::string& text, std::size_t columns, const std::string& indent);

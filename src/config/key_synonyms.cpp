@@ -1,11 +1,10 @@
-#include "config/key_synonyms.h"
-
 #include <algorithm>
 #include <cctype>
 #include <sstream>
 #include <utility>
 
 #include "config/document.h"
+#include "config/key_docs.h"
 
 namespace dtn::config {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "config/choices.h"
 #include "config/hub.h"
-#include "config/key_synonyms.h"
+#include "config/key_docs.h"
 #include "config/keys.h"
 #include "config/presets.h"
 

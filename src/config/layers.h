@@ -30,6 +30,15 @@ void expand_shorthand(Node& node, const char* key);
 // Throws an error for an unknown key and for any other mistake visible in this layer alone.
 void check_layer(Node layer, const ConfigSchemas& schemas);
 
+// Converts the merged tree to a checked config. `resample` is the value of data.resample if the
+// tree does not set it.
+ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample);
+// Reads the options of the normalizer model.norm.type, and fills in defaults.
+void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model);
+// Throws an error if values that are valid individually are incompatible.
+void check_combinations(const ExperimentConfig& config, const Node& root,
+                        const ConfigSchemas& schemas);
+
 // True if a run wrote this file: the run's other outputs are in the same folder.
 bool is_of_run(const std::filesystem::path& file);
 // Returns the text of a file, or just enough of it to show that it is too long. If the file cannot

@@ -8,7 +8,6 @@
 #include "config/keys.h"
 #include "config/layers.h"
 #include "config/presets.h"
-#include "config/resolve.h"
 
 namespace dtn {
 namespace config {

@@ -1,5 +1,5 @@
 #include "config/keys.h"
-#include "config/resolve.h"
+#include "config/layers.h"
 
 namespace dtn::config {
 namespace {

@@ -1,11 +1,10 @@
-#include "config/sweep_collection.h"
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
 
 #include "config/layers.h"
+#include "config/sweep_config.h"
 #include "config/sweep_file.h"
 
 namespace dtn {

@@ -6,7 +6,6 @@
 
 #include "config/codec.h"
 #include "config/layers.h"
-#include "config/resolve.h"
 #include "config/sweep_file.h"
 
 namespace dtn {

@@ -7,7 +7,6 @@
 
 #include "config/hub.h"
 #include "config/layers.h"
-#include "config/resolve.h"
 #include "dtn/config/load.h"
 #include "unit/config/fake_norms.h"
 

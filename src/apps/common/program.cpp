@@ -20,7 +20,6 @@
 #include "config/codec.h"
 #include "config/document.h"
 #include "config/key_docs.h"
-#include "config/key_synonyms.h"
 #include "core/cuda_device.h"
 #include "dist/device_transport.h"
 #include "dist/launch.h"

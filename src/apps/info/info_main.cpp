@@ -10,7 +10,6 @@
 #include "apps/common/program.h"
 #include "config/document.h"
 #include "config/key_docs.h"
-#include "config/key_synonyms.h"
 #include "config/presets.h"
 #include "core/progress.h"
 #include "dtn/config/load.h"

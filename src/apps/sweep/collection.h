@@ -3,7 +3,7 @@
 #pragma once
 
 #include "apps/sweep/sweep.h"
-#include "config/sweep_collection.h"
+#include "config/sweep_config.h"
 
 namespace dtn {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/sweep/sweep_report.h"
-#include "config/sweep_collection.h"
+#include "config/sweep_config.h"
 
 namespace dtn {
 

@@ -1,6 +1,5 @@
 // Collections of sweeps: their content, and errors with place and reason.
-#include "config/sweep_collection.h"
-
+#include "config/sweep_config.h"
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {

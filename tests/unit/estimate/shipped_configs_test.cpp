@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "config/sweep_collection.h"
 #include "config/sweep_config.h"
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"

@@ -1,5 +1,4 @@
 // Key names of other programs lead to the key with the same meaning here.
-#include "config/key_synonyms.h"
 
 #include <gtest/gtest.h>
 
