@@ -39,15 +39,6 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
   return app;
 }
 
-const CLI::Option* option_called(const CLI::App& app, const std::string& name) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& long_name : option->get_lnames()) {
-      if ("--" + long_name == name) return option;
-    }
-  }
-  return nullptr;
-}
-
 // Parses "{a,b}", the type name that CLI11 gives to a list of allowed words.
 std::vector<std::string> allowed_words(const CLI::Option& option) {
   const std::string type = option.get_type_name();
@@ -104,8 +95,8 @@ std::vector<std::string> completions(const CLI::App& app, const std::string& lin
   const std::vector<std::string> words = words_of(line);
   const std::string& word = words.back();
   const CLI::App& command = command_of(app, words);
-  const CLI::Option* before =
-      words.size() > 2 ? option_called(command, words[words.size() - 2]) : nullptr;
+  const std::string last = words.size() > 2 ? words[words.size() - 2] : "";
+  const CLI::Option* before = last.starts_with("--") ? command.get_option_no_throw(last) : nullptr;
   std::vector<std::string> candidates;
   if (before && before->get_items_expected_max() > 0) {
     candidates = values_of(*before, word);
@@ -124,8 +115,7 @@ std::vector<std::string> completions(const CLI::App& app, const std::string& lin
 }
 
 std::string completion_script(const std::string& shell) {
-  std::string names;
-  for (const std::string& program : programs()) names += (names.empty() ? "" : " ") + program;
+  const std::string names = config::join(programs(), " ");
   // Bash splits words at "=", and replaces only the part after it.
   const std::string bash = R"(_dtn() {
   local line="${COMP_LINE:0:COMP_POINT}" word

@@ -106,7 +106,7 @@ CLI::Validator non_negative() {
 }
 
 void MachineOptions::add_to(CLI::App& app) {
-  app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
+  add_defaulted(app, "--device", device, "cpu, cuda or auto");
   app.add_option("--threads", threads,
                  "computing threads (default: one per core; the processes of a job share the cores "
                  "of their machine)")
@@ -114,11 +114,10 @@ void MachineOptions::add_to(CLI::App& app) {
 }
 
 void MachineOptions::add_ranks_to(CLI::App& app) {
-  app.add_option("--rank-timeout", rank_timeout,
-                 "in a job of several processes: seconds to wait for a process that does not "
-                 "respond, before the job ends; 0: wait forever")
-      ->check(non_negative())
-      ->capture_default_str();
+  add_defaulted(app, "--rank-timeout", rank_timeout,
+                "in a job of several processes: seconds to wait for a process that does not "
+                "respond, before the job ends; 0: wait forever")
+      ->check(non_negative());
 }
 
 void add_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help) {

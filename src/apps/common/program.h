@@ -18,6 +18,21 @@ namespace dtn {
 CLI::Validator positive();
 CLI::Validator non_negative();
 
+// Adds an option whose default --help shows; for add_count() a positive number, for add_choice()
+// one of `words`.
+template <class T>
+CLI::Option* add_defaulted(CLI::App& app, const char* names, T& value, const std::string& help) {
+  return app.add_option(names, value, help)->capture_default_str();
+}
+template <class T>
+CLI::Option* add_count(CLI::App& app, const char* names, T& value, const std::string& help) {
+  return add_defaulted(app, names, value, help)->check(positive());
+}
+inline CLI::Option* add_choice(CLI::App& app, const char* names, std::string& value,
+                               const std::vector<std::string>& words, const std::string& help) {
+  return add_defaulted(app, names, value, help)->check(CLI::IsMember(words));
+}
+
 // Number of processes in which a program can run.
 enum class Processes { kOne, kSeveral };
 

@@ -93,12 +93,10 @@ CLI::App* CorruptCommand::add_to(CLI::App& app) {
   sub->add_option(
       "--corruption", corruptions_,
       "names separated by commas, or `all` for all 19 (default: the 15 of the benchmark)");
-  sub->add_option("--severity", severities_, "1 to 5: a list such as 1-5, 3 or 1,3-4")
-      ->capture_default_str();
-  sub->add_option("--seed", seed_, "seed of the random corruptions")->capture_default_str();
-  sub->add_option("--format", format_, "jpeg: quality 85, as in ImageNet-C; png: lossless")
-      ->check(CLI::IsMember({"jpeg", "png"}))
-      ->capture_default_str();
+  add_defaulted(*sub, "--severity", severities_, "1 to 5: a list such as 1-5, 3 or 1,3-4");
+  add_defaulted(*sub, "--seed", seed_, "seed of the random corruptions");
+  add_choice(*sub, "--format", format_, {"jpeg", "png"},
+             "jpeg: quality 85, as in ImageNet-C; png: lossless");
   sub->add_option("--frost-dir", frost_dir_,
                   "folder of frost images: frost1.png to frost5.jpg of the original scripts, or "
                   "others (default: generated stand-ins)");

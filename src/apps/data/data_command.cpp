@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "apps/common/json_files.h"
 #include "apps/common/program.h"
 #include "config/codec.h"
 #include "core/format.h"
@@ -28,9 +28,7 @@ void DataCommand::add_to(CLI::App& app) {
   app.add_option("--root", root, "data.root; overrides the config");
   app.add_option("--train", train, "data.train; overrides the config");
   app.add_option("--val", val, "data.val; overrides the config");
-  app.add_option("--split", split, "train or val")
-      ->check(CLI::IsMember({"train", "val"}))
-      ->capture_default_str();
+  add_choice(app, "--split", split, {"train", "val"}, "train or val");
   app.add_option("--jobs", jobs, "threads (default: one per core)")->check(CLI::Range(1, 1024));
   app.add_flag("--json", json, "print one JSON object");
 }
@@ -69,11 +67,7 @@ std::unique_ptr<Dataset> DataCommand::open(const ExperimentConfig& of,
   return opened;
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  // File names are bytes; parts that are not UTF-8 are replaced.
-  std::printf("%s\n",
-              json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-}
+void print_json(const nlohmann::ordered_json& json) { std::fputs(json_text(json).c_str(), stdout); }
 
 nlohmann::ordered_json bad_json(std::span<const BadSample> bad) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

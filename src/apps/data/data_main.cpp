@@ -201,11 +201,9 @@ int data_main(int argc, char** argv, const Registries& registries) {
                    "resize images whose short side has more pixels, and encode them as JPEG "
                    "(default: keep every file as it is)")
       ->check(CLI::Range(1, 65500));
-  pack_command
-      ->add_option("--quality", packing.pack.quality,
-                   "quality of the JPEGs that --short-side makes")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
+  add_defaulted(*pack_command, "--quality", packing.pack.quality,
+                "quality of the JPEGs that --short-side makes")
+      ->check(CLI::Range(1, 100));
   return run_program(app, argc, argv, Processes::kOne, [&] {
     install_stop_signals();
     return *pack_command      ? pack(options, packing, registries)

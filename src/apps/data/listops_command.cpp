@@ -39,20 +39,17 @@ CLI::App* ListopsCommand::add_to(CLI::App& app) {
   options_.jobs = max_threads();
   sub->add_option("--output", output_, "folder to write; it must be empty or new")->required();
   sub->add_option("--seed", options_.seed, "seed of the random trees")->required();
-  sub->add_option("--train", options_.train, "number of training trees")->capture_default_str();
-  sub->add_option("--val", options_.val, "number of validation trees")->capture_default_str();
-  sub->add_option("--test", options_.test, "number of test trees")->capture_default_str();
-  sub->add_option("--min-length", options_.limits.min_length, "each tree has more tokens than this")
-      ->capture_default_str();
-  sub->add_option("--max-length", options_.limits.max_length,
-                  "each tree has fewer tokens than this")
-      ->capture_default_str();
-  sub->add_option("--max-depth", options_.limits.max_depth,
-                  "largest depth of a tree; the root has depth 1")
-      ->capture_default_str();
-  sub->add_option("--max-args", options_.limits.max_args,
-                  "largest number of arguments of an operator")
-      ->capture_default_str();
+  add_defaulted(*sub, "--train", options_.train, "number of training trees");
+  add_defaulted(*sub, "--val", options_.val, "number of validation trees");
+  add_defaulted(*sub, "--test", options_.test, "number of test trees");
+  add_defaulted(*sub, "--min-length", options_.limits.min_length,
+                "each tree has more tokens than this");
+  add_defaulted(*sub, "--max-length", options_.limits.max_length,
+                "each tree has fewer tokens than this");
+  add_defaulted(*sub, "--max-depth", options_.limits.max_depth,
+                "largest depth of a tree; the root has depth 1");
+  add_defaulted(*sub, "--max-args", options_.limits.max_args,
+                "largest number of arguments of an operator");
   sub->add_option("--jobs", options_.jobs, "threads (default: one per core)")
       ->check(CLI::Range(1, 1024));
   sub->add_flag("--json", json_, "print one JSON object");

@@ -320,28 +320,22 @@ int eval_main(int argc, char** argv, const Registries& registries) {
          "for --corrupt-on-the-fly: names separated by commas, or `all` for all 19 (default: the "
          "15 of the benchmark; for images smaller than 224 x 224, those that work at any size)")
       ->needs(made);
-  app.add_option("--severity", options.severities,
-                 "for --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
-      ->needs(made)
-      ->capture_default_str();
-  app.add_option("--seed", options.corrupt_seed,
-                 "for --corrupt-on-the-fly: seed of the random corruptions")
-      ->needs(made)
-      ->capture_default_str();
-  app.add_option("--corrupt-format", options.corrupt_format,
-                 "for --corrupt-on-the-fly: evaluate the images that `dtn-data corrupt` would "
-                 "write as jpeg (quality 85, as in ImageNet-C) or png")
-      ->check(CLI::IsMember({"jpeg", "png"}))
-      ->needs(made)
-      ->capture_default_str();
+  add_defaulted(app, "--severity", options.severities,
+                "for --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
+      ->needs(made);
+  add_defaulted(app, "--seed", options.corrupt_seed,
+                "for --corrupt-on-the-fly: seed of the random corruptions")
+      ->needs(made);
+  add_choice(app, "--corrupt-format", options.corrupt_format, {"jpeg", "png"},
+             "for --corrupt-on-the-fly: evaluate the images that `dtn-data corrupt` would "
+             "write as jpeg (quality 85, as in ImageNet-C) or png")
+      ->needs(made);
   app.add_option("--frost-dir", options.frost_dir,
                  "for --corrupt-on-the-fly: folder of frost images (default: generated stand-ins)")
       ->needs(made);
   app.add_flag("--no-clean", options.no_clean, "with --suite: do not evaluate the clean images")
       ->needs(suite);
-  app.add_option("--precision", options.precision, "fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
+  add_choice(app, "--precision", options.precision, {"fp32", "bf16"}, "fp32 or bf16");
   app.add_option("--batch-size", options.batch_size, "images per batch (default: at most 64)")
       ->check(positive());
   options.machine.add_to(app);

@@ -63,8 +63,7 @@ void print_norms(const NormRegistry& norms) {
                 : schema.needs.empty() ? ""
                                        : " (for C++ programs, not for configs)");
     for (const OptionSchema& o : schema.options) {
-      std::string allowed;
-      for (const std::string& choice : o.choices) allowed += (allowed.empty() ? "" : "|") + choice;
+      std::string allowed = config::join(o.choices, "|");
       if (o.kind == OptionKind::kNumber || o.kind == OptionKind::kInt ||
           o.kind == OptionKind::kChoiceOrNumber) {
         allowed += cat(allowed.empty() ? "" : "|", o.min, "..", o.max);
@@ -87,12 +86,8 @@ void print_datasets(const DatasetRegistry& datasets) {
 
 void print_tasks(const TaskRegistry& tasks) {
   for (const TaskSchema& schema : tasks.schemas()) {
-    std::string figures;
-    for (const FigureSchema& figure : schema.figures) {
-      figures += (figures.empty() ? "" : ", ") + figure.name;
-    }
     std::printf("%-12s %s; figures: %s\n", schema.name.c_str(), schema.doc.c_str(),
-                figures.c_str());
+                config::join(schema.figures, ", ", &FigureSchema::name).c_str());
   }
 }
 

@@ -131,20 +131,14 @@ int predict_main(int argc, char** argv, const Registries& registries) {
       ->type_name("IMG...")
       ->required();
   options.weights.add_to(app, "use the moving average of the weights", "--checkpoint");
-  app.add_option("--topk", options.topk, "number of classes to print for each image")
-      ->check(positive())
-      ->capture_default_str();
+  add_count(app, "--topk", options.topk, "number of classes to print for each image");
   app.add_option("--csv", options.csv,
                  "write a table to this file instead: file, rank, label, name, probability");
   app.add_flag("--json", options.json,
                "print one JSON object per line: file and top, or file and error; top has label, "
                "name and probability");
-  app.add_option("--precision", options.precision, "fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "images per batch")
-      ->check(positive())
-      ->capture_default_str();
+  add_choice(app, "--precision", options.precision, {"fp32", "bf16"}, "fp32 or bf16");
+  add_count(app, "--batch-size", options.batch_size, "images per batch");
   options.machine.add_to(app);
   return run_program(app, argc, argv, Processes::kOne,
                      [&] { return run_predict(options, registries); });

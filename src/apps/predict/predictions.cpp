@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "apps/common/json_files.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 
@@ -14,18 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void print_line(const Json& json) {
-  // File names may be any bytes; parts that are not UTF-8 are replaced.
-  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
-
-// Quotes a field of a CSV table (RFC 4180).
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
+void print_line(const Json& json) { std::fputs(json_text(json).c_str(), stdout); }
 
 }  // namespace
 
@@ -74,7 +63,7 @@ void PredictionWriter::add(const std::string& file, const std::vector<Guess>& gu
       top.push_back({{"label", label}, {"name", name}, {"probability", probability}});
     }
     if (table_) {
-      rows += cat(field(file), ",", i + 1, ",", label, ",", field(name), ",",
+      rows += cat(csv_text(file), ",", i + 1, ",", label, ",", csv_text(name), ",",
                   format("%.6g", probability), "\n");
     }
   }
