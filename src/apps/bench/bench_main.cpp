@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -11,8 +12,7 @@
 
 #include "apps/bench/attention_command.h"
 #include "apps/bench/benchmark.h"
-#include "apps/bench/benchmark_kernels.h"
-#include "apps/bench/norm_probe.h"
+#include "apps/bench/kernels_command.h"
 #include "apps/bench/products_command.h"
 #include "apps/common/program.h"
 #include "apps/common/sizes.h"
@@ -37,8 +37,7 @@ struct BenchCommand {
   std::string inputs, save, grid, positions;
   AttentionBenchCommand attention;
   ProductsBenchCommand products;
-  KernelBenchmarkOptions kernels;
-  std::int64_t working_set_mib = kernels.working_set >> 20;
+  KernelsBenchCommand kernels;
   std::int64_t cube = 0;
   double seconds = 10;
   bool json = false, eval = false;
@@ -55,40 +54,6 @@ DType dtype_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : name == "fp64" ? DType::kFloat64 : DType::kFloat32;
 }
 
-// Formats a number for people, with the unit that its name implies.
-std::string readable(const std::string& name, const Json& value) {
-  if (!value.is_number()) return value.dump();
-  constexpr std::pair<const char*, const char*> kUnits[] = {
-      {"gbytes_per_second", " GB/s"}, {"images_per_second", " images/s"},
-      {"_per_second", "/s"},          {"gflops_per_image", " GFLOP"},
-      {"gflops", " GFLOP/s"},         {"_ms", " ms"}};
-  const double number = value.get<double>();
-  if (name.ends_with("bytes")) return format("%.1f MiB", number / 1048576);
-  if (name == "mfu" || name.starts_with("fraction")) return format("%.1f %%", 100 * number);
-  const char* unit = "";
-  for (const auto& [ending, text] : kUnits) {
-    if (name.ends_with(ending)) {
-      unit = text;
-      break;
-    }
-  }
-  if (value.is_number_integer()) return value.dump() + unit;
-  const int decimals = number >= 1000 ? 0 : number >= 10 ? 1 : 3;
-  return format("%.*f", decimals, number) + unit;
-}
-
-// Prints one object per measurement: JSON on one line, or a column of names and values.
-int print_result(const BenchCommand& options, const Json& result) {
-  if (options.json) {
-    std::printf("%s\n", result.dump().c_str());
-    return kExitDone;
-  }
-  for (const auto& [key, value] : result.items()) {
-    std::printf("%-26s %s\n", key.c_str(), readable(key, value).c_str());
-  }
-  return kExitDone;
-}
-
 StepsToTime steps_of(const BenchCommand& options) {
   return {options.steps, options.warmup, options.cube, false};
 }
@@ -102,51 +67,15 @@ bool trace_wanted() {
 Json train_json(const BenchCommand& options) {
   StepsToTime run = steps_of(options);
   run.trace = trace_wanted();
-  TrainBenchmark b =
-      benchmark_train(load(options), run, options.device, job().get(), options.registries);
-  if (!b.kernels.empty()) {
-    std::fputs(trace_table(b.kernels, 1e3 * b.step_ms).c_str(), stderr);
+  std::vector<KernelTotal> kernels;
+  Json json =
+      benchmark_train(load(options), run, options.device, *job(), options.registries, kernels);
+  if (!kernels.empty()) {
+    std::fputs(trace_table(kernels, 1e3 * json["step_ms"].get<double>()).c_str(), stderr);
   } else if (run.trace && job()->is_root()) {
     std::fputs("DTN_CUDA_TRACE works only in a single process with --device cuda\n", stderr);
   }
-  Json json = {{"images_per_second", b.images_per_second},
-               {"step_ms", b.step_ms},
-               {"gflops_per_image", b.gflops_per_image},
-               {"gemm_gflops", b.gemm_gflops},
-               {"mfu", b.mfu},
-               {"peak_bytes", b.peak_bytes},
-               {"allocator_misses", b.allocator_misses}};
-  if (b.processes > 1) {
-    json["processes"] = b.processes;
-    json["communication_ms"] = b.communication_ms;
-    json["communication_waited_ms"] = b.communication_waited_ms;
-    json["communication_share"] = b.communication_waited_ms / b.step_ms;
-    json["communication_bytes"] = b.communication_bytes;
-  }
   return json;
-}
-
-Json eval_json(const BenchCommand& options) {
-  EvalBenchmark b =
-      benchmark_eval(load(options), steps_of(options), options.device, options.registries);
-  return {{"images_per_second", b.images_per_second},
-          {"gflops_per_image", b.gflops_per_image},
-          {"gemm_gflops", b.gemm_gflops},
-          {"mfu", b.mfu},
-          {"peak_bytes", b.peak_bytes}};
-}
-
-Json data_json(const BenchCommand& options) {
-  DataBenchmark b = benchmark_data(load(options), options.seconds,
-                                   options.eval ? Split::kVal : Split::kTrain, options.registries);
-  return {{"images_per_second", b.images_per_second},
-          {"images", b.images},
-          {"bad_images", b.bad_images},
-          {"read_us", b.read_us},
-          {"decode_us", b.decode_us},
-          {"resize_us", b.resize_us},
-          {"augment_us", b.augment_us},
-          {"normalize_us", b.normalize_us}};
 }
 
 // Reads the norm options with the loader that reads model.norm in a config.
@@ -178,18 +107,9 @@ std::optional<TokenGrid> given_grid(const BenchCommand& options) {
 
 std::optional<std::array<double, 3>> given_positions(const BenchCommand& options) {
   if (options.positions.empty()) return std::nullopt;
-  std::array<double, 3> weights;
-  const char* at = options.positions.data();
-  const char* end = at + options.positions.size();
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    auto [stop, error] = std::from_chars(at, end, weights[i]);
-    const bool last = i + 1 == weights.size();
-    if (error != std::errc() || (last ? stop != end : stop == end || *stop != ',')) {
-      throw ConfigError(cat("--positions ", options.positions, ": write X,Y,D, like 0,0,-0.25"));
-    }
-    at = stop + 1;
-  }
-  return weights;
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return parse_numbers<double, 3>("--positions", options.positions, "X,Y,D, like 0,0,-0.25", -kAny,
+                                  kAny);
 }
 
 // Runs a normalizer once on the tensors of a file and saves the results.
@@ -223,20 +143,8 @@ Json norm_json(const BenchCommand& options) {
   const std::optional<TokenGrid> grid = given_grid(options);
   const NormConfig norm = norm_config(options, channels, grid.value_or(square_or_sequence(tokens)));
   const NormInput input{batch, tokens, channels, options.heads, grid, given_positions(options)};
-  NormBenchmark b = benchmark_norm(norm, input, dtype_of(options.dtype), options.steps,
-                                   options.device, options.registries.norms);
-  Json json = {{"forward_ms", b.forward_ms}, {"backward_ms", b.backward_ms}};
-  json["gemm_gflops"] = b.gemm_gflops;
-  if (b.copy_gbytes_per_second > 0) {
-    json["copy_gbytes_per_second"] = b.copy_gbytes_per_second;
-    json["forward_of_copy"] = b.forward_of_copy;
-  }
-  if (b.multiply_adds_per_element > 0) {
-    json["multiply_adds_per_element"] = b.multiply_adds_per_element;
-    json["gflops"] = b.gflops;
-    json["fraction_of_gemm"] = b.gflops / b.gemm_gflops;
-  }
-  return json;
+  return benchmark_norm(norm, input, dtype_of(options.dtype), options.steps, options.device,
+                        options.registries.norms);
 }
 
 Json gemm_json(const BenchCommand& options) {
@@ -252,49 +160,6 @@ Json gemm_json(const BenchCommand& options) {
   return json;
 }
 
-Json kernel_json(const KernelTime& k) {
-  if (!k.error.empty()) return {{"kernel", k.kernel}, {"error", k.error}};
-  return {{"kernel", k.kernel}, {"shape", k.shape},       {"us", k.us},      {"bytes", k.bytes},
-          {"flops", k.flops},   {"floor_us", k.floor_us}, {"ratio", k.ratio}};
-}
-
-// Prints a line of the table, and the heading before the first line.
-void print_kernel(const KernelTime& k, bool first) {
-  if (first) {
-    std::printf("%-20s %-22s %11s %10s %10s %11s %7s\n", "kernel", "shape", "us", "MB", "GFLOP",
-                "floor us", "ratio");
-  }
-  if (!k.error.empty()) {
-    std::printf("%-20s %s\n", k.kernel.c_str(), k.error.c_str());
-  } else {
-    std::printf("%-20s %-22s %11.2f %10.3f %10.3f %11.2f %7.2f\n", k.kernel.c_str(),
-                k.shape.c_str(), k.us, k.bytes / 1e6, k.flops / 1e9, k.floor_us, k.ratio);
-  }
-}
-
-// Prints a line for each kernel as soon as it is measured, then the reference rates of the machine.
-int bench_kernels(const BenchCommand& options) {
-  KernelBenchmarkOptions run = options.kernels;
-  run.steps = options.steps;
-  run.working_set = options.working_set_mib << 20;
-  run.cube = options.cube;
-  bool first = true;
-  const auto report = [&](const KernelTime& k) {
-    if (options.json) {
-      std::printf("%s\n", kernel_json(k).dump().c_str());
-    } else {
-      print_kernel(k, first);
-    }
-    first = false;
-    std::fflush(stdout);
-  };
-  const KernelBenchmark b = benchmark_kernels(load(options), run, options.device, report);
-  print_result(options, {{"copy_gbytes_per_second", b.copy_gbytes_per_second},
-                         {"gemm_gflops", b.gemm_gflops},
-                         {"kernels", b.kernels}});
-  return b.failed == 0 ? kExitDone : kExitFailed;
-}
-
 void add_bench_options(CLI::App& app, BenchCommand& options) {
   app.add_flag("--json", options.json, "print each JSON object on one line");
   add_overrides(app, options.overrides, "override one key (repeatable)");
@@ -306,35 +171,13 @@ void add_config(CLI::App& app, BenchCommand& options) {
 }
 
 void add_steps(CLI::App& app, BenchCommand& options) {
-  app.add_option("--steps", options.steps, "number of timed steps; the result is their median")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--warmup", options.warmup, "number of steps before the timed ones")
-      ->check(non_negative())
-      ->capture_default_str();
+  add_count(app, "--steps", options.steps, "number of timed steps; the result is their median");
+  add_defaulted(app, "--warmup", options.warmup, "number of steps before the timed ones")
+      ->check(non_negative());
 }
 
 void add_timed(CLI::App& app, BenchCommand& options) {
-  app.add_option("--steps", options.steps, "number of timed runs; the result is their median")
-      ->check(positive())
-      ->capture_default_str();
-}
-
-void add_kernels(CLI::App& app, BenchCommand& options) {
-  KernelBenchmarkOptions& o = options.kernels;
-  app.add_option("--only", o.only, "kernels whose names contain this text (default: all)");
-  app.add_option("--steps", options.steps,
-                 "number of timed replays of a kernel's graph; the result is their median")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--launches", o.launches, "minimum number of launches in a graph")
-      ->check(positive())
-      ->capture_default_str();
-  app.add_option("--working-set", options.working_set_mib,
-                 "MiB of inputs and outputs that the launches cycle through, to exceed the cache; "
-                 "0: all launches use the same")
-      ->check(non_negative())
-      ->capture_default_str();
+  add_count(app, "--steps", options.steps, "number of timed runs; the result is their median");
 }
 
 void add_cube(CLI::App& app, BenchCommand& options) {
@@ -345,9 +188,7 @@ void add_cube(CLI::App& app, BenchCommand& options) {
 }
 
 void add_dtype(CLI::App& app, BenchCommand& options) {
-  app.add_option("--dtype", options.dtype, "fp32, bf16 or fp64")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp64"}))
-      ->capture_default_str();
+  add_choice(app, "--dtype", options.dtype, {"fp32", "bf16", "fp64"}, "fp32, bf16 or fp64");
 }
 
 }  // namespace
@@ -376,25 +217,19 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   }
   for (CLI::App* sub : {train, eval, data, gemm, kernels, products}) add_config(*sub, options);
   for (CLI::App* sub : {train, eval, gemm, kernels}) add_cube(*sub, options);
-  add_kernels(*kernels, options);
+  options.kernels.add_to(*kernels);
   options.products.add_to(*products);
   options.attention.add_to(*attention);
   add_timed(*attention, options);
   for (CLI::App* sub : {train, eval}) add_steps(*sub, options);
-  data->add_option("--seconds", options.seconds, "how long to measure")
-      ->check(positive())
-      ->capture_default_str();
+  add_count(*data, "--seconds", options.seconds, "how long to measure");
   data->add_flag("--eval", options.eval,
                  "measure the validation images, prepared as for evaluation");
-  norm->add_option("--type", options.type, "normalizer, see dtn-info --norms")
-      ->capture_default_str();
-  norm->add_option("--shape", options.shape,
-                   "B,T,C of the input; with norm.prefix=ln, the tokens of T beyond a square grid "
-                   "are prefix tokens")
-      ->capture_default_str();
-  norm->add_option("--heads", options.heads, "heads H, must divide C")
-      ->check(positive())
-      ->capture_default_str();
+  add_defaulted(*norm, "--type", options.type, "normalizer, see dtn-info --norms");
+  add_defaulted(*norm, "--shape", options.shape,
+                "B,T,C of the input; with norm.prefix=ln, the tokens of T beyond a square grid "
+                "are prefix tokens");
+  add_count(*norm, "--heads", options.heads, "heads H, must divide C");
   add_timed(*norm, options);
   CLI::Option* inputs = norm->add_option(
       "--inputs", options.inputs,
@@ -416,18 +251,24 @@ int bench_main(int argc, char** argv, const Registries& registries) {
     if (!ranks.is_single() && !*train) {
       throw ConfigError("only dtn-bench train works in several processes");
     }
-    if (*kernels) return bench_kernels(options);
+    if (*kernels) {
+      return options.kernels.run(load(options), options.device, options.json, options.cube);
+    }
     if (*products) {
       return options.products.run(load(options), options.device, options.json, options.registries);
     }
-    Json result = *train       ? train_json(options)
-                  : *eval      ? eval_json(options)
-                  : *data      ? data_json(options)
-                  : *norm      ? norm_json(options)
-                  : *attention ? options.attention.result(dtype_of(options.dtype), options.steps,
-                                                          options.device)
-                               : gemm_json(options);
-    return ranks.is_root() ? print_result(options, result) : kExitDone;
+    Json result =
+        *train ? train_json(options)
+        : *eval
+            ? benchmark_eval(load(options), steps_of(options), options.device, options.registries)
+        : *data ? benchmark_data(load(options), options.seconds,
+                                 options.eval ? Split::kVal : Split::kTrain, options.registries)
+        : *norm ? norm_json(options)
+        : *attention
+            ? options.attention.result(dtype_of(options.dtype), options.steps, options.device)
+            : gemm_json(options);
+    if (ranks.is_root()) print_result(result, options.json);
+    return static_cast<int>(kExitDone);
   });
 }
 

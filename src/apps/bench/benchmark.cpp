@@ -1,12 +1,13 @@
 #include "apps/bench/benchmark.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
 
-#include "apps/bench/random_batch.h"
-#include "apps/estimate/device_memory.h"
-#include "apps/estimate/loading_rate.h"
+#include "apps/bench/random_values.h"
 #include "apps/estimate/step_profile.h"
 #include "apps/estimate/timing.h"
+#include "core/format.h"
 #include "core/seconds_since.h"
 #include "data/feed/open_split.h"
 #include "dtn/tasks/classify.h"
@@ -21,10 +22,32 @@ DType dtype_of(Precision precision) {
   return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
 }
 
+// Formats a number for people, with the unit that its name implies.
+std::string readable(const std::string& name, const BenchmarkResult& value) {
+  if (!value.is_number()) return value.dump();
+  constexpr std::pair<const char*, const char*> kUnits[] = {
+      {"gbytes_per_second", " GB/s"}, {"images_per_second", " images/s"},
+      {"_per_second", "/s"},          {"gflops_per_image", " GFLOP"},
+      {"gflops", " GFLOP/s"},         {"_ms", " ms"}};
+  const double number = value.get<double>();
+  if (name.ends_with("bytes")) return format("%.1f MiB", number / 1048576);
+  if (name == "mfu" || name.starts_with("fraction")) return format("%.1f %%", 100 * number);
+  const char* unit = "";
+  for (const auto& [ending, text] : kUnits) {
+    if (name.ends_with(ending)) {
+      unit = text;
+      break;
+    }
+  }
+  if (value.is_number_integer()) return value.dump() + unit;
+  const int decimals = number >= 1000 ? 0 : number >= 10 ? 1 : 3;
+  return format("%.*f", decimals, number) + unit;
+}
+
 // Times the stages of images for about `seconds`. The stride kStep reaches all classes of a sorted
 // data set. Damaged images are skipped. Samples that need no preparation have no stages to time.
 void time_stages(const Dataset& data, const Transform& transform, std::uint64_t seed,
-                 double seconds, DataBenchmark& result) {
+                 double seconds, BenchmarkResult& result) {
   constexpr std::int64_t kWarmup = 4, kStep = 7919;
   SampleWorkspace sample_workspace;
   TransformWorkspace workspace;
@@ -60,11 +83,11 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
   }
   if (images == 0) return;
   const double scale = 1e6 / static_cast<double>(images);
-  result.read_us = read * scale;
-  result.decode_us = stages.decode * scale;
-  result.resize_us = stages.resize * scale;
-  result.augment_us = stages.augment * scale;
-  result.normalize_us = normalize * scale;
+  result["read_us"] = read * scale;
+  result["decode_us"] = stages.decode * scale;
+  result["resize_us"] = stages.resize * scale;
+  result["augment_us"] = stages.augment * scale;
+  result["normalize_us"] = normalize * scale;
 }
 
 // Traces the kernels of a step on a CUDA device. No earlier step may have read `batch`: the first
@@ -79,71 +102,91 @@ std::vector<KernelTotal> trace_step(Learner& learner, const Fields& batch, std::
   return add_up(trace.launches());
 }
 
+std::string table_line(const KernelTotal& k, double all_us) {
+  return format("%-44s %7lld %12.1f %10.2f %7.1f %%\n", k.name.c_str(),
+                static_cast<long long>(k.calls), k.us,
+                k.calls > 0 ? k.us / static_cast<double>(k.calls) : 0.0,
+                all_us > 0 ? 100 * k.us / all_us : 0.0);
+}
+
 }  // namespace
 
-TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
-                               Device device, Communicator* ranks, const Registries& registries) {
-  Communicator only;
-  if (!ranks) ranks = &only;
-  const int processes = ranks->size();
+void print_result(const BenchmarkResult& result, bool json) {
+  if (json) {
+    std::printf("%s\n", result.dump().c_str());
+    return;
+  }
+  for (const auto& [key, value] : result.items()) {
+    std::printf("%-26s %s\n", key.c_str(), readable(key, value).c_str());
+  }
+}
+
+BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
+                                Device device, Communicator& ranks, const Registries& registries,
+                                std::vector<KernelTotal>& kernels) {
+  const int processes = ranks.size();
   if (config.train.batch_size < processes) {
     throw ConfigError(cat("train.batch_size ", config.train.batch_size,
                           " is smaller than the number of processes, ", processes));
   }
-  TrainBenchmark result;
   DType dtype = dtype_of(config.train.precision);
   const auto images = static_cast<std::int64_t>(
-      rows_of_rank(config.train.batch_size, ranks->rank(), processes).size());
+      rows_of_rank(config.train.batch_size, ranks.rank(), processes).size());
   const std::int64_t micro = std::min(micro_batch(config.train), images);
   // All processes measure at the same time, as in a step.
   auto ceiling = [&] {
-    ranks->barrier();
+    ranks.barrier();
     Tensor rate =
         Tensor::full({1}, DType::kFloat64,
                      best_rate(measure_gemms(config.model, micro, dtype, device, run.cube)));
-    ranks->all_reduce(rate);
+    ranks.all_reduce(rate);
     return *rate.data<double>();
   };
   double before = ceiling();
   release_memory(device);
   Classify task({config, device, registries});
-  Learner learner(config, task, device, ranks, registries.optimizers);
+  Learner learner(config, task, device, &ranks, registries.optimizers);
   const Fields batch = random_batch(config.model, images, device);
   reset_peak_memory(device);
   for (int i = 0; i < run.warmup; ++i) learner.step(batch, i, 1e-4);
-  ranks->barrier();
+  ranks.barrier();
   std::uint64_t misses = memory_stats(device).misses;
-  const CommunicationTime communication = ranks->time();
+  const CommunicationTime communication = ranks.time();
   std::vector<double> times;
   for (int i = 0; i < run.steps; ++i) {
     times.push_back(seconds_of(device, [&] { learner.step(batch, run.warmup + i, 1e-4); }));
   }
-  const CommunicationTime after = ranks->time();
-  result.allocator_misses = static_cast<std::int64_t>(memory_stats(device).misses - misses);
-  result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
-  double step = median(times);
-  result.step_ms = step * 1e3;
+  const CommunicationTime after = ranks.time();
+  const AllocatorStats memory = memory_stats(device);
+  const double step = median(times);
   if (run.trace && device != kCpu && processes == 1) {
     const Fields elsewhere = random_batch(config.model, images, device);
-    result.kernels = trace_step(learner, elsewhere, run.warmup + run.steps);
+    kernels = trace_step(learner, elsewhere, run.warmup + run.steps);
   }
-  result.images_per_second = config.train.batch_size / step;
-  result.gflops_per_image = 6 * task.cost().computed_multiply_adds / 1e9;
-  result.gemm_gflops = std::max(before, ceiling());
-  result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
-  result.processes = processes;
-  result.communication_ms = 1e3 * (after.moving - communication.moving) / run.steps;
-  result.communication_waited_ms = 1e3 * (after.waiting - communication.waiting) / run.steps;
-  const std::size_t element = config.train.reduce == ReducePrecision::kBFloat16 ? 2 : 4;
-  result.communication_bytes = 2.0 * (processes - 1) / processes *
-                               static_cast<double>(learner.parameters().flat_size()) *
-                               static_cast<double>(element);
+  const double images_per_second = config.train.batch_size / step;
+  const double gflops_per_image = 6 * task.cost().computed_multiply_adds / 1e9;
+  const double gemm_gflops = std::max(before, ceiling());
+  BenchmarkResult result = {{"images_per_second", images_per_second},
+                            {"step_ms", step * 1e3},
+                            {"gflops_per_image", gflops_per_image},
+                            {"gemm_gflops", gemm_gflops},
+                            {"mfu", gflops_per_image * images_per_second / gemm_gflops},
+                            {"peak_bytes", memory.peak_bytes},
+                            {"allocator_misses", memory.misses - misses}};
+  if (processes == 1) return result;
+  const double waited_ms = 1e3 * (after.waiting - communication.waiting) / run.steps;
+  const double element = config.train.reduce == ReducePrecision::kBFloat16 ? 2 : 4;
+  result["processes"] = processes;
+  result["communication_ms"] = 1e3 * (after.moving - communication.moving) / run.steps;
+  result["communication_waited_ms"] = waited_ms;
+  result["communication_share"] = waited_ms / (step * 1e3);
+  result["communication_bytes"] = 2.0 * (processes - 1) / processes *
+                                  static_cast<double>(learner.parameters().flat_size()) * element;
   return result;
 }
 
-EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run, Device device,
-                             const Registries& registries) {
-  EvalBenchmark result;
+BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
+                               Device device, const Registries& registries) {
   DType dtype = dtype_of(config.train.precision);
   std::int64_t micro = micro_batch(config.train);
   auto ceiling = [&] {
@@ -161,27 +204,61 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& 
   reset_peak_memory(device);
   for (int i = 0; i < run.warmup; ++i) evaluate();
   std::vector<double> times;
-  for (int i = 0; i < run.steps; ++i) {
-    times.push_back(seconds_of(device, evaluate));
-  }
-  result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
-  result.images_per_second = static_cast<double>(micro) / median(times);
-  result.gflops_per_image = 2 * task.cost().computed_multiply_adds / 1e9;
-  result.gemm_gflops = std::max(before, ceiling());
-  result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
+  for (int i = 0; i < run.steps; ++i) times.push_back(seconds_of(device, evaluate));
+  const std::size_t peak_bytes = memory_stats(device).peak_bytes;
+  const double images_per_second = static_cast<double>(micro) / median(times);
+  const double gflops_per_image = 2 * task.cost().computed_multiply_adds / 1e9;
+  const double gemm_gflops = std::max(before, ceiling());
+  return {{"images_per_second", images_per_second},
+          {"gflops_per_image", gflops_per_image},
+          {"gemm_gflops", gemm_gflops},
+          {"mfu", gflops_per_image * images_per_second / gemm_gflops},
+          {"peak_bytes", peak_bytes}};
+}
+
+BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, Split split,
+                               const DataRegistries& registries) {
+  const auto images = open_image_samples(config, split, kCpu, registries);
+  const LoadingRate rate = measure_loading(images, config, config.train.batch_size, split, seconds);
+  BenchmarkResult result = {{"images_per_second", rate.samples_per_second},
+                            {"images", rate.samples},
+                            {"bad_images", rate.bad_samples},
+                            {"read_us", 0.0},
+                            {"decode_us", 0.0},
+                            {"resize_us", 0.0},
+                            {"augment_us", 0.0},
+                            {"normalize_us", 0.0}};
+  time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
   return result;
 }
 
-DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split,
-                             const DataRegistries& registries) {
-  const auto images = open_image_samples(config, split, kCpu, registries);
-  const LoadingRate rate = measure_loading(images, config, config.train.batch_size, split, seconds);
-  DataBenchmark result;
-  result.images_per_second = rate.samples_per_second;
-  result.images = rate.samples;
-  result.bad_images = rate.bad_samples;
-  time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
-  return result;
+std::vector<KernelTotal> add_up(const std::vector<cuda::TimedLaunch>& launches) {
+  std::map<std::string, KernelTotal> by_name;
+  for (const cuda::TimedLaunch& launch : launches) {
+    KernelTotal& total = by_name[launch.name];
+    total.name = launch.name;
+    ++total.calls;
+    total.us += launch.microseconds;
+  }
+  std::vector<KernelTotal> totals;
+  for (auto& [name, total] : by_name) totals.push_back(std::move(total));
+  std::stable_sort(totals.begin(), totals.end(),
+                   [](const KernelTotal& a, const KernelTotal& b) { return a.us > b.us; });
+  return totals;
+}
+
+std::string trace_table(const std::vector<KernelTotal>& kernels, double step_us) {
+  KernelTotal all{"all"};
+  for (const KernelTotal& k : kernels) {
+    all.calls += k.calls;
+    all.us += k.us;
+  }
+  std::string table =
+      format("%-44s %7s %12s %10s %9s\n", "kernel", "calls", "total us", "mean us", "share");
+  for (const KernelTotal& k : kernels) table += table_line(k, all.us);
+  table += table_line(all, all.us);
+  return table + format("gaps: %.1f us of a step of %.1f us (%.1f %%)\n", step_us - all.us, step_us,
+                        step_us > 0 ? 100 * (step_us - all.us) / step_us : 0.0);
 }
 
 }  // namespace dtn

@@ -3,21 +3,29 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/bench/trace_table.h"
+#include "config/document.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
 #include "dtn/data/dataset.h"
 #include "dtn/data/sample_source.h"
 #include "dtn/dist/communicator.h"
+#include "dtn/io/safetensors.h"
+#include "dtn/nn/normalizer.h"
 #include "dtn/tasks/registries.h"
+#include "kernels/cuda/trace.h"
 
 namespace dtn {
+
+// Results by name, in the order of the output.
+using BenchmarkResult = nlohmann::ordered_json;
+// Prints one object per measurement: JSON on one line, or a column of names and values.
+void print_result(const BenchmarkResult& result, bool json);
 
 // Rate of a matrix product with all threads, in 1e9 floating-point operations per second.
 struct GemmRate {
@@ -36,67 +44,70 @@ double best_rate(const std::vector<GemmRate>& rates);
 inline constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
 double measure_copy(Device device = kCuda, std::int64_t bytes = kCopyBytes);
 
+// Returns the items whose names contain `text`, for --only. If there are none, throws a ConfigError
+// that lists all names, each after `before` or `between`.
+template <class Item>
+std::vector<Item> chosen_by_name(std::vector<Item> items, const std::string& text, const char* what,
+                                 const char* before, const char* between) {
+  const std::string names = config::join(items, between, &Item::name);
+  std::erase_if(items, [&](const Item& item) { return item.name.find(text) == text.npos; });
+  if (!items.empty()) return items;
+  throw ConfigError(cat("--only ", text, ": no ", what, " has this text in its name; the ", what,
+                        "s are", before, names));
+}
+
+// Time of a training step by kernel, summed from a trace.
+struct KernelTotal {
+  std::string name;
+  std::int64_t calls = 0;
+  double us = 0;
+};
+
+// Sums the launches by kernel; the kernel with the longest time comes first.
+std::vector<KernelTotal> add_up(const std::vector<cuda::TimedLaunch>& launches);
+
+// Returns a table with a line for each kernel and its share, a line for the sum, and the difference
+// to `step_us`, the time of a step without a trace (possibly replayed as one graph).
+std::string trace_table(const std::vector<KernelTotal>& kernels, double step_us);
+
 struct StepsToTime {
   int steps = 20, warmup = 3;
   std::int64_t cube = 0;  // see measure_gemms()
   bool trace = false;     // CUDA device, one process: one more step, traced by kernel
 };
 
-struct TrainBenchmark {
-  double images_per_second = 0;       // of the median step
-  double step_ms = 0;                 // median
-  double gflops_per_image = 0;        // 6 x the computed multiply-adds of a forward pass
-  double gemm_gflops = 0;             // ceiling, best before and after
-  double mfu = 0;                     // gflops_per_image images_per_second / gemm_gflops
-  std::int64_t peak_bytes = 0;        // of tensors and scratch memory
-  std::int64_t allocator_misses = 0;  // in the timed steps
-  // Fields of a job of several processes; the rates above are those of all processes together. The
-  // reductions of a step take communication_ms, mostly during the backward pass. For
-  // communication_waited_ms the first process waits for the network or for a slower process. (Both
-  // are 0 with NCCL, where these times are not known.)
-  int processes = 1;
-  double communication_ms = 0, communication_waited_ms = 0;
-  double communication_bytes = 0;    // that each process sends per step
-  std::vector<KernelTotal> kernels;  // of the traced step
-};
 // Times optimizer steps on random images that stay in memory; the loader has a benchmark of its
-// own. All processes of `ranks`, if any, must call it.
-TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
-                               Device device = kCpu, Communicator* ranks = nullptr,
-                               const Registries& registries = standard_registries());
+// own. All processes of `ranks`, if any, must call it. `kernels` receives those of the traced step.
+//
+//   images_per_second    of the median step
+//   step_ms              median
+//   gflops_per_image     6 x the computed multiply-adds of a forward pass
+//   gemm_gflops          ceiling, best before and after
+//   mfu                  gflops_per_image images_per_second / gemm_gflops
+//   peak_bytes           of tensors and scratch memory
+//   allocator_misses     in the timed steps
+//
+// In a job of several processes the rates are those of all processes together, and follow
+//
+//   processes, communication_ms, communication_waited_ms, communication_share, communication_bytes
+//
+// The reductions of a step take communication_ms, mostly during the backward pass. For
+// communication_waited_ms the first process waits for the network or for a slower process. (Both
+// are 0 with NCCL, where these times are not known.) Each process sends communication_bytes per
+// step.
+BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
+                                Device device, Communicator& ranks, const Registries& registries,
+                                std::vector<KernelTotal>& kernels);
 
-struct EvalBenchmark {
-  double images_per_second = 0;
-  double gflops_per_image = 0;  // 2 x the computed multiply-adds
-  double gemm_gflops = 0;
-  double mfu = 0;
-  std::int64_t peak_bytes = 0;
-};
-EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
-                             Device device = kCpu,
-                             const Registries& registries = standard_registries());
+// Times forward passes. The results are those of training; 2 x the computed multiply-adds count.
+BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
+                               Device device, const Registries& registries);
 
-struct DataBenchmark {
-  double images_per_second = 0;  // decoded, augmented and batched
-  std::int64_t images = 0;
-  std::int64_t bad_images = 0;
-  // Stage times per image, in microseconds of one thread: means over some of the images.
-  double read_us = 0, decode_us = 0, resize_us = 0, augment_us = 0, normalize_us = 0;
-};
-// Prepares the training images as in training, or the validation images as in evaluation.
-DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds,
-                             Split split = Split::kTrain,
-                             const DataRegistries& registries = standard_registries());
+// Prepares the training images as in training, or the validation images as in evaluation. Stage
+// times are per image, in microseconds of one thread: means over some of the images.
+BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, Split split,
+                               const DataRegistries& registries);
 
-struct NormBenchmark {
-  double forward_ms = 0, backward_ms = 0;  // medians
-  double multiply_adds_per_element = 0;    // forward and backward; 0: negligible
-  double gflops = 0;                       // from multiply_adds_per_element
-  double gemm_gflops = 0;                  // ceiling at this precision
-  // On a CUDA device: the rate of a large copy, and the fraction of it that the forward pass
-  // reaches, with x read once and y written once.
-  double copy_gbytes_per_second = 0, forward_of_copy = 0;
-};
 // Input of a normalizer benchmark.
 struct NormInput {
   std::int64_t batch, tokens, channels, heads;  // x [batch, tokens, channels]
@@ -106,8 +117,29 @@ struct NormInput {
   // Weights (x, y, d) of the relative positions of all heads; unset: their initial values.
   std::optional<std::array<double, 3>> positions{};
 };
-// Throws ConfigError for a grid with another number of tokens, or positions that cannot be set.
-NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype, int steps,
-                             Device device = kCpu, const NormRegistry& norms = norm_registry());
+// Median times of a forward and a backward pass, and the rates that follow. forward_of_copy, on a
+// CUDA device, is the fraction of a large copy's rate that the forward pass reaches, with x read
+// once and y written once. Throws ConfigError for a grid with another number of tokens, or
+// positions that cannot be set.
+BenchmarkResult benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype,
+                               int steps, Device device, const NormRegistry& norms);
+
+// Runs one normalizer once on given tensors, for a comparison with another implementation.
+struct NormProbe {
+  NormConfig norm;
+  std::int64_t heads;
+  std::optional<TokenGrid> grid;  // unset: a square if T is one, else a sequence
+  double eps = kDefaultNormEps;
+  DType dtype = DType::kFloat32;  // of activations
+  bool training = true;           // use batch statistics even if there are running ones
+};
+
+// `inputs` holds x [B, T, C], dy [B, T, C], and optionally parameters and buffers by name (weight,
+// bias, running_mean, ...); the others keep their initial values. The result holds y, dx, the
+// gradient of each parameter as d<name>, and each buffer by name with its value after the pass, all
+// in float32 (float64 for float64). Throws DataError if x or dy is missing, if a shape is wrong, or
+// if a name is unknown.
+NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& inputs, Device device = kCpu,
+                        const NormRegistry& norms = norm_registry());
 
 }  // namespace dtn

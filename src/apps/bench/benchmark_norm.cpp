@@ -42,7 +42,12 @@ struct Pass {
   void backward(const Tensor& dy) { tape.backward(y, dy); }
 };
 
-void measure_on_host(Subject& s, int steps, NormBenchmark& result) {
+struct NormTimes {
+  double forward_ms = 0, backward_ms = 0;
+  double copy_gbytes_per_second = 0, forward_of_copy = 0;  // on a CUDA device
+};
+
+void measure_on_host(Subject& s, int steps, NormTimes& result) {
   std::vector<double> forward, backward;
   for (int i = 0; i < steps + 3; ++i) {
     Pass pass;
@@ -57,7 +62,7 @@ void measure_on_host(Subject& s, int steps, NormBenchmark& result) {
 }
 
 // Cycles through several inputs, so that no input is found in the cache.
-void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
+void measure_on_device(Subject& s, int steps, NormTimes& result) {
   auto count = static_cast<double>(s.x.size());
   double forward = 1e3 * replayed_seconds(steps, [&] {
                      for (const Tensor& x : s.x) Pass().forward(s, x);
@@ -121,8 +126,8 @@ double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, D
 
 }  // namespace
 
-NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype, int steps,
-                             Device device, const NormRegistry& norms) {
+BenchmarkResult benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype,
+                               int steps, Device device, const NormRegistry& norms) {
   const auto [batch, tokens, channels, heads, given, positions] = input;
   const TokenGrid grid = grid_of(norm, input);
   const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps), grid};
@@ -134,24 +139,36 @@ NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DTy
     s.dy.push_back(values.tensor({batch, tokens, channels}, dtype, device));
   }
 
-  NormBenchmark result;
+  NormTimes times;
   DType rate_type = dtype == DType::kFloat64 ? DType::kFloat32 : dtype;
   ModelConfig shape;
   shape.embed_dim = channels;
   shape.num_heads = heads;
   auto ceiling = [&] { return measure_gemms(shape, 1, rate_type, device)[0].gflops; };
   double before = ceiling();
-  device == kCpu ? measure_on_host(s, steps, result) : measure_on_device(s, steps, result);
+  device == kCpu ? measure_on_host(s, steps, times) : measure_on_device(s, steps, times);
   double elements = static_cast<double>(batch * tokens * channels);
-  result.multiply_adds_per_element = multiply_adds_of_sample(norm, norm_shape, dtype, norms) /
+  double multiply_adds_per_element = multiply_adds_of_sample(norm, norm_shape, dtype, norms) /
                                      static_cast<double>(tokens * channels);
   // Both moments, their recomputation, the backward pass, and the gradient of the weights.
   if (positions && grid.height == 1) {
-    result.multiply_adds_per_element = 8 * dtn_sequence_taps((*positions)[2], grid.width);
+    multiply_adds_per_element = 8 * dtn_sequence_taps((*positions)[2], grid.width);
   }
-  result.gflops = 2 * result.multiply_adds_per_element * elements /
-                  ((result.forward_ms + result.backward_ms) * 1e6);
-  result.gemm_gflops = std::max(before, ceiling());
+  const double gemm_gflops = std::max(before, ceiling());
+  BenchmarkResult result = {{"forward_ms", times.forward_ms},
+                            {"backward_ms", times.backward_ms},
+                            {"gemm_gflops", gemm_gflops}};
+  if (times.copy_gbytes_per_second > 0) {
+    result["copy_gbytes_per_second"] = times.copy_gbytes_per_second;
+    result["forward_of_copy"] = times.forward_of_copy;
+  }
+  if (multiply_adds_per_element > 0) {
+    const double gflops =
+        2 * multiply_adds_per_element * elements / ((times.forward_ms + times.backward_ms) * 1e6);
+    result["multiply_adds_per_element"] = multiply_adds_per_element;
+    result["gflops"] = gflops;
+    result["fraction_of_gemm"] = gflops / gemm_gflops;
+  }
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/bench/kernel_cases.h"
+#include "config/document.h"
 #include "core/meta_device.h"
 #include "core/queue.h"
 #include "dtn/core/check.h"
@@ -35,12 +36,10 @@ class CaseList {
   // Adds a case. `arguments` takes a KernelTensors& and returns the kernel's arguments.
   template <class F>
   void add(std::string name, std::initializer_list<std::int64_t> sizes, const F& arguments) {
-    std::string shape;
-    for (const std::int64_t n : sizes) shape += cat(shape.empty() ? "" : " x ", n);
-    cases_.push_back(
-        {std::move(name), std::move(shape), [device = device_, arguments](KernelTensors& m) {
-           return call_of(device, arguments(m));
-         }});
+    cases_.push_back({std::move(name), config::join(sizes, " x "),
+                      [device = device_, arguments](KernelTensors& m) {
+                        return call_of(device, arguments(m));
+                      }});
   }
   std::vector<KernelCase> take() { return std::move(cases_); }
 

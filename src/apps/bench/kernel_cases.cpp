@@ -135,6 +135,13 @@ Arguments update_of(KernelTensors& m, const StepShape& s, std::int64_t count) {
   args.lr = s.config.optim.lr;
   args.weight_decay = s.config.optim.weight_decay;
   if constexpr (requires { args.t; }) args.t = 1000;
+  if constexpr (requires { args.m; }) args.m = m.in_out({count}, DType::kFloat32);
+  if constexpr (requires { args.v; }) args.v = m.positive_in_out({count}, DType::kFloat32);
+  if constexpr (requires { args.beta1; }) {
+    args.beta1 = s.config.optim.beta1;
+    args.beta2 = s.config.optim.beta2;
+  }
+  if constexpr (requires { args.eps; }) args.eps = s.config.optim.eps.value();
   return args;
 }
 
@@ -146,15 +153,8 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
     return SumSquares{count, m.in({count}, kType), m.out({1}, DType::kFloat64)};
   });
   if (optim.name == "adamw") {
-    cases.add("adamw", {count}, [=](KernelTensors& m) {
-      auto args = update_of<AdamWStep>(m, s, count);
-      args.m = m.in_out({count}, kType);
-      args.v = m.positive_in_out({count}, kType);
-      args.beta1 = optim.beta1;
-      args.beta2 = optim.beta2;
-      args.eps = optim.eps.value();
-      return args;
-    });
+    cases.add("adamw", {count},
+              [=](KernelTensors& m) { return update_of<AdamWStep>(m, s, count); });
   } else if (optim.name == "sgd") {
     cases.add("sgd", {count}, [=](KernelTensors& m) {
       auto args = update_of<SgdStep>(m, s, count);
@@ -167,11 +167,6 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
     // With the trust ratio of a single tensor. The chunks of a whole model are as many.
     cases.add("lamb", {count}, [=](KernelTensors& m) {
       auto args = update_of<LambStep>(m, s, count);
-      args.m = m.in_out({count}, kType);
-      args.v = m.positive_in_out({count}, kType);
-      args.beta1 = optim.beta1;
-      args.beta2 = optim.beta2;
-      args.eps = optim.eps.value();
       std::vector<std::int64_t> chunks;  // a LambChunk each
       for (std::int64_t i = 0; i < count; i += kLambChunk) {
         chunks.insert(chunks.end(), {i, std::min(i + kLambChunk, count), 0});
@@ -183,13 +178,7 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
       return args;
     });
   } else if (optim.name == "lion") {
-    cases.add("lion", {count}, [=](KernelTensors& m) {
-      auto args = update_of<LionStep>(m, s, count);
-      args.m = m.in_out({count}, kType);
-      args.beta1 = optim.beta1;
-      args.beta2 = optim.beta2;
-      return args;
-    });
+    cases.add("lion", {count}, [=](KernelTensors& m) { return update_of<LionStep>(m, s, count); });
   }
   if (s.config.train.ema) {
     cases.add("ema", {count}, [=, decay = *s.config.train.ema](KernelTensors& m) {

@@ -1,7 +1,6 @@
-#include "apps/bench/norm_probe.h"
-
 #include <map>
 
+#include "apps/bench/benchmark.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn {

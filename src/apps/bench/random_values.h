@@ -5,6 +5,8 @@
 #include <map>
 #include <tuple>
 
+#include "dtn/config/train_config.h"
+#include "dtn/core/fields.h"
 #include "dtn/core/tensor.h"
 
 namespace dtn {
@@ -23,5 +25,8 @@ class RandomValues {
   std::map<std::tuple<DeviceType, DType, double, double>, Tensor> sources_;
   std::int64_t fills_ = 0;
 };
+
+// Returns random images, or sequences of the maximum length, with labels, as Classify expects them.
+Fields random_batch(const ModelConfig& model, std::int64_t n, Device device);
 
 }  // namespace dtn

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <limits>
 
-#include "apps/estimate/loading_rate.h"
 #include "apps/estimate/run_size.h"
+#include "apps/estimate/step_profile.h"
 #include "config/choices.h"
 #include "core/cuda_device.h"
 #include "core/format.h"

@@ -1,10 +1,13 @@
 #include "apps/estimate/run_size.h"
 
 #include <algorithm>
+#include <filesystem>
 
+#include "data/classes/match_classes.h"
 #include "data/feed/epoch_plan.h"
 #include "data/feed/loader_options.h"
 #include "dtn/core/check.h"
+#include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/optim/schedule.h"
 
@@ -40,6 +43,26 @@ void add_batches(const ExperimentConfig& config, const SampleSource& source,
   memory.host_batches += (held + 2) * host_bytes;
 }
 
+// Returns the config with synthetic samples, as many as the split of the data set is known to have.
+ExperimentConfig with_synthetic_samples(ExperimentConfig config, Split split) {
+  struct Sizes {
+    std::int64_t train, val;
+  };
+  constexpr Sizes kImageNet{1'281'167, 50'000}, kCifar{50'000, 10'000}, kMnist{60'000, 10'000};
+  constexpr Sizes kListops{96'000, 2'000};
+  const std::string& kind = config.data.dataset;
+  const bool imagenet = kind == "imagenet" || config.model.num_classes == 1000;
+  const Sizes sizes = kind == "listops"           ? kListops
+                      : imagenet                  ? kImageNet
+                      : kind.starts_with("cifar") ? kCifar
+                                                  : kMnist;
+  config.data.size = split == Split::kTrain ? sizes.train : sizes.val;
+  config.data.dataset = "synthetic";
+  config.data.train.reset();
+  config.data.val.reset();
+  return config;
+}
+
 }  // namespace
 
 RunData open_run_data(Task& task, Device device) {
@@ -47,6 +70,39 @@ RunData open_run_data(Task& task, Device device) {
   task.learn_classes(*data.train);
   data.val = task.source(Split::kVal, device);
   return data;
+}
+
+RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
+                           const Registries& registries, std::string& note) {
+  try {
+    return open_run_data(task, device);
+  } catch (const DataError& e) {
+    if (std::filesystem::exists(config.data.root)) throw;
+    const char* noun = config.model.max_length > 0 ? "sequences" : "images";
+    note = cat("no data: ", e.what(), "\nthe estimates use synthetic ", noun,
+               " and an assumed size of the data set; loading real ", noun,
+               " takes a different time\n");
+  }
+  const auto synthetic = [&](Split split) {
+    const ExperimentConfig made = with_synthetic_samples(config, split);
+    return make_task({made, kMeta, registries})->source(split, device);
+  };
+  RunData data{synthetic(Split::kTrain), synthetic(Split::kVal)};
+  config = with_synthetic_samples(config, Split::kTrain);
+  return data;
+}
+
+void take_num_classes(ExperimentConfig& config, const Registries& registries) {
+  if (config.task != "classify") return;
+  std::int64_t classes = 0;
+  try {
+    classes = count_classes(config.data, config.model, config.seed, registries.datasets);
+  } catch (const DataError&) {
+    return;  // opening the data set later reports the error
+  }
+  if (classes == 0 || classes == config.model.num_classes) return;
+  config.model.num_classes = static_cast<int>(classes);
+  log_info(cat("model.num_classes: ", classes, ", from the training data (not set in the config)"));
 }
 
 RunSize size_of_run(const ExperimentConfig& config, const RunData& data,

@@ -23,6 +23,10 @@ RunData open_run_data(Task& task, Device device = kCpu);
 RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
                            const Registries& registries, std::string& note);
 
+// Takes model.num_classes from the training data, if the task is a classification and the data
+// exists. Logs the number if it differs from the default.
+void take_num_classes(ExperimentConfig& config, const Registries& registries);
+
 struct RunSize {
   std::int64_t val_samples = 0;
   std::int64_t steps_per_epoch = 0;

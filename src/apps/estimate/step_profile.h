@@ -1,4 +1,4 @@
-// Time and memory of a training step, for estimates.
+// Time and memory of a training step, and the speed of the data loader, for estimates.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 
 #include "dtn/config/train_config.h"
 #include "dtn/core/device.h"
+#include "dtn/data/dataset.h"
 #include "dtn/data/sample_source.h"
 #include "dtn/tasks/registries.h"
 
@@ -29,5 +30,16 @@ StepProfile profile_step(const ExperimentConfig& config,
                          const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                          Device device = kCpu,
                          const Registries& registries = standard_registries());
+
+// Rate at which a loader makes samples in batches of at most `batch_size`, measured for `seconds`
+// with the number of workers that config.data has for the device.
+struct LoadingRate {
+  double samples_per_second = 0;
+  std::int64_t samples = 0;
+  std::int64_t bad_samples = 0;
+};
+LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
+                            const ExperimentConfig& config, std::int64_t batch_size, Split split,
+                            double seconds, Device device = kCpu);
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Timing functions of the benchmarks.
+// Time and memory on any device.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,23 @@
 #include <utility>
 #include <vector>
 
+#include "core/allocator.h"
+#include "core/cuda_device.h"
 #include "core/cuda_stream.h"
 #include "core/seconds_since.h"
 #include "dtn/core/device.h"
 
 namespace dtn {
+
+inline AllocatorStats memory_stats(Device device) {
+  return device == kCpu ? allocator_stats() : cuda::allocator_stats();
+}
+inline void reset_peak_memory(Device device) {
+  device == kCpu ? reset_peak_bytes() : cuda::reset_peak_bytes();
+}
+inline void release_memory(Device device) {
+  device == kCpu ? release_cached_memory() : cuda::release_cached_memory();
+}
 
 // Returns the seconds that `work` takes, by the clock of the device where it runs.
 double seconds_of(Device device, const auto& work) {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/num_classes.h"
 #include "apps/common/program.h"
+#include "apps/estimate/run_size.h"
 #include "apps/sweep/collection.h"
 #include "apps/sweep/robustness_runs.h"
 #include "apps/sweep/sweep.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "apps/common/commands.h"
-#include "apps/common/num_classes.h"
 #include "apps/common/program.h"
 #include "apps/estimate/run_size.h"
 #include "apps/report/run_report.h"

@@ -1,5 +1,4 @@
-#include "apps/bench/norm_probe.h"
-
+#include "apps/bench/benchmark.h"
 #include "norm_cases.h"
 
 namespace dtn {

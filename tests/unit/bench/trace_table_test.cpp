@@ -1,6 +1,6 @@
-#include "apps/bench/trace_table.h"
-
 #include <gtest/gtest.h>
+
+#include "apps/bench/benchmark.h"
 
 namespace dtn {
 namespace {
