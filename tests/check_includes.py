@@ -51,7 +51,7 @@ ONLY_IN = {
     "mpi": ["src/dist/mpi/"],
     "nccl": ["src/cuda/"],
     "dnnl": ["src/kernels/gemm/gemm_onednn.cpp"],
-    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/apps/analyze/eigen_pairs.cpp"],
+    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/apps/analyze/moments.cpp"],
     "png": ["src/io/image/png.cpp"],
     "webp": ["src/io/image/webp.cpp"],
     "protozero": ["src/io/tensorboard.cpp", "src/apps/export/onnx_graph.cpp"],

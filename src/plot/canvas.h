@@ -55,9 +55,6 @@ class Canvas {
  public:
   Canvas(double width, double height) : width_(width), height_(height) {}
 
-  double width() const { return width_; }
-  double height() const { return height_; }
-
   void line(Point from, Point to, const Stroke& stroke);
   // Breaks the line at points that are not finite. Draws a point between two breaks as a dot.
   void polyline(std::span<const Point> points, const Stroke& stroke);

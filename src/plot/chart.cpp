@@ -84,7 +84,7 @@ std::string draw_chart(Chart chart, std::string_view description) {
     chart.x.data.take_in(s.x);
     take_in_values(chart.y, s);
   }
-  const Head head(chart, chart.dots ? Sample::kMarker : Sample::kLineAndMarker);
+  const Head head(chart, Sample::kLineAndMarker);
   const bool crowded = chart.series.size() > kMaxDistinctSeries;
   chart.height += head.extra_height() + (crowded ? kNote : 0);
   Canvas canvas(chart.width, chart.height);
@@ -96,13 +96,7 @@ std::string draw_chart(Chart chart, std::string_view description) {
   const Box area = head.draw(canvas, chart, kBelow + (crowded ? kNote : 0));
   Panel panel(canvas, area, chart.x, chart.y);
   for (const Series& s : chart.series) panel.band(s);
-  for (const Series& s : chart.series) {
-    if (chart.dots) {
-      panel.dots(s);
-    } else {
-      panel.line(s);
-    }
-  }
+  for (const Series& s : chart.series) panel.line(s);
   return canvas.svg(description);
 }
 

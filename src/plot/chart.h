@@ -1,4 +1,4 @@
-// Complete charts of one panel: a title, two axes, lines, dots or bars, and a legend.
+// Complete charts of one panel: a title, two axes, lines or bars, and a legend.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,6 @@ struct Chart {
   // taller. Below more
   // than kMaxDistinctSeries series, a line says that they are hard to tell apart.
   std::vector<Series> series = {};
-  bool dots = false;  // instead of lines
   double width = 720, height = 430;
 };
 

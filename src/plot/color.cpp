@@ -9,37 +9,26 @@
 namespace dtn::plot {
 namespace {
 
-constexpr std::array<Rgb, 9> kViridis = {{{0x44, 0x01, 0x54},
-                                          {0x47, 0x2c, 0x7a},
-                                          {0x3b, 0x51, 0x8b},
-                                          {0x2c, 0x71, 0x8e},
-                                          {0x21, 0x90, 0x8d},
-                                          {0x27, 0xad, 0x81},
-                                          {0x5c, 0xc8, 0x63},
-                                          {0xaa, 0xdc, 0x32},
-                                          {0xfd, 0xe7, 0x25}}};
-constexpr std::array<Rgb, 5> kBlueWhiteRed = {{{0x0b, 0x3c, 0x8c},
-                                               {0x6f, 0xa3, 0xd8},
-                                               {0xff, 0xff, 0xff},
-                                               {0xe8, 0x8b, 0x70},
-                                               {0x9c, 0x12, 0x1e}}};
+constexpr std::array<Rgb, 9> kViridis = {rgb(0x440154), rgb(0x472c7a), rgb(0x3b518b),
+                                         rgb(0x2c718e), rgb(0x21908d), rgb(0x27ad81),
+                                         rgb(0x5cc863), rgb(0xaadc32), rgb(0xfde725)};
+constexpr std::array<Rgb, 5> kBlueWhiteRed = {rgb(0x0b3c8c), rgb(0x6fa3d8), rgb(0xffffff),
+                                              rgb(0xe88b70), rgb(0x9c121e)};
 
 // The black of the series comes last, because a single black series would look like an axis.
-constexpr std::array<Paint, 13> kPaints = {{
-    {"s0", {0x00, 0x60, 0xa4}, {0x3f, 0x97, 0xd8}},
-    {"s1", {0xc4, 0x85, 0x00}, {0xf7, 0xc8, 0x5a}},
-    {"s2", {0x00, 0x7f, 0x5c}, {0x2c, 0xc4, 0x98}},
-    {"s3", {0xcc, 0x79, 0xa7}, {0xe0, 0x9a, 0xc2}},
-    {"s4", {0x3c, 0x99, 0xd8}, {0xa0, 0xdc, 0xff}},
-    {"s5", {0xb5, 0x40, 0x00}, {0xf5, 0x7a, 0x2a}},
-    {"s6", {0x00, 0x00, 0x00}, {0xff, 0xff, 0xff}},
-    kInk,
-    kSoft,
-    kGrid,
-    kPaper,
-    kWhite,
-    kBlack,
-}};
+constexpr std::array<Paint, 13> kPaints = {{{"s0", rgb(0x0060a4), rgb(0x3f97d8)},
+                                            {"s1", rgb(0xc48500), rgb(0xf7c85a)},
+                                            {"s2", rgb(0x007f5c), rgb(0x2cc498)},
+                                            {"s3", rgb(0xcc79a7), rgb(0xe09ac2)},
+                                            {"s4", rgb(0x3c99d8), rgb(0xa0dcff)},
+                                            {"s5", rgb(0xb54000), rgb(0xf57a2a)},
+                                            {"s6", rgb(0x000000), rgb(0xffffff)},
+                                            kInk,
+                                            kSoft,
+                                            kGrid,
+                                            kPaper,
+                                            kWhite,
+                                            kBlack}};
 // Interpolates between the two nearest colours, which are at equal distances from 0 to 1.
 Rgb interpolate(std::span<const Rgb> colors, double t) {
   const double at = (t > 0 ? std::min(t, 1.0) : 0.0) * static_cast<double>(colors.size() - 1);

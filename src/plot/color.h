@@ -13,6 +13,11 @@ struct Rgb {
   bool operator==(const Rgb&) const = default;
 };
 
+// rgb(0x0072b2)
+constexpr Rgb rgb(std::uint32_t hex) {
+  return {static_cast<std::uint8_t>(hex >> 16), static_cast<std::uint8_t>(hex >> 8),
+          static_cast<std::uint8_t>(hex)};
+}
 // "#0072b2"
 std::string hex(Rgb color);
 
@@ -28,14 +33,13 @@ struct Paint {
   Rgb light, dark;
 };
 
-inline constexpr Paint kInk = {"ink", {0x22, 0x22, 0x22}, {0xe6, 0xe6, 0xe6}};  // text
-inline constexpr Paint kSoft = {
-    "soft", {0x59, 0x59, 0x59}, {0xb0, 0xb0, 0xb0}};  // small text, axes
-inline constexpr Paint kGrid = {"grid", {0xdd, 0xdd, 0xdd}, {0x3c, 0x3f, 0x44}};
-inline constexpr Paint kPaper = {"paper", {0xff, 0xff, 0xff}, {0x17, 0x19, 0x1c}};
+inline constexpr Paint kInk = {"ink", rgb(0x222222), rgb(0xe6e6e6)};    // text
+inline constexpr Paint kSoft = {"soft", rgb(0x595959), rgb(0xb0b0b0)};  // small text, axes
+inline constexpr Paint kGrid = {"grid", rgb(0xdddddd), rgb(0x3c3f44)};
+inline constexpr Paint kPaper = {"paper", rgb(0xffffff), rgb(0x17191c)};
 // Marks on a colour map, the same in light and dark mode.
-inline constexpr Paint kWhite = {"white", {0xff, 0xff, 0xff}, {0xff, 0xff, 0xff}};
-inline constexpr Paint kBlack = {"black", {0x00, 0x00, 0x00}, {0x00, 0x00, 0x00}};
+inline constexpr Paint kWhite = {"white", rgb(0xffffff), rgb(0xffffff)};
+inline constexpr Paint kBlack = {"black", rgb(0x000000), rgb(0x000000)};
 
 inline constexpr std::size_t kSeriesPaints = 7;
 // Returns the paint of a series: one of seven colours that colour-blind readers can distinguish,

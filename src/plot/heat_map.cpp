@@ -44,12 +44,6 @@ Rgb ColorScale::color(double value) const {
   return map == ColorMap::kViridis ? viridis(t) : blue_white_red(t);
 }
 
-Range about_zero(Range range) {
-  if (range.empty()) return range;
-  const double most = std::max(std::abs(range.low), std::abs(range.high));
-  return {-most, most};
-}
-
 void HeatSheet::add(const Box& box, std::span<const double> values, std::int64_t rows,
                     std::int64_t columns, const ColorScale& scale) {
   DTN_CHECK(rows > 0 && columns > 0 && values.size() == static_cast<std::size_t>(rows * columns),

@@ -23,9 +23,6 @@ struct ColorScale {
   Rgb color(double value) const;
 };
 
-// Returns the symmetric range about 0, for values with a sign.
-Range about_zero(Range range);
-
 class HeatSheet {
  public:
   explicit HeatSheet(ColorMap map) : map_(map) {}

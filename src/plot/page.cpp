@@ -69,13 +69,10 @@ std::string table_html(const Table& table) {
 }
 
 void check_name(const std::string& name) {
-  DTN_CHECK(!name.empty() && std::all_of(name.begin(), name.end(),
-                                         [](unsigned char c) {
-                                           return (c >= 'a' && c <= 'z') ||
-                                                  (c >= 'A' && c <= 'Z') ||
-                                                  (c >= '0' && c <= '9') || c == '_' || c == '-';
-                                         }),
-            "a figure named '", name, "'");
+  constexpr const char* kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  DTN_CHECK(!name.empty() && name.find_first_not_of(kAllowed) == name.npos, "a figure named '",
+            name, "'");
 }
 
 std::string figure_html(const Figure& f) {

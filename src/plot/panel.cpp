@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "dtn/core/check.h"
 #include "plot/text.h"
@@ -48,10 +50,8 @@ void draw_sample(Canvas& canvas, const Box& box, const LegendEntry& e) {
     canvas.rect({middle.x - box.height / 2, box.y, box.height, box.height}, series_paint(e.style));
     return;
   }
-  if (e.sample != Sample::kMarker) {
-    canvas.line({box.x, middle.y}, {box.right(), middle.y},
-                e.stroke ? *e.stroke : series_stroke(e.style));
-  }
+  canvas.line({box.x, middle.y}, {box.right(), middle.y},
+              e.stroke ? *e.stroke : series_stroke(e.style));
   if (e.sample != Sample::kLine) {
     canvas.marker(middle, series_marker(e.style), series_paint(e.style));
   }
@@ -233,7 +233,7 @@ double draw_legend(Canvas* canvas, Point at, double width, std::span<const Legen
   constexpr double kRow = 18, kBetween = 18;
   double x = at.x, y = at.y;
   for (const LegendEntry& e : entries) {
-    const double sample = e.sample == Sample::kBar || e.sample == Sample::kMarker ? 14 : 26;
+    const double sample = e.sample == Sample::kBar ? 14 : 26;
     const std::string label = fitted(e.label, kText, width - sample - 6);
     const double used = sample + 6 + text_width(label, kText);
     if (x > at.x && x + used > at.x + width) {
@@ -247,6 +247,47 @@ double draw_legend(Canvas* canvas, Point at, double width, std::span<const Legen
     x += used + kBetween;
   }
   return entries.empty() ? 0 : y + kRow - at.y;
+}
+
+Series mean_of(std::span<const Series> runs) {
+  std::map<double, std::vector<double>> at;
+  for (const Series& run : runs) {
+    for (std::size_t i = 0; i < run.x.size(); ++i) {
+      if (std::isfinite(run.y[i])) at[run.x[i]].push_back(run.y[i]);
+    }
+  }
+  Series out;
+  for (const auto& [x, values] : at) {
+    out.x.push_back(x);
+    out.y.push_back(std::accumulate(values.begin(), values.end(), 0.0) /
+                    static_cast<double>(values.size()));
+    if (runs.size() < 2) continue;
+    const auto [least, most] = std::ranges::minmax(values);
+    out.low.push_back(least);
+    out.high.push_back(most);
+  }
+  return out;
+}
+
+Series coarser(const Series& series, std::size_t points) {
+  const std::size_t n = series.x.size(), each = (n + points - 1) / points;
+  if (each < 2) return series;
+  Series out = series;
+  out.x.clear();
+  out.y.clear();
+  out.low.clear();
+  out.high.clear();
+  for (std::size_t first = 0; first < n; first += each) {
+    const std::size_t last = std::min(n, first + each);
+    const auto mean = [&](const std::vector<double>& v) {
+      return std::accumulate(v.begin() + static_cast<std::ptrdiff_t>(first),
+                             v.begin() + static_cast<std::ptrdiff_t>(last), 0.0) /
+             static_cast<double>(last - first);
+    };
+    out.x.push_back(mean(series.x));
+    out.y.push_back(mean(series.y));
+  }
+  return out;
 }
 
 }  // namespace dtn::plot

@@ -23,6 +23,14 @@ struct Series {
   double weight = 1;      // line width, relative to the normal one
 };
 
+// Returns the mean of the runs' y at each x that at least one run has, with a band from the minimum
+// to the maximum if there are several runs. Ignores labels, styles and bands of the runs, and skips
+// missing values.
+Series mean_of(std::span<const Series> runs);
+// Returns a line with at most `points` points, each the mean of equally many neighbours. A line
+// that becomes shorter loses its band.
+Series coarser(const Series& series, std::size_t points);
+
 // Returns the stroke of the series' style, scaled by its weight.
 Stroke weighted_stroke(const Series& series, double width = 1.8);
 
@@ -74,7 +82,7 @@ class Panel {
 // Returns the space on the left of a frame of that height for y's labels and ticks.
 double left_margin(const Axis& y, double height);
 
-enum class Sample { kLine, kMarker, kLineAndMarker, kBar };
+enum class Sample { kLine, kLineAndMarker, kBar };
 
 struct LegendEntry {
   std::string label;

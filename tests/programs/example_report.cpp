@@ -3,9 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "apps/report/analysis_report.h"
 #include "apps/report/figures.h"
-#include "apps/report/illustrations.h"
 #include "example_analysis.h"
 #include "io/atomic_file.h"
 #include "plot/picture_files.h"

@@ -1,9 +1,8 @@
 #include "apps/analyze/analysis.h"
 
 #include "apps/analyze/collector.h"
-#include "apps/analyze/gradients.h"
 #include "apps/analyze/inputs.h"
-#include "apps/analyze/similarity.h"
+#include "apps/analyze/measurements.h"
 #include "apps/analyze/subject.h"
 #include "apps/analyze/subject_json.h"
 #include "core/format.h"

@@ -9,9 +9,7 @@
 #include "apps/analyze/analysis.h"
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
-#include "apps/report/analysis_report.h"
 #include "apps/report/figures.h"
-#include "apps/report/illustrations.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -27,8 +25,8 @@ namespace fs = std::filesystem;
 
 struct AnalyzeCommand {
   std::vector<std::string> checkpoints, names;
-  std::string config, inputs, output = "analysis";
-  std::optional<std::int64_t> images, token;
+  std::string config, output = "analysis";
+  AnalysisOptions analysis;
   bool illustrations = false;
   MachineOptions machine{.device = "cpu"};
 };
@@ -96,15 +94,12 @@ int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
   if (options.checkpoints.empty()) {
     throw ConfigError("--checkpoint is required: a run, a checkpoint, a weights file or 'init'");
   }
-  AnalysisOptions analysis;
+  AnalysisOptions analysis = options.analysis;
   for (const std::string& named : options.checkpoints) {
     analysis.subjects.push_back(named == kFresh ? fresh_model(options, registries)
                                                 : saved_model(options, named, registries));
   }
   name_subjects(options.names, analysis.subjects);
-  analysis.inputs = options.inputs;
-  analysis.images = options.images.value_or(analysis.images);
-  analysis.token = options.token;
   const Analysis result = analyze(analysis, registries);
   const std::vector<plot::Figure> figures = draw_figures(result.json, result.previews);
   const fs::path output = options.output;
@@ -150,15 +145,15 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
                  "config file or name, or the name of a public model (dtn-info --models), for "
                  "checkpoints that contain no config");
   auto* inputs =
-      app.add_option("--inputs", options.inputs,
+      app.add_option("--inputs", options.analysis.inputs,
                      "safetensors file to use instead of the data set: 'images' [N,C,H,W] float32, "
                      "already normalised, and optionally 'labels' [N] int64");
-  app.add_option("--images", options.images,
+  app.add_option("--images", options.analysis.images,
                  "number of images, the first of the evaluation split (default: 64)")
       ->check(positive())
       ->excludes(inputs);
-  app.add_option("--output", options.output, "folder to write")->capture_default_str();
-  app.add_option("--token", options.token,
+  add_defaulted(app, "--output", options.output, "folder to write");
+  app.add_option("--token", options.analysis.token,
                  "token whose row of the position matrix is shown, counted from 0 (default: the "
                  "token in the middle)")
       ->check(non_negative());

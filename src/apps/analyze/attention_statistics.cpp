@@ -1,9 +1,8 @@
-#include "apps/analyze/attention_statistics.h"
-
 #include <algorithm>
 #include <cmath>
 #include <span>
 
+#include "apps/analyze/statistics.h"
 #include "dtn/core/parallel.h"
 #include "nn/norms/view_means.h"
 

@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/analyze/attention_statistics.h"
-#include "apps/analyze/site_statistics.h"
+#include "apps/analyze/statistics.h"
 #include "dtn/nn/observer.h"
 
 namespace dtn {

@@ -1,9 +1,8 @@
-#include "apps/analyze/gradients.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "apps/analyze/measurements.h"
 #include "dtn/ops/loss.h"
 
 namespace dtn {

@@ -1,11 +1,10 @@
-#include "apps/analyze/similarity.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
 #include "apps/analyze/collector.h"
+#include "apps/analyze/measurements.h"
 #include "apps/analyze/moments.h"
 
 namespace dtn {

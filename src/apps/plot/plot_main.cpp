@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/common/program.h"
-#include "apps/report/run_report.h"
+#include "apps/report/run_figures.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -89,15 +89,13 @@ int plot_main(int argc, char** argv, const Registries&) {
       ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--title", options.title, "title of the page")->capture_default_str();
-  app.add_option("--width", options.width,
-                 "width of each picture in CSS pixels; 480 suits a phone or a column of a paper")
+  add_defaulted(app, "--title", options.title, "title of the page");
+  add_defaulted(app, "--width", options.width,
+                "width of each picture in CSS pixels; 480 suits a phone or a column of a paper")
       ->check(CLI::Range(kMinChartWidth, kMaxChartWidth))
-      ->type_name("PIXELS")
-      ->capture_default_str();
-  app.add_option("--output", options.output,
-                 "folder for plot.html and for each figure as figures/*.svg and *.png")
-      ->capture_default_str();
+      ->type_name("PIXELS");
+  add_defaulted(app, "--output", options.output,
+                "folder for plot.html and for each figure as figures/*.svg and *.png");
   return run_program(app, argc, argv, Processes::kOne, [&] { return run_plot(options); });
 }
 

@@ -81,17 +81,21 @@ std::vector<double> numbers_of(const AnalysisJson& list) {
   return out;
 }
 
-std::vector<double> AnalyzedRun::of_heads(std::string_view key, std::size_t layer) const {
-  std::vector<double> values = numbers_of(item(at(key), layer));
+std::vector<double> AnalyzedRun::of_heads(std::string_view key, std::size_t layer,
+                                          std::optional<std::size_t> site) const {
+  const AnalysisJson& of_layer = item(at(key), layer);
+  std::vector<double> values = numbers_of(site ? item(of_layer, *site) : of_layer);
   values.resize(heads[layer], std::numeric_limits<double>::quiet_NaN());
   return values;
 }
 
-std::vector<double> AnalyzedRun::of_heads(std::string_view key, std::size_t layer,
-                                          std::size_t site) const {
-  std::vector<double> values = numbers_of(item(item(at(key), layer), site));
-  values.resize(heads[layer], std::numeric_limits<double>::quiet_NaN());
-  return values;
+std::vector<double> AnalyzedRun::magnitude_spread(std::size_t layer, std::size_t site) const {
+  std::vector<double> spread = of_heads("token_magnitude.std", layer, site);
+  const std::vector<double> mean = of_heads("token_magnitude.mean", layer, site);
+  for (std::size_t h = 0; h < spread.size(); ++h) {
+    spread[h] = mean[h] > 0 ? spread[h] / mean[h] : std::numeric_limits<double>::quiet_NaN();
+  }
+  return spread;
 }
 
 std::vector<AnalyzedRun> read_runs(const AnalysisJson& analysis) {

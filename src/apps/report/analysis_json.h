@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,10 @@ struct AnalyzedRun {
   std::size_t depth() const { return heads.size(); }
   const AnalysisJson& at(std::string_view dotted) const { return member(*json, dotted); }
   // Returns [heads] from a key [L][H] or, with a site, [L][2][H].
-  std::vector<double> of_heads(std::string_view key, std::size_t layer) const;
-  std::vector<double> of_heads(std::string_view key, std::size_t layer, std::size_t site) const;
+  std::vector<double> of_heads(std::string_view key, std::size_t layer,
+                               std::optional<std::size_t> site = {}) const;
+  // Returns [heads]: standard deviation of the tokens' lengths, divided by their mean.
+  std::vector<double> magnitude_spread(std::size_t layer, std::size_t site) const;
 };
 
 std::vector<AnalyzedRun> read_runs(const AnalysisJson& analysis);
@@ -49,6 +52,13 @@ std::vector<AnalyzedRun> read_runs(const AnalysisJson& analysis);
 double median_of(std::vector<double> values);
 // True if at least one value is a number.
 bool any_number(const std::vector<double>& values);
+
+// Describes in words where the runs differ most: at most `count` sentences, the largest difference
+// first. Each covers one quantity, in the layer where the medians over the heads of two runs differ
+// by the largest factor. All runs are compared with the first. For a single run: the quantities
+// that vary most over the layers.
+std::vector<std::string> largest_differences(const std::vector<AnalyzedRun>& runs,
+                                             std::size_t count);
 
 // "64 images of fashion_mnist"
 std::string inputs_text(const AnalysisJson& analysis);

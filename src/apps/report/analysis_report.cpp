@@ -1,11 +1,10 @@
-#include "apps/report/analysis_report.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "apps/report/analysis_json.h"
-#include "apps/report/differences.h"
+#include "apps/report/figure_parts.h"
+#include "apps/report/figures.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
@@ -123,6 +122,20 @@ std::vector<plot::Section> sections(const std::vector<plot::Figure>& figures) {
 
 }  // namespace
 }  // namespace drawing
+
+std::vector<plot::Figure> draw_figures(const nlohmann::ordered_json& analysis,
+                                       std::span<const Preview> previews) {
+  using namespace drawing;
+  const FigureInput in{analysis, read_runs(analysis), inputs_text(analysis), previews};
+  Figures out;
+  for (const auto add :
+       {add_magnitude_maps, add_magnitude_dots, add_attention, add_rollout, add_variation,
+        add_position_maps, add_offsets, add_position_extent, add_lambdas, add_lambda_history,
+        add_planes, add_token_likeness, add_signals, add_cka}) {
+    add(in, out);
+  }
+  return out;
+}
 
 std::string report_html(const nlohmann::ordered_json& analysis,
                         const std::vector<plot::Figure>& figures) {

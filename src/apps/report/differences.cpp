@@ -1,8 +1,7 @@
-#include "apps/report/differences.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "apps/report/analysis_json.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
@@ -18,50 +17,40 @@ struct Quantity {
   std::size_t places = 1;                             // per layer
 };
 
-std::vector<double> medians_of_layers(const AnalyzedRun& run, std::string_view key) {
+// Returns value(layer, site) of each place.
+template <class Value>
+std::vector<double> each_place(const AnalyzedRun& run, std::size_t places, Value value) {
   std::vector<double> out;
-  for (std::size_t l = 0; l < run.depth(); ++l) out.push_back(median_of(run.of_heads(key, l)));
+  for (std::size_t l = 0; l < run.depth(); ++l) {
+    for (std::size_t s = 0; s < places; ++s) out.push_back(value(l, s));
+  }
   return out;
+}
+
+std::vector<double> medians_of_layers(const AnalyzedRun& run, std::string_view key) {
+  return each_place(run, 1, [&](auto l, auto) { return median_of(run.of_heads(key, l)); });
 }
 
 std::vector<double> medians_of_sites(const AnalyzedRun& run, std::string_view key) {
-  std::vector<double> out;
-  for (std::size_t l = 0; l < run.depth(); ++l) {
-    for (std::size_t s = 0; s < kSites; ++s) out.push_back(median_of(run.of_heads(key, l, s)));
-  }
-  return out;
+  return each_place(run, kSites,
+                    [&](auto l, auto s) { return median_of(run.of_heads(key, l, s)); });
 }
 
 std::vector<double> magnitude_spread(const AnalyzedRun& run) {
-  std::vector<double> out;
-  for (std::size_t l = 0; l < run.depth(); ++l) {
-    for (std::size_t s = 0; s < kSites; ++s) {
-      std::vector<double> spread = run.of_heads("token_magnitude.std", l, s);
-      const std::vector<double> mean = run.of_heads("token_magnitude.mean", l, s);
-      for (std::size_t h = 0; h < spread.size(); ++h) spread[h] /= mean[h];
-      out.push_back(median_of(spread));
-    }
-  }
-  return out;
+  return each_place(run, kSites,
+                    [&](auto l, auto s) { return median_of(run.magnitude_spread(l, s)); });
 }
 
 // Returns [L] from a key [L][...]: element `index` of each layer.
 std::vector<double> elements(const AnalyzedRun& run, std::string_view key, std::size_t index) {
-  std::vector<double> out;
-  for (std::size_t l = 0; l < run.depth(); ++l) {
-    out.push_back(number_of(item(item(run.at(key), l), index)));
-  }
-  return out;
+  return each_place(run, 1,
+                    [&](auto l, auto) { return number_of(item(item(run.at(key), l), index)); });
 }
 
 std::vector<double> after_norms(const AnalyzedRun& run, std::string_view key) {
-  std::vector<double> out;
-  for (std::size_t l = 0; l < run.depth(); ++l) {
-    for (std::size_t s = 0; s < kSites; ++s) {
-      out.push_back(number_of(item(item(item(run.at(key), l), s), 1)));
-    }
-  }
-  return out;
+  return each_place(run, kSites, [&](auto l, auto s) {
+    return number_of(item(item(item(run.at(key), l), s), 1));
+  });
 }
 
 std::vector<Quantity> quantities() {

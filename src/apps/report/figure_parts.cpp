@@ -27,15 +27,8 @@ void draw_head(plot::Canvas& canvas, const std::string& title, const std::string
   plot::draw_legend(&canvas, {kFigureSide, kLegendTop}, kInside, legend);
 }
 
-plot::LegendEntry legend_entry(const AnalyzedRun& run, plot::Sample sample) {
-  return {run.name, sample, run.index, {}};
-}
-
-std::vector<plot::LegendEntry> legend_of(const std::vector<AnalyzedRun>& runs,
-                                         plot::Sample sample) {
-  std::vector<plot::LegendEntry> entries;
-  for (const AnalyzedRun& run : runs) entries.push_back(legend_entry(run, sample));
-  return entries;
+plot::LegendEntry legend_entry(const AnalyzedRun& run) {
+  return {run.name, plot::Sample::kLineAndMarker, run.index, {}};
 }
 
 plot::Axis layer_axis(std::size_t depth, bool from_zero) {
@@ -83,13 +76,13 @@ std::vector<double> layer_places(std::size_t depth, double first) {
   return places;
 }
 
-plot::Range most_of(std::vector<double> values, bool from_zero) {
+plot::Range most_of(std::vector<double> values) {
   std::erase_if(values, [](double v) { return !std::isfinite(v); });
   plot::Range range;
   if (values.empty()) return range;
   std::sort(values.begin(), values.end());
   const std::size_t last = values.size() - 1;
-  range.take_in(from_zero ? std::min(0.0, values.front()) : values.front());
+  range.take_in(std::min(0.0, values.front()));
   range.take_in(values[last - values.size() / 200]);
   return range;
 }

@@ -1,14 +1,41 @@
-// Shared parts of the figures of an analysis: width, heading, legend and axes.
+// The figures of an analysis by topic, and their shared parts: width, heading, legend and axes.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "apps/analyze/analysis.h"
 #include "apps/report/analysis_json.h"
 #include "plot/page.h"
 #include "plot/panel.h"
 
 namespace dtn::drawing {
+
+struct FigureInput {
+  const AnalysisJson& analysis;
+  std::vector<AnalyzedRun> runs;
+  std::string data;  // "64 images of fashion_mnist"
+  std::span<const Preview> previews;
+};
+
+using Figures = std::vector<plot::Figure>;
+
+// Parts of draw_figures(). Each function appends the figures of its topic for which numbers exist.
+void add_magnitude_maps(const FigureInput& in, Figures& out);  // Fig. 1
+void add_magnitude_dots(const FigureInput& in, Figures& out);
+void add_attention(const FigureInput& in, Figures& out);  // Fig. 2, entropy, class token
+void add_rollout(const FigureInput& in, Figures& out);
+void add_variation(const FigureInput& in, Figures& out);      // Fig. 3b
+void add_position_maps(const FigureInput& in, Figures& out);  // Figs. 6, 7
+void add_offsets(const FigureInput& in, Figures& out);
+void add_position_extent(const FigureInput& in, Figures& out);
+void add_lambdas(const FigureInput& in, Figures& out);  // Fig. 8
+void add_lambda_history(const FigureInput& in, Figures& out);
+void add_planes(const FigureInput& in, Figures& out);  // Fig. 9
+void add_token_likeness(const FigureInput& in, Figures& out);
+void add_signals(const FigureInput& in, Figures& out);  // rms and gradients
+void add_cka(const FigureInput& in, Figures& out);
 
 inline constexpr double kFigureWidth = 940;
 inline constexpr double kFigureSide = 16;
@@ -19,9 +46,7 @@ double head_height(const std::vector<plot::LegendEntry>& legend);
 void draw_head(plot::Canvas& canvas, const std::string& title, const std::string& subtitle,
                const std::vector<plot::LegendEntry>& legend);
 
-plot::LegendEntry legend_entry(const AnalyzedRun& run, plot::Sample sample);
-std::vector<plot::LegendEntry> legend_of(const std::vector<AnalyzedRun>& runs,
-                                         plot::Sample sample = plot::Sample::kLineAndMarker);
+plot::LegendEntry legend_entry(const AnalyzedRun& run);
 
 // Axis of layers, counted from 1. With the residual stream's input it starts at 0.
 plot::Axis layer_axis(std::size_t depth, bool from_zero = false);
@@ -43,7 +68,8 @@ std::string panel_title(const std::string& name, const std::string& more, double
 // Positions of layers on their axis: 1.0, 2.0, ...
 std::vector<double> layer_places(std::size_t depth, double first = 1);
 
-// Range of the values without the largest 0.5 %, so that outliers do not dominate the colours.
-plot::Range most_of(std::vector<double> values, bool from_zero);
+// Range from zero or less to the values without the largest 0.5 %, so that outliers do not dominate
+// the colours.
+plot::Range most_of(std::vector<double> values);
 
 }  // namespace dtn::drawing

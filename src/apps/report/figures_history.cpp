@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/figure_groups.h"
 #include "apps/report/figure_parts.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"

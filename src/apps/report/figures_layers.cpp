@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/figure_groups.h"
-#include "apps/report/layer_lines.h"
+#include "apps/report/figure_parts.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 #include "plot/text.h"
@@ -11,9 +10,123 @@
 namespace dtn::drawing {
 namespace {
 
-void add_lines(const FigureInput& in, LayerLines what, Figures& out) {
-  what.data = in.data;
-  if (auto figure = draw_layer_lines(in.runs, std::move(what))) out.push_back(std::move(*figure));
+struct LinePanel {
+  std::string title;
+  std::vector<std::vector<double>> values;  // [runs][L], or [L + 1] of the residual stream
+  bool from_zero_layer = false;             // the first value belongs to block 0's input
+};
+
+// One number per layer: a panel for each quantity, with a line for each run.
+struct LayerLines {
+  std::string name, title, unit, caption;
+  std::vector<LinePanel> panels;
+  plot::Axis y = {};
+  bool shared = true;  // one scale for all panels; otherwise one each
+};
+
+constexpr double kLinesHeight = 180;
+constexpr double kLinesRow = kLinesHeight + 66;
+constexpr double kSpread = 30;  // largest high / low with a linear scale
+
+bool has_line(const LinePanel& panel) {
+  return std::any_of(panel.values.begin(), panel.values.end(), any_number);
+}
+
+std::size_t columns_of(std::size_t panels) { return panels <= 3 ? panels : panels == 4 ? 2 : 3; }
+
+void take_in_lines(plot::Axis& axis, const LinePanel& panel) {
+  for (const std::vector<double>& values : panel.values) axis.data.take_in(values);
+}
+
+void finish_axis(plot::Axis& axis) {
+  axis.log = axis.data.low > 0 && axis.data.high > kSpread * axis.data.low && axis.limit.empty();
+  if (!axis.log) axis.data.take_in(0);
+}
+
+plot::Table lines_table(const std::vector<AnalyzedRun>& runs, const LayerLines& what) {
+  plot::Table table{{"layer"}, {}};
+  std::size_t first = 1, last = 0;
+  for (const LinePanel& panel : what.panels) {
+    if (panel.from_zero_layer) first = 0;
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      table.columns.push_back(cat(runs[r].name, ": ", panel.title));
+      last = std::max(last, panel.values[r].size() - (panel.from_zero_layer ? 1 : 0) *
+                                                         (panel.values[r].empty() ? 0 : 1));
+    }
+  }
+  for (std::size_t layer = first; layer <= last; ++layer) {
+    std::vector<std::string> row = {cat(layer)};
+    for (const LinePanel& panel : what.panels) {
+      const std::size_t begin = panel.from_zero_layer ? 0 : 1;
+      for (const std::vector<double>& values : panel.values) {
+        const bool there = layer >= begin && layer - begin < values.size();
+        row.push_back(there ? plot::readable(values[layer - begin]) : "");
+      }
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+void draw_panel(plot::Canvas& canvas, const plot::Box& area, const LinePanel& what,
+                const std::vector<AnalyzedRun>& runs, const plot::Axis& y, bool labels) {
+  std::size_t depth = 0;
+  for (const std::vector<double>& values : what.values) depth = std::max(depth, values.size());
+  if (what.from_zero_layer && depth > 0) --depth;
+  plot::PanelLook look;
+  look.title = what.title;
+  look.y_labels = labels;
+  plot::Panel panel(canvas, area, layer_axis(depth, what.from_zero_layer), y, look);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const std::size_t n = what.values[r].size();
+    panel.line({runs[r].name,
+                layer_places(n, what.from_zero_layer ? 0 : 1),
+                what.values[r],
+                {},
+                {},
+                runs[r].index});
+  }
+}
+
+// Draws nothing if no run has a number.
+void add_layer_lines(const FigureInput& in, LayerLines what, Figures& out) {
+  const std::vector<AnalyzedRun>& runs = in.runs;
+  std::erase_if(what.panels, [](const LinePanel& p) { return !has_line(p); });
+  if (what.panels.empty()) return;
+  std::vector<plot::Axis> axes(what.panels.size(), what.y);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      if (what.shared || i == k) take_in_lines(axes[i], what.panels[k]);
+    }
+    finish_axis(axes[i]);
+    axes[i].label = what.unit;
+  }
+  const std::size_t columns = columns_of(axes.size());
+  const std::size_t rows = (axes.size() + columns - 1) / columns;
+  std::vector<plot::LegendEntry> legend;
+  for (const AnalyzedRun& run : runs) legend.push_back(legend_entry(run));
+  const double head = head_height(legend) + 22;
+  plot::Canvas canvas(kFigureWidth, head + kLinesRow * static_cast<double>(rows));
+  draw_head(canvas, what.title, in.data, legend);
+  double left = 0;
+  for (const plot::Axis& axis : axes) left = std::max(left, plot::left_margin(axis, kLinesHeight));
+  const double between = what.shared ? 14 : left + 10;
+  const double n = static_cast<double>(columns);
+  const double width = (kFigureWidth - 8 - left - kFigureSide - (n - 1) * between) / n;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const double column = static_cast<double>(i % columns), row = static_cast<double>(i / columns);
+    const plot::Box area = {8 + left + column * (width + between), head + row * kLinesRow, width,
+                            kLinesHeight};
+    draw_panel(canvas, area, what.panels[i], runs, axes[i], !what.shared || i % columns == 0);
+  }
+  std::string description = cat(what.title, " (", what.unit, ") over the layers, ", in.data);
+  for (const LinePanel& panel : what.panels) {
+    std::vector<plot::Range> ranges(runs.size());
+    for (std::size_t r = 0; r < runs.size(); ++r) ranges[r].take_in(panel.values[r]);
+    description += cat("; ", panel.title, ": ", spans_text(runs, ranges));
+  }
+  out.push_back(make_figure(what.name, what.title, what.caption, description, canvas,
+                            lines_table(runs, what)));
 }
 
 // Returns one number per layer: the element at `indices`, such as {site, 1}; NaN if it is missing.
@@ -31,21 +144,24 @@ std::vector<double> along_layers(const AnalyzedRun& run, std::string_view key,
 }
 
 LinePanel line_panel(const FigureInput& in, const std::string& title, std::string_view key,
-                     const std::vector<std::size_t>& indices) {
-  LinePanel panel{title, {}, false};
+                     const std::vector<std::size_t>& indices, std::size_t more = 0) {
+  LinePanel panel{title, {}, more > 0};
   for (const AnalyzedRun& run : in.runs) {
-    panel.values.push_back(along_layers(run, key, indices));
+    panel.values.push_back(along_layers(run, key, indices, more));
   }
   return panel;
 }
 
 // Panels of norm1 and norm2, before and after the norm.
-std::vector<LinePanel> before_and_after(const FigureInput& in, std::string_view key) {
+std::vector<LinePanel> before_and_after(const FigureInput& in, std::string_view key,
+                                        const std::vector<std::size_t>& indices = {}) {
   std::vector<LinePanel> panels;
   for (std::size_t site = 0; site < kSites; ++site) {
     for (std::size_t after : {0, 1}) {
-      panels.push_back(
-          line_panel(in, cat(after ? "after" : "before", " norm", site + 1), key, {site, after}));
+      std::vector<std::size_t> all = {site, after};
+      all.insert(all.end(), indices.begin(), indices.end());
+      const std::string title = cat(after ? "after" : "before", " norm", site + 1);
+      panels.push_back(line_panel(in, title, key, all));
     }
   }
   return panels;
@@ -53,19 +169,13 @@ std::vector<LinePanel> before_and_after(const FigureInput& in, std::string_view 
 
 // Variance explained by both components together, in percent.
 std::vector<LinePanel> explained(const FigureInput& in) {
-  std::vector<LinePanel> panels;
-  for (std::size_t site = 0; site < kSites; ++site) {
-    for (std::size_t after : {0, 1}) {
-      const std::string key = "pca.directions.explained";
-      LinePanel first =
-          line_panel(in, cat(after ? "after" : "before", " norm", site + 1), key, {site, after, 0});
-      const LinePanel second = line_panel(in, "", key, {site, after, 1});
-      for (std::size_t r = 0; r < first.values.size(); ++r) {
-        for (std::size_t l = 0; l < first.values[r].size(); ++l) {
-          first.values[r][l] = 100 * (first.values[r][l] + second.values[r][l]);
-        }
-      }
-      panels.push_back(std::move(first));
+  std::vector<LinePanel> panels = before_and_after(in, "pca.directions.explained", {0});
+  const std::vector<LinePanel> second = before_and_after(in, "pca.directions.explained", {1});
+  for (std::size_t p = 0; p < panels.size(); ++p) {
+    for (std::size_t r = 0; r < panels[p].values.size(); ++r) {
+      std::vector<double>& values = panels[p].values[r];
+      std::ranges::transform(values, second[p].values[r], values.begin(),
+                             [](double a, double b) { return 100 * (a + b); });
     }
   }
   return panels;
@@ -146,71 +256,55 @@ plot::Table similarity_table(const std::vector<Similarity>& all) {
 }  // namespace
 
 void add_token_likeness(const FigureInput& in, Figures& out) {
-  LayerLines spread{"pca_spread",
-                    "Spread of the tokens' directions in the plane",
-                    "rms distance",
-                    "",
-                    "Root mean square distance from the centre in the plane of the first two "
-                    "principal components; each token is divided by its length first.",
-                    before_and_after(in, "pca.directions.spread")};
-  add_lines(in, std::move(spread), out);
-  LayerLines raw{"pca_raw_spread",
-                 "Spread of the tokens themselves in the plane",
-                 "rms distance",
-                 "",
+  add_layer_lines(in,
+                  {"pca_spread", "Spread of the tokens' directions in the plane", "rms distance",
+                   "Root mean square distance from the centre in the plane of the first two "
+                   "principal components; each token is divided by its length first.",
+                   before_and_after(in, "pca.directions.spread")},
+                  out);
+  LayerLines raw{"pca_raw_spread", "Spread of the tokens themselves in the plane", "rms distance",
                  "The same without dividing tokens by their lengths. Each panel has its own scale, "
                  "because norms change lengths.",
                  before_and_after(in, "pca.raw.spread")};
   raw.shared = false;
-  add_lines(in, std::move(raw), out);
-  LayerLines share{"pca_explained",
-                   "Variance of the tokens' directions in two components",
+  add_layer_lines(in, std::move(raw), out);
+  LayerLines share{"pca_explained", "Variance of the tokens' directions in two components",
                    "share (%)",
-                   "",
                    "Share of the variance in the first two principal components; if it is low, the "
                    "plane shows little.",
                    explained(in)};
   share.y.limit = plot::kPercent;
-  add_lines(in, std::move(share), out);
-  LayerLines cosine{"token_cosine",
-                    "Similarity of an image's tokens",
-                    "mean cosine",
-                    "",
+  add_layer_lines(in, std::move(share), out);
+  LayerLines cosine{"token_cosine", "Similarity of an image's tokens", "mean cosine",
                     "Mean cosine between two different tokens of an image; 1: all tokens have the "
                     "same direction.",
                     before_and_after(in, "token_cosine")};
   cosine.y.limit = {-1, 1};
-  add_lines(in, std::move(cosine), out);
+  add_layer_lines(in, std::move(cosine), out);
 }
 
 void add_signals(const FigureInput& in, Figures& out) {
-  LinePanel residual{"residual stream", {}, true};
-  for (const AnalyzedRun& run : in.runs) {
-    residual.values.push_back(along_layers(run, "residual_rms", {}, 1));
-  }
   LayerLines rms{"residual_rms",
                  "Magnitude of the residual stream and its branches",
                  "root mean square",
-                 "",
                  "Root mean square, over images, tokens and channels, of the residual stream (0: "
                  "input of the first block) and of the outputs of attention and MLP.",
-                 {residual, line_panel(in, "attention branch", "branch_rms", {0}),
+                 {line_panel(in, "residual stream", "residual_rms", {}, 1),
+                  line_panel(in, "attention branch", "branch_rms", {0}),
                   line_panel(in, "MLP branch", "branch_rms", {1})}};
   rms.shared = false;
-  add_lines(in, std::move(rms), out);
-  LayerLines gradients{
-      "gradient_norm",
-      "Gradient norms",
-      "norm",
-      "",
-      "Euclidean norm of the gradient of the mean cross entropy over all parameters "
-      "of a block, and over those of its norms, attention and MLP.",
-      {line_panel(in, "whole block", "gradient_norm", {}),
-       line_panel(in, "norms", "branch_gradient_norm", {0}),
-       line_panel(in, "attention", "branch_gradient_norm", {1}),
-       line_panel(in, "MLP", "branch_gradient_norm", {2})}};
+  add_layer_lines(in, std::move(rms), out);
+  LayerLines gradients{"gradient_norm",
+                       "Gradient norms",
+                       "norm",
+                       "Euclidean norm of the gradient of the mean cross entropy over all "
+                       "parameters of a block, and over those of its norms, attention and MLP.",
+                       {line_panel(in, "whole block", "gradient_norm", {}),
+                        line_panel(in, "norms", "branch_gradient_norm", {0}),
+                        line_panel(in, "attention", "branch_gradient_norm", {1}),
+                        line_panel(in, "MLP", "branch_gradient_norm", {2})}};
   gradients.shared = false;
-  add_lines(in, std::move(gradients), out);
+  add_layer_lines(in, std::move(gradients), out);
 }
 
 void add_cka(const FigureInput& in, Figures& out) {

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "apps/report/figure_groups.h"
 #include "apps/report/head_maps.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
@@ -11,15 +10,21 @@
 namespace dtn::drawing {
 namespace {
 
-using LayerMaps = std::vector<std::vector<std::vector<std::vector<double>>>>;
+// Calls work(run, layer, head, map) for each map; `run` is an index.
+template <class Work>
+void each_map(const LayerMaps& maps, Work work) {
+  for (std::size_t r = 0; r < maps.size(); ++r) {
+    for (std::size_t l = 0; l < maps[r].size(); ++l) {
+      for (std::size_t h = 0; h < maps[r][l].size(); ++h) work(r, l, h, maps[r][l][h]);
+    }
+  }
+}
 
 std::vector<double> all_values(const LayerMaps& maps) {
   std::vector<double> out;
-  for (const auto& run : maps) {
-    for (const auto& layer : run) {
-      for (const auto& map : layer) out.insert(out.end(), map.begin(), map.end());
-    }
-  }
+  each_map(maps, [&](auto, auto, auto, const auto& map) {
+    out.insert(out.end(), map.begin(), map.end());
+  });
   return out;
 }
 
@@ -72,44 +77,37 @@ plot::Table position_table(const std::vector<AnalyzedRun>& runs, std::size_t sit
                            const LayerMaps& maps) {
   plot::Table table{
       {"run", "layer", "head", "largest weight", "offset x", "offset y", "radius", "tokens"}, {}};
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    for (std::size_t l = 0; l < runs[r].depth(); ++l) {
-      const std::vector<double> radius = runs[r].of_heads("p_radius", l, site);
-      const std::vector<double> tokens = runs[r].of_heads("p_tokens", l, site);
-      for (std::size_t h = 0; h < runs[r].heads[l]; ++h) {
-        if (!any_number(maps[r][l][h])) continue;
-        plot::Range weights;
-        weights.take_in(maps[r][l][h]);
-        const AnalysisJson& offset = item(item(item(runs[r].at("p_offset"), l), site), h);
-        table.rows.push_back({runs[r].name, cat(l + 1), cat(h + 1), plot::readable(weights.high),
-                              plot::readable(number_of(item(offset, 0)), 3),
-                              plot::readable(number_of(item(offset, 1)), 3),
-                              plot::readable(radius[h], 3), plot::readable(tokens[h], 3)});
-      }
-    }
-  }
+  each_map(maps, [&](std::size_t r, std::size_t l, std::size_t h, const auto& map) {
+    if (!any_number(map)) return;
+    plot::Range weights;
+    weights.take_in(map);
+    const AnalysisJson& offset = item(item(item(runs[r].at("p_offset"), l), site), h);
+    const auto of_head = [&](const char* key) {
+      return plot::readable(runs[r].of_heads(key, l, site)[h], 3);
+    };
+    table.rows.push_back({runs[r].name, cat(l + 1), cat(h + 1), plot::readable(weights.high),
+                          plot::readable(number_of(item(offset, 0)), 3),
+                          plot::readable(number_of(item(offset, 1)), 3), of_head("p_radius"),
+                          of_head("p_tokens")});
+  });
   return table;
 }
 
 plot::Table magnitude_table(const std::vector<AnalyzedRun>& runs, const LayerMaps& maps) {
   plot::Table table{{"run", "layer", "head", "min", "mean", "max"}, {}};
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    for (std::size_t l = 0; l < runs[r].depth(); ++l) {
-      for (std::size_t h = 0; h < runs[r].heads[l]; ++h) {
-        plot::Range range;
-        double sum = 0, n = 0;
-        for (double v : maps[r][l][h]) {
-          if (!std::isfinite(v)) continue;
-          range.take_in(v);
-          sum += v;
-          ++n;
-        }
-        if (n == 0) continue;
-        table.rows.push_back({runs[r].name, cat(l + 1), cat(h + 1), plot::readable(range.low),
-                              plot::readable(sum / n), plot::readable(range.high)});
-      }
+  each_map(maps, [&](std::size_t r, std::size_t l, std::size_t h, const auto& map) {
+    plot::Range range;
+    double sum = 0, n = 0;
+    for (double v : map) {
+      if (!std::isfinite(v)) continue;
+      range.take_in(v);
+      sum += v;
+      ++n;
     }
-  }
+    if (n == 0) return;
+    table.rows.push_back({runs[r].name, cat(l + 1), cat(h + 1), plot::readable(range.low),
+                          plot::readable(sum / n), plot::readable(range.high)});
+  });
   return table;
 }
 
@@ -127,7 +125,7 @@ void add_magnitude_maps(const FigureInput& in, Figures& out) {
     const std::vector<double> values = all_values(maps);
     plot::Range most;
     most.take_in(values);
-    const plot::ColorScale scale{most_of(values, true), plot::ColorMap::kViridis, false};
+    const plot::ColorScale scale{most_of(values), plot::ColorMap::kViridis, false};
     HeadMaps what{cat("token_magnitude_norm", site + 1),
                   cat("Magnitude of the tokens of one image after ", site_name(site)),
                   "first image; one map per head, one square per token, all on one scale",
@@ -142,7 +140,7 @@ void add_magnitude_maps(const FigureInput& in, Figures& out) {
                   3};
     what.table = magnitude_table(in.runs, what.maps);
     if (!in.previews.empty() && drawable(in.previews[0])) what.image = &in.previews[0];
-    if (auto figure = draw_head_maps(in.runs, std::move(what))) out.push_back(std::move(*figure));
+    add_head_maps(in, std::move(what), out);
   }
 }
 
@@ -168,7 +166,7 @@ void add_position_maps(const FigureInput& in, Figures& out) {
       mark_position(canvas, map, in.runs[place.run], site, place,
                     maps[place.run][place.layer][place.head]);
     };
-    if (auto figure = draw_head_maps(in.runs, std::move(what))) out.push_back(std::move(*figure));
+    add_head_maps(in, std::move(what), out);
   }
 }
 
@@ -235,7 +233,7 @@ void add_rollout(const FigureInput& in, Figures& out) {
       values.insert(values.end(), map.begin(), map.end());
     }
   }
-  const plot::ColorScale scale{most_of(values, true), plot::ColorMap::kViridis, false};
+  const plot::ColorScale scale{most_of(values), plot::ColorMap::kViridis, false};
   const std::string title = "Attention rollout";
   const double top = kTop + (in.previews.empty() ? 0 : kSide + kGap);
   plot::Canvas canvas(kFigureWidth, top + (kSide + kGap) * static_cast<double>(rows.size()) + 8);

@@ -226,9 +226,9 @@ plot::Figure MapsFigure::draw() {
 
 }  // namespace
 
-std::vector<std::vector<std::vector<std::vector<double>>>> head_map_values(
-    const std::vector<AnalyzedRun>& runs, std::string_view key, std::size_t site) {
-  std::vector<std::vector<std::vector<std::vector<double>>>> out;
+LayerMaps head_map_values(const std::vector<AnalyzedRun>& runs, std::string_view key,
+                          std::size_t site) {
+  LayerMaps out;
   for (const AnalyzedRun& run : runs) {
     auto& layers = out.emplace_back(run.depth());
     for (std::size_t l = 0; l < run.depth(); ++l) {
@@ -244,10 +244,9 @@ std::vector<std::vector<std::vector<std::vector<double>>>> head_map_values(
   return out;
 }
 
-std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs, HeadMaps what) {
-  MapsFigure figure(runs, std::move(what));
-  if (figure.empty()) return std::nullopt;
-  return figure.draw();
+void add_head_maps(const FigureInput& in, HeadMaps what, Figures& out) {
+  MapsFigure figure(in.runs, std::move(what));
+  if (!figure.empty()) out.push_back(figure.draw());
 }
 
 std::string preview_png(const Preview& preview, bool grey) {

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "apps/analyze/analysis.h"
 #include "apps/report/figure_parts.h"
 #include "plot/heat_map.h"
 
@@ -18,9 +15,12 @@ struct MapPlace {
   std::size_t run = 0, layer = 0, head = 0;  // run: index among the runs
 };
 
+// Maps of all heads, [runs][L][heads][gh gw].
+using LayerMaps = std::vector<std::vector<std::vector<std::vector<double>>>>;
+
 struct HeadMaps {
-  std::string name, title, data, caption, unit;                     // `unit` labels the colours
-  std::vector<std::vector<std::vector<std::vector<double>>>> maps;  // [runs][L][heads][gh gw]
+  std::string name, title, data, caption, unit;  // `unit` labels the colours
+  LayerMaps maps;
   plot::ColorScale scale = {};
   double cell = 3;  // pixels per token on a 14 x 14 grid
   const Preview* image = nullptr;
@@ -29,12 +29,12 @@ struct HeadMaps {
   plot::Table table = {};
 };
 
-// Returns [runs][L][heads][gh gw] from a key [L][2][H][gh][gw].
-std::vector<std::vector<std::vector<std::vector<double>>>> head_map_values(
-    const std::vector<AnalyzedRun>& runs, std::string_view key, std::size_t site);
+// Returns the maps of a key [L][2][H][gh][gw].
+LayerMaps head_map_values(const std::vector<AnalyzedRun>& runs, std::string_view key,
+                          std::size_t site);
 
-// Returns nothing if no run has a number.
-std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs, HeadMaps what);
+// Draws nothing if no run has a number.
+void add_head_maps(const FigureInput& in, HeadMaps what, Figures& out);
 
 // Encodes a preview as PNG, in colour or grey.
 std::string preview_png(const Preview& preview, bool grey = false);

@@ -1,9 +1,8 @@
-#include "apps/report/illustrations.h"
-
 #include <algorithm>
 #include <cstdlib>
 
 #include "apps/report/figure_parts.h"
+#include "apps/report/figures.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 

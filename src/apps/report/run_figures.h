@@ -1,14 +1,45 @@
-// Figures of training runs: the values that were logged over the epochs.
+// Figures of training runs, and HTML pages about them: the values that were logged over the epochs.
 #pragma once
 
+#include <filesystem>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "apps/report/run_record.h"
+#include "apps/report/analysis_json.h"
 #include "plot/page.h"
+#include "plot/panel.h"
 
 namespace dtn {
+
+// Values over epochs, by name such as "loss" or "top1".
+using Curves = std::map<std::string, plot::Series>;
+
+// Output of a dtn-train run, read from its folder for drawing. Lines cut off by a kill and missing
+// files are ignored.
+struct RunRecord {
+  std::string name;                           // from its config, or else of the folder
+  std::string config;                         // text of config.yaml
+  Curves training;                            // logged steps
+  std::map<std::string, Curves> evaluations;  // by split: "val", "val_ema"
+  std::int64_t step = 0;                      // last logged step
+  double epoch = 0;
+  drawing::AnalysisJson lambdas;    // like lambda_history of an analysis; null: not logged
+  drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
+  drawing::AnalysisJson summary;    // summary.json; null: the run has not finished
+  std::string samples;              // bytes of samples.png
+
+  // Step at which the run diverged, from its summary; empty if it did not diverge.
+  std::optional<std::int64_t> diverged_at() const;
+};
+
+// Throws DataError if the folder has no metrics of a run.
+RunRecord read_run_record(const std::filesystem::path& folder);
+
+// Returns the run folders of a folder: itself, or the seeds of a sweep variant.
+std::vector<std::filesystem::path> run_folders(const std::filesystem::path& folder);
 
 // Runs drawn as one line: a single run, or the seeds of a variant.
 struct RunGroup {
@@ -24,8 +55,11 @@ inline constexpr double kChartWidth = 720, kMinChartWidth = 300, kMaxChartWidth 
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups,
                                         double width = kChartWidth);
 
-// Draws the other records of a run, if they exist: the mixing ratios of DTN, gradient norms by part
-// of the model, and training images.
-std::vector<plot::Figure> inner_figures(const RunRecord& run);
+// Writes report.html into a run's folder: curves, its other records, and its config.
+void write_run_report(const std::filesystem::path& run);
+
+// Returns a page that compares runs: last and best metrics, and all curves.
+std::string comparison_page(const std::string& title, std::span<const RunGroup> groups,
+                            const std::vector<plot::Figure>& figures);
 
 }  // namespace dtn

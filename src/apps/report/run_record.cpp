@@ -1,11 +1,9 @@
-#include "apps/report/run_record.h"
-
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "apps/analyze/history.h"
+#include "apps/common/json_files.h"
+#include "apps/report/run_figures.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -15,16 +13,6 @@ using namespace drawing;
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-AnalysisJson json_of_file(const fs::path& path) {
-  AnalysisJson json = AnalysisJson::parse(text_of_file(path), nullptr, false);
-  return json.is_discarded() ? AnalysisJson() : json;
-}
 
 // Returns the value of `name:` if the config begins with it.
 std::string name_in(const std::string& config) {
@@ -53,15 +41,6 @@ void add_line(RunRecord& record, const AnalysisJson& line) {
   }
 }
 
-template <class Add>
-void each_line(const fs::path& path, Add add) {
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) {
-    const AnalysisJson line = AnalysisJson::parse(text, nullptr, false);
-    if (line.is_object()) add(line);
-  }
-}
-
 }  // namespace
 
 RunRecord read_run_record(const fs::path& folder) {
@@ -72,10 +51,11 @@ RunRecord read_run_record(const fs::path& folder) {
   record.config = text_of_file(folder / "config.yaml");
   record.name = name_in(record.config);
   if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().filename();
-  each_line(folder / "metrics.jsonl", [&](const AnalysisJson& line) { add_line(record, line); });
+  each_json_line(folder / "metrics.jsonl",
+                 [&](const AnalysisJson& line) { add_line(record, line); });
   record.gradients = AnalysisJson::array();
-  each_line(folder / "gradients.jsonl",
-            [&](const AnalysisJson& line) { record.gradients.push_back(line); });
+  each_json_line(folder / "gradients.jsonl",
+                 [&](const AnalysisJson& line) { record.gradients.push_back(line); });
   record.lambdas = read_history(folder / "norms.jsonl");
   record.summary = json_of_file(folder / "summary.json");
   record.samples = text_of_file(folder / "samples.png");

@@ -4,8 +4,8 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "plot/band.h"
 #include "plot/chart.h"
+#include "plot/panel.h"
 #include "plot/text.h"
 
 namespace dtn {

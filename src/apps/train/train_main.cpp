@@ -13,7 +13,7 @@
 #include "apps/common/commands.h"
 #include "apps/common/program.h"
 #include "apps/estimate/run_size.h"
-#include "apps/report/run_report.h"
+#include "apps/report/run_figures.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"

@@ -1,11 +1,10 @@
 // The statistics of an analysis, against cases computed by hand.
+#include "apps/analyze/statistics.h"
+
 #include <cmath>
 
-#include "apps/analyze/attention_statistics.h"
-#include "apps/analyze/median.h"
 #include "apps/analyze/moments.h"
-#include "apps/analyze/position_json.h"
-#include "apps/analyze/running_mean.h"
+#include "apps/analyze/subject_json.h"
 #include "tensors.h"
 
 namespace dtn {

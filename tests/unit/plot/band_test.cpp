@@ -1,6 +1,6 @@
-#include "plot/band.h"
-
 #include <gtest/gtest.h>
+
+#include "plot/panel.h"
 
 namespace dtn::plot {
 namespace {

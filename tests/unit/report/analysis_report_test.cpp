@@ -1,10 +1,8 @@
-#include "apps/report/analysis_report.h"
 
 #include <gtest/gtest.h>
 
-#include "apps/report/differences.h"
+#include "apps/report/analysis_json.h"
 #include "apps/report/figures.h"
-#include "apps/report/illustrations.h"
 #include "example_analysis.h"
 #include "xml_check.h"
 

@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "apps/report/analysis_report.h"
 #include "example_analysis.h"
 #include "xml_check.h"
 

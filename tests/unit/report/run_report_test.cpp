@@ -1,11 +1,10 @@
 // Reports of runs, from run folders as dtn-train writes them.
-#include "apps/report/run_report.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 
+#include "apps/report/run_figures.h"
 #include "dtn/core/check.h"
 #include "texts.h"
 #include "unit/data/data_fixtures.h"
