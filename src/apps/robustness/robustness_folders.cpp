@@ -1,9 +1,8 @@
-#include "apps/robustness/robustness_folders.h"
-
 #include <algorithm>
 #include <map>
 
-#include "apps/robustness/corruption_error.h"
+#include "apps/robustness/robustness_plan.h"
+#include "apps/robustness/robustness_results.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 

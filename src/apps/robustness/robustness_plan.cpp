@@ -6,7 +6,6 @@
 #include <sstream>
 #include <string_view>
 
-#include "apps/robustness/robustness_folders.h"
 #include "data/classes/match_classes.h"
 #include "data/corrupt/corrupt_folders.h"
 #include "dtn/core/check.h"

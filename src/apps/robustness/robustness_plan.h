@@ -34,6 +34,15 @@ struct RobustnessPlan {
 RobustnessPlan plan_robustness(const ExperimentConfig& config, const RobustnessOptions& options,
                                const ClassList& model);
 
+struct RobustnessFolder {
+  std::string name;  // "gaussian_noise/3"
+  std::filesystem::path path;
+};
+// Returns the folders <root>/<corruption>/<severity>, or <root>/<group>/<corruption>/<severity>, in
+// the order of corruptions() and of severities. Warns about other folders. Throws DataError if
+// there are none, if a corruption exists twice, or if an entry with such a name is not a folder.
+std::vector<RobustnessFolder> corruption_folders(const std::filesystem::path& root);
+
 // Reads a text file with one name per line, without surrounding blanks. Throws DataError unless it
 // has `num_classes` different names.
 std::vector<std::string> read_class_list(const std::filesystem::path& file,

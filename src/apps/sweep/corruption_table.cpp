@@ -1,7 +1,6 @@
-#include "apps/sweep/corruption_table.h"
-
 #include <algorithm>
 
+#include "apps/sweep/sweep_report.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 

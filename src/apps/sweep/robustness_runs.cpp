@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "apps/common/json_files.h"
 #include "core/exit_code.h"
 #include "core/format.h"
 #include "core/stop_signal.h"
@@ -53,25 +53,22 @@ ChildExit wait_for(ChildProcess& child) {
   }
 }
 
-std::optional<double> percent_at(const Json& object, const char* key) {
-  const auto at = object.find(key);  // end() if it is not an object
-  if (at == object.end() || !at->is_number()) return std::nullopt;
-  return at->get<double>();
+void add_error(const std::string& name, const Json& entry, RobustnessResult& result) {
+  const double error = number_at(entry, "error");
+  if (!std::isnan(error)) result.errors.emplace_back(name, error);
 }
 
 // Adds the errors of the corruptions in the `group` of the report.
 void add_errors(const Json& report, const char* group, RobustnessResult& result) {
   const auto corruptions = report.find(group);
   if (corruptions == report.end()) return;
-  for (const auto& [name, entry] : corruptions->items()) {
-    if (const auto error = percent_at(entry, "error")) result.errors.emplace_back(name, *error);
-  }
+  for (const auto& [name, entry] : corruptions->items()) add_error(name, entry, result);
 }
 
 // For small images, the corruptions outside the benchmark are part of the mean.
 void add_errors(const Json& report, RobustnessResult& result) {
   if (const auto clean = report.find("clean"); clean != report.end()) {
-    if (const auto error = percent_at(*clean, "error")) result.errors.emplace_back("clean", *error);
+    add_error("clean", *clean, result);
   }
   add_errors(report, "corruptions", result);
   if (result.small_images) add_errors(report, "extra", result);
@@ -110,17 +107,15 @@ fs::path suite_file(const SweepRun& run, const std::string& suite) {
 }
 
 std::optional<RobustnessResult> robustness_result(const SweepRun& run, const std::string& suite) {
-  std::ifstream file(suite_file(run, suite));
-  const Json report = Json::parse(file, nullptr, false);
+  const Json report = json_of_file(suite_file(run, suite));
   if (!report.is_object()) return std::nullopt;
   RobustnessResult result;
   result.small_images = report.contains("no_mce");
   // An mCE always covers the whole benchmark; a mean error covers the corruptions evaluated so far.
   if (result.small_images && !report.value("complete", false)) return std::nullopt;
-  const auto figure = percent_at(
+  result.figure = number_at(
       report, suite == "imagenet-r" ? "top1" : (result.small_images ? "mean_error" : "mce"));
-  if (!figure) return std::nullopt;
-  result.figure = *figure;
+  if (std::isnan(result.figure)) return std::nullopt;
   if (suite == "imagenet-c") add_errors(report, result);
   return result;
 }

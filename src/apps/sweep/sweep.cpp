@@ -13,12 +13,11 @@
 #include <memory>
 #include <thread>
 
-#include "apps/sweep/kept_results.h"
+#include "apps/sweep/known_runs.h"
 #include "apps/sweep/robustness_runs.h"
-#include "apps/sweep/shared_runs.h"
-#include "apps/sweep/sweep_figures.h"
 #include "apps/sweep/sweep_report.h"
 #include "apps/sweep/sweep_size.h"
+#include "config/document.h"
 #include "core/exit_code.h"
 #include "core/format.h"
 #include "core/progress.h"
@@ -311,10 +310,9 @@ class Sweep {
     bar_.clear();
     std::fputs(markdown_table(table_text(report)).c_str(), stdout);
     std::fflush(stdout);
-    std::string failed;
-    for (const std::string& id : failed_) failed += (failed.empty() ? "" : ", ") + id;
-    if (!failed.empty())
-      log_error(cat("failed runs (exit code): ", failed, "; run the same command again to retry"));
+    if (!failed_.empty())
+      log_error(cat("failed runs (exit code): ", config::join(failed_),
+                    "; run the same command again to retry"));
     if (stopped_ && finished_ < selected_)
       log_info("stopped; run the same command again to continue");
     log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",

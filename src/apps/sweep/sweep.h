@@ -21,7 +21,7 @@ class SharedRuns;
 
 struct SweepOptions {
   std::filesystem::path output;
-  // Archive of results; empty: none. Runs finished there do not run again (see kept_results.h).
+  // Archive of results; empty: none. Runs finished there do not run again (see known_runs.h).
   std::filesystem::path results;
   std::filesystem::path trainer;                             // the program dtn-train
   std::vector<std::string> evaluator;                        // command that starts dtn-eval
@@ -59,5 +59,13 @@ struct SweepForecast {
 // Estimates times from a few training steps of each variant without a finished run. Does not change
 // the folder. If the data is missing, synthetic images replace it, and the text says so.
 SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options);
+
+// Runs the sweeps of a collection one after the other, each in a subfolder of the output, and shows
+// all their tables on one page, <output>/<name>.html. `options.only` selects sweeps. A run that two
+// sweeps share is trained once. Throws the same errors as run_sweep().
+SweepStatus run_collection(const SweepCollection& collection, const SweepOptions& options);
+
+// Prints the plan of run_collection() table by table, with the estimated time of each and the sum.
+void describe_collection(const SweepCollection& collection, const SweepOptions& options);
 
 }  // namespace dtn

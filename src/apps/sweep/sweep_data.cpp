@@ -1,8 +1,8 @@
 // Writes the tables of a sweep for programs: CSV and JSON.
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
-#include "apps/sweep/corruption_table.h"
+#include "apps/common/json_files.h"
+#include "apps/sweep/sweep_report.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -13,7 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+// One of the statistics, if there are any.
+std::optional<double> part_of(const std::optional<Statistics>& s, double Statistics::*part) {
+  return s ? std::optional((*s).*part) : std::nullopt;
+}
 
 // FNV-1a hash of the config's text, without the seed and without keys that do not affect results.
 std::string hash_of(const SweepVariant& variant) {
@@ -26,13 +29,12 @@ std::string hash_of(const SweepVariant& variant) {
 
 Json variant_json(const SweepReport& report, const VariantResult& r) {
   const SweepVariant& variant = report.sweep.variants[r.variant];
-  const auto& m = r.metric;
   Json json = {{"name", variant.name}, {"label", variant.label}, {"seeds", variant.seeds}};
   json["n"] = r.runs.size();
-  json["mean"] = m ? Json(m->mean) : Json(nullptr);
-  json["std"] = m ? json_of(m->std) : Json(nullptr);
-  json["min"] = m ? Json(m->min) : Json(nullptr);
-  json["max"] = m ? Json(m->max) : Json(nullptr);
+  json["mean"] = json_of(part_of(r.metric, &Statistics::mean));
+  json["std"] = json_of(r.metric ? r.metric->std : std::nullopt);
+  json["min"] = json_of(part_of(r.metric, &Statistics::min));
+  json["max"] = json_of(part_of(r.metric, &Statistics::max));
   json["values"] = Json::array();
   for (const RunResult& run : r.runs) {
     json["values"].push_back({{"seed", run.seed}, {"value", run.value}});
@@ -74,16 +76,8 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   return json;
 }
 
-// Quotes the text if necessary (RFC 4180).
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 // Returns the shortest text that reads back as the same value; empty if there is no value.
-std::string csv_text(std::optional<double> value) { return value ? Json(*value).dump() : ""; }
+std::string csv_number(std::optional<double> value) { return value ? Json(*value).dump() : ""; }
 
 }  // namespace
 
@@ -98,7 +92,7 @@ std::string to_json(const SweepReport& report) {
   json["versions"] = {{"dtn", version()}, {"compiler", __VERSION__}};
   json["variants"] = Json::array();
   for (const VariantResult& r : report.results) json["variants"].push_back(variant_json(report, r));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2);
 }
 
 std::string to_csv(const SweepReport& report) {
@@ -109,17 +103,16 @@ std::string to_csv(const SweepReport& report) {
   out += ",parameters,images_per_second,failed\n";
   for (const VariantResult& r : report.results) {
     const SweepVariant& v = sweep.variants[r.variant];
-    const auto& m = r.metric;
     std::vector<std::string> cells = {v.name, csv_text(v.label), std::to_string(r.runs.size())};
     for (auto value :
-         {m ? std::optional(m->mean) : std::nullopt, m ? m->std : std::nullopt,
-          m ? std::optional(m->min) : std::nullopt, m ? std::optional(m->max) : std::nullopt,
-          v.paper, r.difference, r.to_baseline, r.paper_to_baseline}) {
-      cells.push_back(csv_text(value));
+         {part_of(r.metric, &Statistics::mean), r.metric ? r.metric->std : std::nullopt,
+          part_of(r.metric, &Statistics::min), part_of(r.metric, &Statistics::max), v.paper,
+          r.difference, r.to_baseline, r.paper_to_baseline}) {
+      cells.push_back(csv_number(value));
     }
-    for (const Milestone& milestone : r.milestones) cells.push_back(csv_text(milestone.epochs));
+    for (const Milestone& milestone : r.milestones) cells.push_back(csv_number(milestone.epochs));
     cells.push_back(std::to_string(r.parameters));
-    cells.push_back(csv_text(r.images_per_second));
+    cells.push_back(csv_number(r.images_per_second));
     cells.push_back(std::to_string(r.failures.size()));
     for (std::size_t i = 0; i < cells.size(); ++i) out += (i ? "," : "") + cells[i];
     out += "\n";

@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/sweep/kept_results.h"
-#include "apps/sweep/shared_runs.h"
+#include "apps/sweep/known_runs.h"
 #include "apps/sweep/sweep.h"
 #include "apps/sweep/sweep_results.h"
 #include "apps/sweep/sweep_size.h"

@@ -1,7 +1,7 @@
-#include "apps/sweep/sweep_figures.h"
-
 #include <algorithm>
 
+#include "apps/sweep/sweep_report.h"
+#include "config/document.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/chart.h"
@@ -107,11 +107,8 @@ std::string curves_svg(const SweepReport& report) {
   plot::Chart chart{.title = sweep.title, .subtitle = subtitle_of(report)};
   chart.x.label = "epoch";
   chart.y = axis_of_values(report, figure_title(sweep.metric.figure));
-  std::string order;
-  for (const VariantResult* r : by_result(report)) {
-    chart.series.push_back(curve_of(report, *r));
-    order += (order.empty() ? "" : ", ") + chart.series.back().label;
-  }
+  for (const VariantResult* r : by_result(report)) chart.series.push_back(curve_of(report, *r));
+  const std::string order = config::join(chart.series, ", ", &plot::Series::label);
   return plot::draw_chart(chart, cat(figure_title(sweep.metric.figure),
                                      " over the epochs; from best to worst: ", order));
 }

@@ -13,7 +13,6 @@
 
 #include "apps/common/program.h"
 #include "apps/estimate/run_size.h"
-#include "apps/sweep/collection.h"
 #include "apps/sweep/robustness_runs.h"
 #include "apps/sweep/sweep.h"
 #include "core/format.h"
@@ -27,9 +26,9 @@ namespace fs = std::filesystem;
 
 struct SweepCommand {
   std::string config, output, results, trainer;
-  std::vector<std::string> overrides, only, suite_roots;
-  int jobs = 1;
-  bool dry_run = false, keep_going = true;
+  std::vector<std::string> overrides, suite_roots;
+  bool dry_run = false;
+  SweepOptions run;
   MachineOptions machine;
 };
 
@@ -90,10 +89,9 @@ int exit_code_of(SweepStatus status) {
 
 SweepOptions sweep_options_of(const SweepCommand& options, const std::string& name,
                               const Registries& registries, const fs::path& trainer) {
-  SweepOptions run;
-  run.jobs = options.jobs;
-  run.threads = options.machine.threads > 0 ? options.machine.threads
-                                            : std::max(1, max_threads() / options.jobs);
+  SweepOptions run = options.run;
+  run.threads =
+      options.machine.threads > 0 ? options.machine.threads : std::max(1, max_threads() / run.jobs);
   set_num_threads(run.threads);
   run.device = options.machine.apply() == kCpu ? "cpu" : "cuda";
   run.output = options.output.empty() ? fs::path("runs") / name : fs::path(options.output);
@@ -108,8 +106,6 @@ SweepOptions sweep_options_of(const SweepCommand& options, const std::string& na
                                   : std::vector<std::string>{run.trainer, "eval"};
   run.suite_roots = suite_roots_of(options);
   run.registries = &registries;
-  run.only = options.only;
-  run.keep_going = options.keep_going;
   run.command = command_of(options, trainer);
   return run;
 }
@@ -170,16 +166,15 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
                  "folder of a robustness suite of the sweep: imagenet-c=DIR, or "
                  "imagenet-c=on-the-fly to generate it from the clean images (repeatable)")
       ->type_name("SUITE=DIR");
-  app.add_option("--only", options.only,
+  app.add_option("--only", options.run.only,
                  "run only these variants, each as variant or variant:seed; for a collection, only "
                  "these sweeps")
       ->type_name("NAME[,NAME...]")
       ->delimiter(',');
-  app.add_option("--jobs", options.jobs,
-                 "number of simultaneous runs; they share the cores unless --threads is given")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_flag("--keep-going,!--no-keep-going", options.keep_going,
+  add_defaulted(app, "--jobs", options.run.jobs,
+                "number of simultaneous runs; they share the cores unless --threads is given")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--keep-going,!--no-keep-going", options.run.keep_going,
                "continue with the other runs if one fails (default)");
   app.add_flag(
       "--dry-run", options.dry_run,

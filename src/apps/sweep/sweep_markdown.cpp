@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <cctype>
-#include <functional>
 
-#include "apps/sweep/corruption_table.h"
+#include "apps/sweep/sweep_report.h"
 #include "config/document.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
@@ -35,9 +34,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
-  std::vector<std::string> words;
-  for (std::uint64_t seed : seeds) words.push_back(std::to_string(seed));
-  return (seeds.size() == 1 ? "seed " : "seeds ") + config::join(words);
+  return (seeds.size() == 1 ? "seed " : "seeds ") + config::join(seeds);
 }
 
 // Width on a terminal: one column per UTF-8 character.
@@ -46,11 +43,6 @@ std::size_t width_of(const std::string& text) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
-
-struct Column {
-  std::string title;
-  std::function<std::string(const VariantResult&)> cell;
-};
 
 std::string metric_cell(const SweepConfig& sweep, const VariantResult& r) {
   if (!r.metric) return r.failures.empty() ? "-" : "failed";
@@ -102,67 +94,6 @@ const RobustnessResult* any_result(const SweepReport& report, const std::string&
 
 bool has_pairs(std::span<const VariantResult> results) {
   return std::ranges::any_of(results, [](const VariantResult& r) { return r.paired.has_value(); });
-}
-
-std::vector<Column> columns_of(const SweepReport& report) {
-  const SweepConfig& sweep = report.sweep;
-  using Result = VariantResult;
-  const auto paper = [&](const Result& r) { return sweep.variants[r.variant].paper; };
-  const bool has_paper = std::any_of(sweep.variants.begin(), sweep.variants.end(),
-                                     [](const SweepVariant& v) { return v.paper.has_value(); });
-  std::vector<Column> columns = {
-      {"variant", [&](const Result& r) { return sweep.variants[r.variant].label; }},
-      {metric_title(sweep), [&](const Result& r) { return metric_cell(sweep, r); }},
-  };
-  if (has_paper) {
-    columns.push_back({"paper", [&sweep, paper](const Result& r) {
-                         auto value = paper(r);
-                         return value ? metric_text(sweep, *value) : "-";
-                       }});
-    columns.push_back(
-        {"difference", [&](const Result& r) { return signed_text(sweep, r.difference); }});
-  }
-  if (sweep.baseline) {
-    const std::string base = "to " + sweep.variants[*sweep.baseline].label;
-    columns.push_back({base, [&](const Result& r) { return signed_text(sweep, r.to_baseline); }});
-    if (has_pairs(report.results)) {
-      columns.push_back(
-          {"95 % interval", [&](const Result& r) { return interval_cell(sweep, r); }});
-      columns.push_back({"p", [](const Result& r) { return probability_cell(r); }});
-    }
-    if (has_paper) {
-      columns.push_back({base + " in the paper",
-                         [&](const Result& r) { return signed_text(sweep, r.paper_to_baseline); }});
-    }
-  }
-  for (std::size_t i = 0; i < sweep.milestones.size(); ++i) {
-    columns.push_back(
-        {format("epochs to %g", sweep.milestones[i]) + (sweep.milestone_figure.percent ? " %" : ""),
-         [i](const Result& r) { return milestone_cell(r, i); }});
-  }
-  for (const std::string& suite : sweep.suites) {
-    const RobustnessResult* any = any_result(report, suite);
-    const bool in_paper = std::ranges::any_of(
-        sweep.variants, [&](const SweepVariant& v) { return v.paper_suites.contains(suite); });
-    if (any || in_paper) {
-      columns.push_back({suite_title(suite, any && any->small_images),
-                         [&suite](const Result& r) { return robustness_cell(r, suite); }});
-    }
-    if (in_paper) {
-      columns.push_back({"paper", [&sweep, &suite](const Result& r) {
-                           return robustness_paper_cell(sweep.variants[r.variant], suite);
-                         }});
-    }
-  }
-  columns.push_back({"parameters", [](const Result& r) { return count_text(r.parameters); }});
-  columns.push_back({rate_title(sweep), [](const Result& r) {
-                       return r.images_per_second ? rate_text(*r.images_per_second) : "-";
-                     }});
-  columns.push_back({"seeds", [&](const Result& r) {
-                       std::size_t all = sweep.variants[r.variant].seeds.size(), n = r.runs.size();
-                       return n == all ? cat(n) : cat(n, " of ", all);
-                     }});
-  return columns;
 }
 
 // Returns the text of a choice if all variants share it, otherwise `several`.
@@ -268,14 +199,67 @@ std::string rate_title(const SweepConfig& sweep) {
 }
 
 TableText table_text(const SweepReport& report) {
+  using Result = VariantResult;
+  using Variant = SweepVariant;
+  const SweepConfig& sweep = report.sweep;
   TableText table;
   table.rows.resize(report.results.size());
-  for (const auto& [title, cell] : columns_of(report)) {
+  const auto add = [&](const std::string& title, auto cell) {
     table.columns.push_back(title);
-    for (std::size_t i = 0; i < report.results.size(); ++i) {
-      table.rows[i].push_back(cell(report.results[i]));
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const Result& r = report.results[i];
+      table.rows[i].push_back(cell(r, sweep.variants[r.variant]));
+    }
+  };
+  const bool has_paper =
+      std::ranges::any_of(sweep.variants, [](const Variant& v) { return v.paper.has_value(); });
+  add("variant", [](const Result&, const Variant& v) { return v.label; });
+  add(metric_title(sweep), [&](const Result& r, const Variant&) { return metric_cell(sweep, r); });
+  if (has_paper) {
+    add("paper", [&](const Result&, const Variant& v) {
+      return v.paper ? metric_text(sweep, *v.paper) : "-";
+    });
+    add("difference",
+        [&](const Result& r, const Variant&) { return signed_text(sweep, r.difference); });
+  }
+  if (sweep.baseline) {
+    const std::string base = "to " + sweep.variants[*sweep.baseline].label;
+    add(base, [&](const Result& r, const Variant&) { return signed_text(sweep, r.to_baseline); });
+    if (has_pairs(report.results)) {
+      add("95 % interval",
+          [&](const Result& r, const Variant&) { return interval_cell(sweep, r); });
+      add("p", [](const Result& r, const Variant&) { return probability_cell(r); });
+    }
+    if (has_paper) {
+      add(base + " in the paper",
+          [&](const Result& r, const Variant&) { return signed_text(sweep, r.paper_to_baseline); });
     }
   }
+  for (std::size_t i = 0; i < sweep.milestones.size(); ++i) {
+    add(format("epochs to %g", sweep.milestones[i]) + (sweep.milestone_figure.percent ? " %" : ""),
+        [&](const Result& r, const Variant&) { return milestone_cell(r, i); });
+  }
+  for (const std::string& suite : sweep.suites) {
+    const RobustnessResult* any = any_result(report, suite);
+    const bool in_paper = std::ranges::any_of(
+        sweep.variants, [&](const Variant& v) { return v.paper_suites.contains(suite); });
+    if (any || in_paper) {
+      add(suite_title(suite, any && any->small_images),
+          [&](const Result& r, const Variant&) { return robustness_cell(r, suite); });
+    }
+    if (in_paper) {
+      add("paper",
+          [&](const Result&, const Variant& v) { return robustness_paper_cell(v, suite); });
+    }
+  }
+  add("parameters", [](const Result& r, const Variant&) { return count_text(r.parameters); });
+  add(rate_title(sweep), [](const Result& r, const Variant&) {
+    return r.images_per_second ? rate_text(*r.images_per_second) : "-";
+  });
+  add("seeds", [](const Result& r, const Variant& v) {
+    const std::size_t all = v.seeds.size(), n = r.runs.size();
+    return n == all ? cat(n) : cat(n, " of ", all);
+  });
   return table;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "apps/common/json_files.h"
+#include "config/document.h"
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
@@ -14,11 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFailureFile = "failure.json";
-
-nlohmann::json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  return nlohmann::json::parse(file, nullptr, false);
-}
 
 // Returns 123 for step-00000123.
 std::int64_t step_of(const std::string& folder) {
@@ -42,13 +37,6 @@ std::int64_t checkpointed_step(const fs::path& run) {
   return newest;
 }
 
-std::vector<std::string> ids_of(const std::vector<SweepRun>& runs, const SweepConfig& sweep) {
-  std::vector<std::string> ids;
-  for (const SweepVariant& v : sweep.variants) ids.push_back(v.name);
-  for (const SweepRun& run : runs) ids.push_back(run.id);
-  return ids;
-}
-
 void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
             const std::vector<std::string>& only) {
   if (only.empty()) return;
@@ -60,9 +48,9 @@ void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
       found = run.selected = true;
     }
     if (found) continue;
-    std::string known;
-    for (const std::string& id : ids_of(runs, sweep)) known += (known.empty() ? "" : ", ") + id;
-    throw ConfigError(cat("--only ", name, ": no such variant or run; the sweep has ", known));
+    throw ConfigError(cat("--only ", name, ": no such variant or run; the sweep has ",
+                          config::join(sweep.variants, ", ", &SweepVariant::name), ", ",
+                          config::join(runs, ", ", &SweepRun::id)));
   }
 }
 
@@ -110,7 +98,7 @@ std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const fs::path& output
 
 void update_state(SweepRun& run) {
   run.failure.reset();
-  auto summary = read_json(run.folder / "summary.json");
+  auto summary = json_of_file(run.folder / "summary.json");
   // A diverged run has a summary too; it resumes from its last checkpoint.
   const bool over = summary.is_object() && summary["diverged"] != true;
   if (over && summary.contains("steps") && summary["steps"].is_number_integer()) {
@@ -120,7 +108,7 @@ void update_state(SweepRun& run) {
   }
   run.step = checkpointed_step(run.folder);
   run.state = run.step > 0 ? RunState::kStarted : RunState::kToDo;
-  auto failure = read_json(run.folder / kFailureFile);
+  auto failure = json_of_file(run.folder / kFailureFile);
   if (failure.is_object()) {
     run.state = RunState::kFailed;
     run.failure = Failure{1, ""};
@@ -167,9 +155,8 @@ void check_folders(const std::vector<SweepRun>& runs, const fs::path& output,
 }
 
 void write_failure(const SweepRun& run, const Failure& failure) {
-  nlohmann::ordered_json json = {{"code", failure.code}, {"error", failure.error}};
   write_file_atomic(run.folder / kFailureFile,
-                    json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+                    json_text({{"code", failure.code}, {"error", failure.error}}, 2));
 }
 
 void clear_failure(const SweepRun& run) {

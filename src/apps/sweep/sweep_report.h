@@ -1,7 +1,9 @@
-// Tables of a sweep.
+// Tables and figures of a sweep.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/sweep/sweep_results.h"
 
@@ -26,6 +28,32 @@ struct TableText {
 TableText table_text(const SweepReport& report);
 // Formats the table as Markdown with aligned columns.
 std::string markdown_table(const TableText& table);
+
+// Results of the variants on a corruption of ImageNet-C, on "clean" images, or their "mean" over
+// the corruptions. The sweep's own table has only one figure for them.
+struct CorruptionRow {
+  struct Cell {
+    std::optional<Statistics> error;  // top-1 error in percent, over the seeds
+    // 100 x error / error of the baseline's run from the same seed, averaged over the seeds that
+    // both have. For "mean": the mean of the corruptions' ratios, as in the mCE.
+    std::optional<double> to_baseline;
+  };
+  std::string name;
+  std::vector<Cell> cells;  // one per variant
+};
+// Returns nothing if no run was evaluated on ImageNet-C.
+std::vector<CorruptionRow> corruption_rows(const std::vector<VariantResult>& results,
+                                           std::optional<std::size_t> baseline);
+// Returns a heading and a table of the evaluated variants; empty if there are none.
+std::string corruption_markdown(const SweepReport& report);
+
+// Draws the metric over the epochs, as SVG: for each variant a line for the mean over the seeds,
+// and a band from the minimum to the maximum. The legend is sorted by result; DTN variants have
+// thicker lines.
+std::string curves_svg(const SweepReport& report);
+// Draws the results, one row per variant: a dot for each seed and a line for the mean. The paper's
+// figures, if any, are beside them with a separate scale.
+std::string values_svg(const SweepReport& report);
 
 // Removes this machine's absolute paths from a text: a path below `folder` becomes relative to it,
 // and of any other path the last part remains.

@@ -2,24 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "apps/common/json_files.h"
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
-
-// Returns NaN for a missing number. Non-finite values are written as null.
-double number_at(const nlohmann::json& object, const std::string& key) {
-  auto found = object.find(key);  // end() if it is not an object
-  bool number = found != object.end() && found->is_number();
-  return number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
 
 double value_of(const SweepMetric& metric, const std::vector<CurvePoint>& curve) {
   if (!metric.best_of_all) return curve.back().metric;
@@ -42,11 +34,9 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
                         run.folder.string(), " to run it again"));
   }
   result.value = value_of(sweep.metric, result.curve);
-  std::ifstream file(run.folder / "summary.json");
-  auto summary = nlohmann::json::parse(file, nullptr, false);
+  const auto summary = json_of_file(run.folder / "summary.json");
   result.images_per_second = number_at(summary, "images_per_second");
   result.wall_seconds = number_at(summary, "wall_seconds");
-  result.steps = run.step;
   for (const std::string& suite : sweep.suites) {
     if (auto found = robustness_result(run, suite)) result.suites[suite] = std::move(*found);
   }
@@ -156,7 +146,7 @@ std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& met
   std::ifstream file(metrics);
   for (std::string line; std::getline(file, line);) {
     if (line.find("\"split\"") == std::string::npos) continue;
-    auto object = nlohmann::json::parse(line, nullptr, false);
+    auto object = nlohmann::ordered_json::parse(line, nullptr, false);
     if (!object.is_object() || object["split"] != split) continue;
     curve.push_back({number_at(object, "epoch"), number_at(object, sweep.metric.figure.name),
                      number_at(object, sweep.milestone_figure.name)});

@@ -26,7 +26,6 @@ struct RunResult {
   double value = 0;  // the sweep's metric
   double images_per_second = 0;
   double wall_seconds = 0;
-  std::int64_t steps = 0;
   std::vector<CurvePoint> curve;
   std::map<std::string, RobustnessResult> suites = {};  // by suite
 };

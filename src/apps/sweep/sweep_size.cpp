@@ -1,8 +1,9 @@
 #include "apps/sweep/sweep_size.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "apps/common/json_files.h"
 
 namespace dtn {
 namespace {
@@ -55,12 +56,10 @@ std::int64_t logged_step(const std::filesystem::path& run) {
   if (!file) return 0;
   file.seekg(std::max<std::streamoff>(0, file.tellg() - kTail));
   std::int64_t step = 0;
-  for (std::string line; std::getline(file, line);) {
-    auto object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object()) continue;
-    auto found = object.find("step");
-    if (found != object.end() && found->is_number_integer()) step = found->get<std::int64_t>();
-  }
+  each_json_line(file, [&](const nlohmann::ordered_json& line) {
+    const auto found = line.find("step");
+    if (found != line.end() && found->is_number_integer()) step = found->get<std::int64_t>();
+  });
   return step;
 }
 

@@ -9,8 +9,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/robustness/corruption_error.h"
-#include "apps/robustness/robustness_folders.h"
 #include "apps/robustness/robustness_plan.h"
 #include "apps/robustness/robustness_results.h"
 #include "dtn/data/datasets.h"

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/sweep/sweep_figures.h"
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
 #include "texts.h"
@@ -16,15 +15,15 @@ using test::expect_contains;
 // A report with all cases: several seeds, one seed, none, failures and open runs.
 SweepReport example(const SweepConfig& sweep) {
   std::vector<VariantResult> results(3);
-  results[0].runs = {{0, 80.25, 1900, 0, 0, {{1, 79, 79}, {2, 80.25, 80.25}}},
-                     {1, 80.75, 1950, 0, 0, {{1, 78, 78}, {2, 80.75, 80.75}}}};
+  results[0].runs = {{0, 80.25, 1900, 0, {{1, 79, 79}, {2, 80.25, 80.25}}},
+                     {1, 80.75, 1950, 0, {{1, 78, 78}, {2, 80.75, 80.75}}}};
   results[0].metric = Statistics{2, 80.5, 80.25, 80.75, 0.353553390593};
   results[0].difference = 80.5 - 80.6;
   results[0].milestones = {{80, 2, 1.76}, {85, 0, {}}};
   results[0].images_per_second = 1925;
   results[0].parameters = 5710312;
   results[1].variant = 1;
-  results[1].runs = {{4, 81.5, 99.95, 0, 0, {{1, 81.5, 81.5}}}};
+  results[1].runs = {{4, 81.5, 99.95, 0, {{1, 81.5, 81.5}}}};
   results[1].metric = Statistics{1, 81.5, 81.5, 81.5, {}};
   results[1].difference = 81.5 - 81.75;
   results[1].to_baseline = 1;

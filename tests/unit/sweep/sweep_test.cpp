@@ -8,8 +8,7 @@
 #include <fstream>
 
 #include "apps/estimate/run_size.h"
-#include "apps/sweep/corruption_table.h"
-#include "apps/sweep/kept_results.h"
+#include "apps/sweep/known_runs.h"
 #include "apps/sweep/robustness_runs.h"
 #include "apps/sweep/sweep_report.h"
 #include "apps/sweep/sweep_size.h"

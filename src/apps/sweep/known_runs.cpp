@@ -1,8 +1,8 @@
-#include "apps/sweep/kept_results.h"
+#include "apps/sweep/known_runs.h"
 
 #include <fstream>
-#include <sstream>
 
+#include "apps/common/json_files.h"
 #include "apps/sweep/robustness_runs.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -32,12 +32,7 @@ std::string evaluations_of(const fs::path& metrics) {
   return out;
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string key_of(const SweepRun& run) { return to_yaml(comparable(run.config)); }
 
 }  // namespace
 
@@ -61,14 +56,37 @@ void keep_result(const SweepRun& run, const fs::path& results) {
   for (const std::string& suite : kSweepSuites) {
     if (!robustness_result(run, suite)) continue;
     fs::create_directories(folder);
-    write_file_atomic(folder / (suite + ".json"), text_of(suite_file(run, suite)));
+    write_file_atomic(folder / (suite + ".json"), text_of_file(suite_file(run, suite)));
   }
   if (fs::exists(folder / "summary.json")) return;
   fs::create_directories(folder);
   write_file_atomic(folder / "config.yaml", portable_config(run.config));
   write_file_atomic(folder / "metrics.jsonl", evaluations_of(run.folder / "metrics.jsonl"));
   // Written last, because summary.json marks the run as finished.
-  write_file_atomic(folder / "summary.json", text_of(run.folder / "summary.json"));
+  write_file_atomic(folder / "summary.json", text_of_file(run.folder / "summary.json"));
+}
+
+void SharedRuns::adopt(std::vector<SweepRun>& runs) const {
+  for (SweepRun& run : runs) {
+    if (run.state == RunState::kFinished) continue;
+    const auto known = known_.find(key_of(run));
+    if (known == known_.end()) continue;
+    SweepRun other = run;
+    other.folder = known->second.folder;
+    update_state(other);
+    if (other.state == RunState::kFinished) run = other;
+  }
+}
+
+std::string SharedRuns::same_as(const SweepRun& run) const {
+  const auto known = known_.find(key_of(run));
+  return known == known_.end() ? "" : known->second.id;
+}
+
+void SharedRuns::add(const std::string& sweep, const std::vector<SweepRun>& runs) {
+  for (const SweepRun& run : runs) {
+    known_.try_emplace(key_of(run), Known{cat(sweep, "/", run.id), run.folder});
+  }
 }
 
 }  // namespace dtn
