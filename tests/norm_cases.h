@@ -59,7 +59,8 @@ inline std::vector<NormConfig> norm_configs(const NormSchema& schema) {
 }
 
 inline const NormSchema& schema_of(const NormConfig& config) {
-  for (const NormSchema& schema : norm_registry().schemas()) {
+  static const std::vector<NormSchema> schemas = norm_registry().schemas();
+  for (const NormSchema& schema : schemas) {
     if (schema.type == config.type) return schema;
   }
   throw Error(cat("no normalizer ", config.type));
