@@ -59,11 +59,7 @@ inline std::vector<NormConfig> norm_configs(const NormSchema& schema) {
 }
 
 inline const NormSchema& schema_of(const NormConfig& config) {
-  static const std::vector<NormSchema> schemas = norm_registry().schemas();
-  for (const NormSchema& schema : schemas) {
-    if (schema.type == config.type) return schema;
-  }
-  throw Error(cat("no normalizer ", config.type));
+  return norm_registry().at(config.type).schema;
 }
 inline const NormSchema& schema_of(const NormCase& c) { return schema_of(c.config); }
 

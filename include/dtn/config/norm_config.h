@@ -37,16 +37,18 @@ struct OptionSchema {
   bool per_stage = false;  // kInt: may be a list; the default comes from the model
 };
 
-// The usual options. The first choice is the default; a flag is off by default.
+// One of several choices; the first is the default.
 inline OptionSchema choice_option(std::string key, std::vector<std::string> choices,
                                   std::string doc) {
   const OptionValue usual = choices.front();
   return {std::move(key), OptionKind::kChoice, usual, std::move(choices), 0, 0, std::move(doc)};
 }
+// A choice, which is the default, or a number within [min, max].
 inline OptionSchema choice_or_number_option(std::string key, const std::string& choice, double min,
                                             double max, std::string doc) {
   return {std::move(key), OptionKind::kChoiceOrNumber, choice, {choice}, min, max, std::move(doc)};
 }
+// True or false; the default is false.
 inline OptionSchema flag_option(std::string key, std::string doc) {
   return {std::move(key), OptionKind::kBool, false, {}, 0, 0, std::move(doc)};
 }

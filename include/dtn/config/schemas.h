@@ -53,8 +53,8 @@ struct ModelSchema {
 struct ReleaseSchema {
   std::string tag;  // the model's name is <preset>.<tag>
   int num_classes = 0;
-  double crop_pct = 0;
-  std::array<double, 3> mean{}, std{};
+  double crop_pct = 1;
+  std::array<double, 3> mean{}, std{1, 1, 1};
   Interpolation interpolation = Interpolation::kBicubic;
 };
 

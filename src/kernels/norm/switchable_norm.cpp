@@ -145,7 +145,7 @@ void measure(CpuQueue& queue, const SwitchableTerms& args) {
     for (std::int64_t k = begin; k < end; ++k) {
       A* mean = pieces + (b * sizes.pieces + k) * 2 * sizes.stride;
       for (std::int64_t c = 0; c < 2 * sizes.stride; ++c) mean[c] = 0;
-      for_each_group<kSwitchableRows>(0, sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
+      for_each_rows(sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
         measure_rows<T, count>(args, start + k * sizes.piece_rows + r, pivot, r,
                                {mean, mean + sizes.stride});
       });
@@ -202,7 +202,7 @@ void apply(CpuQueue& queue, const SwitchableNormForward& args) {
     Scratch::Scope scope(queue.scratch());
     const FoldedImage<A> image(args.terms, sizes, b, begin, end, scope);
     for (std::int64_t k = begin; k < end; ++k) {
-      for_each_group<kSwitchableRows>(0, sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
+      for_each_rows(sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
         apply_rows<T, count>(args, image, b, k * sizes.piece_rows + r);
       });
     }

@@ -186,7 +186,7 @@ InnerProducts sum_piece(const SwitchableNormBackwardSums& args, const Switchable
   for (std::int64_t i = 0; i < kChannelSums * sizes.stride; ++i) at[i] = 0;
   const ChannelSums<A> sums = channel_sums(at, sizes.stride);
   const std::int64_t first = piece * sizes.piece_rows, rows = sizes.rows_of(b, piece);
-  for_each_group<kSwitchableRows>(0, rows, [&](std::int64_t r, auto count) {
+  for_each_rows(rows, [&](std::int64_t r, auto count) {
     sum_rows<T, count>(args, image, b, first + r, sums);
   });
   const std::int64_t row = b * sizes.tokens + first;
@@ -345,7 +345,7 @@ void backward(CpuQueue& queue, const SwitchableNormBackward& args) {
     const FoldedImage<A> image(args.terms, sizes, b, begin, end, scope);
     const FoldedGradient<A> gradient(args, sizes, b, begin, end, image.pivot, scope);
     for (std::int64_t k = begin; k < end; ++k) {
-      for_each_group<kSwitchableRows>(0, sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
+      for_each_rows(sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
         backward_rows<T, count>(args, image, gradient, b, k * sizes.piece_rows + r);
       });
     }

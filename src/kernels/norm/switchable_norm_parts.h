@@ -76,6 +76,17 @@ struct SwitchableSizes {
   }
 };
 
+// Like for_each_group() with kSwitchableRows, of which GCC makes a slower backward pass, because it
+// is not marked inline.
+template <class F>
+inline void for_each_rows(std::int64_t rows, F&& f) {
+  std::int64_t r = 0;
+  for (; r + kSwitchableRows <= rows; r += kSwitchableRows) {
+    f(r, std::integral_constant<int, kSwitchableRows>{});
+  }
+  for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
+}
+
 // Calls f(first, count) for the pads of an image, if there are any and its last piece is included.
 template <class F>
 inline void for_pads(const SwitchableSizes& sizes, std::int64_t image, std::int64_t end_piece,

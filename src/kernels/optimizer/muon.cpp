@@ -9,7 +9,9 @@ namespace dtn::DTN_ISA {
 void run(CpuQueue&, const MuonMomentum& args) {
   const MuonMomentumFactors f = factors_of(args);
   if (!f.apply) return;
-  for_all_vectors(args.count, [=](std::int64_t i, auto count) {
+  // By reference: with a copy, the compiler makes a loop for each value of `nesterov`, where it
+  // fuses other multiplications and additions.
+  for_all_vectors(args.count, [=, &args](std::int64_t i, auto count) {
     const VecF g = f.rest * (load_n(args.grad + i, count) * f.grad_scale);
     const VecF m = load_n(args.m + i, count) * f.keep + g;
     store_n(args.m + i, m, count);

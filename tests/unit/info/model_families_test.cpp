@@ -45,11 +45,7 @@ TEST(ModelFamilies, ProgramsAddPresets) {
                         .depth = {1, 2},
                         .num_heads = {1, 2}};
   mine.presets.add({own});
-  const ReleaseSchema release{.tag = "a", .num_classes = 7, .crop_pct = 1, .std = {1, 1, 1}};
-  ReleaseSchema headless = release;
-  headless.tag = "b";
-  headless.num_classes = 0;
-  mine.presets.add({{.preset = "own_public"}, {release, headless}});
+  mine.presets.add({{.preset = "own_public"}, {{.tag = "a", .num_classes = 7}, {.tag = "b"}}});
   EXPECT_THROW(mine.presets.add({{.preset = "swin_t"}}), Error);
   const ConfigSchemas schemas = mine.schemas();
   const ExperimentConfig c =
