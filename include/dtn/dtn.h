@@ -1,7 +1,16 @@
 // All public headers of dtn.
 #pragma once
 
-#include "dtn/app/programs.h"
+#include "dtn/app/analyze_main.h"
+#include "dtn/app/bench_main.h"
+#include "dtn/app/data_main.h"
+#include "dtn/app/eval_main.h"
+#include "dtn/app/export_main.h"
+#include "dtn/app/info_main.h"
+#include "dtn/app/plot_main.h"
+#include "dtn/app/predict_main.h"
+#include "dtn/app/sweep_main.h"
+#include "dtn/app/train_main.h"
 #include "dtn/autograd/context.h"
 #include "dtn/autograd/gradcheck.h"
 #include "dtn/autograd/tape.h"

@@ -1,5 +1,5 @@
 // A user's program with one additional task; tests/e2e/own_task.sh runs it.
-#include "dtn/app/programs.h"
+#include "dtn/app/train_main.h"
 #include "two_views_task.h"
 
 int main(int argc, char** argv) {

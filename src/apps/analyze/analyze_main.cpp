@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/analyze_main.h"
 
 #include <filesystem>
 #include <optional>

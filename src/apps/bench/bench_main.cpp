@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/bench_main.h"
 
 #include <cstdio>
 #include <cstdlib>

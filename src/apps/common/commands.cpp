@@ -3,7 +3,16 @@
 #include <string>
 
 #include "apps/common/program.h"
-#include "dtn/app/programs.h"
+#include "dtn/app/analyze_main.h"
+#include "dtn/app/bench_main.h"
+#include "dtn/app/data_main.h"
+#include "dtn/app/eval_main.h"
+#include "dtn/app/export_main.h"
+#include "dtn/app/info_main.h"
+#include "dtn/app/plot_main.h"
+#include "dtn/app/predict_main.h"
+#include "dtn/app/sweep_main.h"
+#include "dtn/app/train_main.h"
 
 namespace dtn::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/data_main.h"
 
 #include <algorithm>
 #include <chrono>

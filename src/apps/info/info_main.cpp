@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/info_main.h"
 
 #include <cstdio>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/plot_main.h"
 
 #include <algorithm>
 #include <filesystem>

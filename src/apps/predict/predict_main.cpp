@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/predict_main.h"
 
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/sweep_main.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "dtn/app/programs.h"
+#include "dtn/app/train_main.h"
 
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "apps/common/program.h"
 #include "apps/estimate/run_size.h"
 #include "apps/report/run_figures.h"
+#include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"

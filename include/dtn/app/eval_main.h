@@ -1,0 +1,12 @@
+// dtn-eval as a function, for programs with user-defined normalizers, models or tasks.
+#pragma once
+
+#include "dtn/tasks/registries.h"
+
+namespace dtn::app {
+
+// Parses the command line of dtn-eval and runs it with `registries`. Returns the exit code for
+// main(), as train_main() does.
+int eval_main(int argc, char** argv, const Registries& registries = standard_registries());
+
+}  // namespace dtn::app

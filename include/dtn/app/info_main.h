@@ -1,0 +1,12 @@
+// dtn-info as a function, for programs with user-defined normalizers, models or tasks.
+#pragma once
+
+#include "dtn/tasks/registries.h"
+
+namespace dtn::app {
+
+// Parses the command line of dtn-info and runs it with `registries`. Returns the exit code for
+// main(), as train_main() does.
+int info_main(int argc, char** argv, const Registries& registries = standard_registries());
+
+}  // namespace dtn::app
