@@ -165,7 +165,7 @@ for victim in sweep sweep sweep run run; do
   # The victim may have been on its way out: then every run that was begun is done.
   if [[ $victim == run && $code == 0 ]]; then
     expect_equal "runs that are done" "$(grep -c ' done: ' "$log")" \
-      "$(grep -cE ' starts,| goes on at' "$log")"
+      "$(grep -cE ' starts,| continues at step ' "$log")"
     continue
   fi
   kills=$((kills + 1))

@@ -2,6 +2,7 @@
 // formulas in its place. The expected values are in tests/golden/data/stages.txt, which
 // make_timm_goldens.py writes. They come from timm's networks under timm's names. timm has no PVT,
 // so PVT is computed from its formulas.
+#include "dtn/models/presets.h"
 #include "golden/models/network_cases.h"
 
 namespace dtn {
@@ -11,6 +12,7 @@ ConfigSchemas schemas() {
   ConfigSchemas all;
   all.norms = norm_registry().schemas();
   all.models = model_registry().schemas();
+  all.presets = {preset_registry().begin(), preset_registry().end()};
   all.policies = {{"none", "nothing", {}}};
   return all;
 }

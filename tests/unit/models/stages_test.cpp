@@ -197,6 +197,7 @@ std::string error_of(const std::string& model) {
     ConfigSchemas schemas;
     schemas.norms = norm_registry().schemas();
     schemas.models = model_registry().schemas();
+    schemas.presets = {preset_registry().begin(), preset_registry().end()};
     schemas.policies = {{"none", "nothing", {}}};
     parse_experiment("model: {" + model + "}", "config", {}, schemas);
   } catch (const ConfigError& e) {
