@@ -177,10 +177,15 @@ class Forward {
   void run() {
     const bool gathers = args_.part != ChannelNormPart::kApplication;
     const bool applies = args_.part != ChannelNormPart::kStatistics;
-    cut_.for_each_range([&](std::int64_t first, std::int64_t sets) {
-      if (gathers) gather_sets(first, sets);
-      if (applies) apply_sets(first, sets);
-    });
+    if (cut_.by_set) {
+      parallel_for(cut_.sets, [&](std::int64_t set) {
+        if (gathers) gather_set(set);
+        if (applies) apply_set(set);
+      });
+      return;
+    }
+    if (gathers) gather_parts();
+    if (applies) apply_parts();
   }
 
  private:
@@ -191,39 +196,51 @@ class Forward {
     return static_cast<T*>(args_.y) + (set * args_.rows + row) * args_.channels;
   }
 
-  void gather_sets(std::int64_t first, std::int64_t sets) {
+  void gather_set(std::int64_t set) {
     const std::int64_t size = Moments<A>::size(args_.channels);
     Scratch::Scope scope(queue_.scratch());
-    A* memory = scope.template take<A>(sets * cut_.parts * size);
-    auto moments = [&](std::int64_t i, std::int64_t part) {
-      return Moments<A>(memory + (i * cut_.parts + part) * size, args_.channels, cut_.size(part));
+    A* memory = scope.template take<A>(2 * size);
+    Moments<A> all(memory, args_.channels, cut_.size(0));
+    gather(x(set, 0), args_.channels, all);
+    for (std::int64_t part = 1; part < cut_.parts; ++part) {
+      Moments<A> more(memory + size, args_.channels, cut_.size(part));
+      gather(x(set, cut_.begin(part)), args_.channels, more);
+      merge(all, more, args_.channels);
+    }
+    store_statistics(args_, all, statistics_of<A>(args_, set));
+  }
+
+  void gather_parts() {
+    const std::int64_t size = Moments<A>::size(args_.channels);
+    Scratch::Scope scope(queue_.scratch());
+    A* memory = scope.template take<A>(cut_.sets * cut_.parts * size);
+    auto moments = [&](std::int64_t set, std::int64_t part) {
+      return Moments<A>(memory + (set * cut_.parts + part) * size, args_.channels, cut_.size(part));
     };
-    cut_.for_each_part(sets, [&](std::int64_t i, std::int64_t part) {
-      gather(x(first + i, cut_.begin(part)), args_.channels, moments(i, part));
+    cut_.for_each_part([&](std::int64_t set, std::int64_t part) {
+      gather(x(set, cut_.begin(part)), args_.channels, moments(set, part));
     });
-    parallel_for(sets, [&](std::int64_t i) {
-      Moments<A> all = moments(i, 0);
+    parallel_for(cut_.sets, [&](std::int64_t set) {
+      Moments<A> all = moments(set, 0);
       for (std::int64_t part = 1; part < cut_.parts; ++part) {
-        merge(all, moments(i, part), args_.channels);
+        merge(all, moments(set, part), args_.channels);
       }
-      store_statistics(args_, all, statistics_of<A>(args_, first + i));
+      store_statistics(args_, all, statistics_of<A>(args_, set));
     });
   }
 
   // y = (x - mean) scale + offset
   struct Coefficients {
     A *mean, *scale, *offset;
-
-    static std::int64_t size(std::int64_t channels) { return 3 * padded(channels); }
-    Coefficients(A* memory, std::int64_t channels)
-        : mean(memory), scale(memory + padded(channels)), offset(memory + 2 * padded(channels)) {}
   };
+  static std::int64_t coefficients_size(std::int64_t channels) { return 3 * padded(channels); }
 
-  void prepare(std::int64_t set, const Coefficients& to) const {
-    const std::int64_t channels = args_.channels;
+  Coefficients coefficients(std::int64_t set, A* memory) const {
+    const std::int64_t channels = args_.channels, stride = padded(channels);
+    const Coefficients to{memory, memory + stride, memory + 2 * stride};
     Scratch::Scope scope(queue_.scratch());
     const ChannelStatistics<A> of(args_.mean, args_.mean_rest, args_.variance, set, channels,
-                                  args_.groups, scope.template take<A>(3 * padded(channels)));
+                                  args_.groups, scope.template take<A>(3 * stride));
     const ChannelGains<A> weight(args_.weight, args_.parameter_stride, set, 1);
     const ChannelGains<A> bias(args_.bias, args_.parameter_stride, set, 0);
     for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
@@ -232,6 +249,7 @@ class Forward {
       store_n(to.scale + c, scale, count);
       store_n(to.offset + c, bias.at(c, count) - of.rest_at(c, count) * scale, count);
     });
+    return to;
   }
 
   void apply(std::int64_t set, std::int64_t first, std::int64_t rows, const Coefficients& k) {
@@ -250,16 +268,21 @@ class Forward {
     });
   }
 
-  void apply_sets(std::int64_t first, std::int64_t sets) {
-    const std::int64_t size = Coefficients::size(args_.channels);
+  void apply_set(std::int64_t set) {
     Scratch::Scope scope(queue_.scratch());
-    A* memory = scope.template take<A>(sets * size);
-    auto coefficients = [&](std::int64_t i) {
-      return Coefficients(memory + i * size, args_.channels);
-    };
-    for (std::int64_t i = 0; i < sets; ++i) prepare(first + i, coefficients(i));
-    cut_.for_each_part(sets, [&](std::int64_t i, std::int64_t part) {
-      apply(first + i, cut_.begin(part), cut_.size(part), coefficients(i));
+    A* memory = scope.template take<A>(coefficients_size(args_.channels));
+    apply(set, 0, args_.rows, coefficients(set, memory));
+  }
+
+  void apply_parts() {
+    const std::int64_t size = coefficients_size(args_.channels);
+    Scratch::Scope scope(queue_.scratch());
+    A* memory = scope.template take<A>(cut_.sets * size);
+    for (std::int64_t set = 0; set < cut_.sets; ++set) coefficients(set, memory + set * size);
+    cut_.for_each_part([&](std::int64_t set, std::int64_t part) {
+      A* of_set = memory + set * size;
+      const std::int64_t stride = padded(args_.channels);
+      apply(set, cut_.begin(part), cut_.size(part), {of_set, of_set + stride, of_set + 2 * stride});
     });
   }
 

@@ -76,10 +76,15 @@ class Backward {
     Scratch::Scope scope(queue_.scratch());
     sums_ = static_cast<A*>(args_.sums);
     if (!sums_ && gathers_) sums_ = scope.template take<A>(cut_.sets * 2 * channels_);
-    cut_.for_each_range([&](std::int64_t first, std::int64_t sets) {
-      if (gathers_) gather_sets(first, sets);
-      if (wants_dx_) differentiate_sets(first, sets);
-    });
+    if (cut_.by_set) {
+      parallel_for(cut_.sets, [&](std::int64_t set) {
+        if (gathers_) gather_set(set);
+        if (wants_dx_) differentiate_set(set);
+      });
+    } else {
+      if (gathers_) gather_parts();
+      if (wants_dx_) differentiate_parts();
+    }
     if (wants_gradients_) add_gradients();
   }
 
@@ -134,25 +139,40 @@ class Backward {
     });
   }
 
-  void gather_sets(std::int64_t first, std::int64_t sets) const {
+  void gather_set(std::int64_t set) const {
+    Scratch::Scope scope(queue_.scratch());
+    const ChannelStatistics<A> of = statistics(set, scope);
+    const std::int64_t size = Sums<A>::size(channels_);
+    A* memory = scope.template take<A>(2 * size);
+    const Sums<A> all(memory, channels_), more(memory + size, channels_);
+    all.clear(channels_);
+    gather(set, 0, cut_.size(0), of.mean, all);
+    for (std::int64_t part = 1; part < cut_.parts; ++part) {
+      more.clear(channels_);
+      gather(set, cut_.begin(part), cut_.size(part), of.mean, more);
+      all.add(more, channels_);
+    }
+    store(set, of, all);
+  }
+
+  void gather_parts() const {
     const std::int64_t size = Sums<A>::size(channels_);
     Scratch::Scope scope(queue_.scratch());
-    A* memory = scope.template take<A>(sets * cut_.parts * size);
-    auto sums = [&](std::int64_t i, std::int64_t part) {
-      return Sums<A>(memory + (i * cut_.parts + part) * size, channels_);
+    A* memory = scope.template take<A>(cut_.sets * cut_.parts * size);
+    auto sums = [&](std::int64_t set, std::int64_t part) {
+      return Sums<A>(memory + (set * cut_.parts + part) * size, channels_);
     };
-    cut_.for_each_part(sets, [&](std::int64_t i, std::int64_t part) {
+    cut_.for_each_part([&](std::int64_t set, std::int64_t part) {
       Scratch::Scope inner(queue_.scratch());
-      sums(i, part).clear(channels_);
-      gather(first + i, cut_.begin(part), cut_.size(part), statistics(first + i, inner).mean,
-             sums(i, part));
+      sums(set, part).clear(channels_);
+      gather(set, cut_.begin(part), cut_.size(part), statistics(set, inner).mean, sums(set, part));
     });
-    for (std::int64_t i = 0; i < sets; ++i) {
+    for (std::int64_t set = 0; set < cut_.sets; ++set) {
       for (std::int64_t part = 1; part < cut_.parts; ++part) {
-        sums(i, 0).add(sums(i, part), channels_);
+        sums(set, 0).add(sums(set, part), channels_);
       }
       Scratch::Scope inner(queue_.scratch());
-      store(first + i, statistics(first + i, inner), sums(i, 0));
+      store(set, statistics(set, inner), sums(set, 0));
     }
   }
 
@@ -253,16 +273,23 @@ class Backward {
                  : differentiate<false>(set, first, rows, k);
   }
 
-  void differentiate_sets(std::int64_t first, std::int64_t sets) const {
+  void differentiate_set(std::int64_t set) const {
+    Scratch::Scope scope(queue_.scratch());
+    const Coefficients<A> k(scope.template take<A>(Coefficients<A>::size(channels_)), channels_);
+    prepare(set, k);
+    differentiate(set, 0, args_.rows, k);
+  }
+
+  void differentiate_parts() const {
     const std::int64_t size = Coefficients<A>::size(channels_);
     Scratch::Scope scope(queue_.scratch());
-    A* memory = scope.template take<A>(sets * size);
-    auto coefficients = [&](std::int64_t i) {
-      return Coefficients<A>(memory + i * size, channels_);
+    A* memory = scope.template take<A>(cut_.sets * size);
+    auto coefficients = [&](std::int64_t set) {
+      return Coefficients<A>(memory + set * size, channels_);
     };
-    for (std::int64_t i = 0; i < sets; ++i) prepare(first + i, coefficients(i));
-    cut_.for_each_part(sets, [&](std::int64_t i, std::int64_t part) {
-      differentiate(first + i, cut_.begin(part), cut_.size(part), coefficients(i));
+    for (std::int64_t set = 0; set < cut_.sets; ++set) prepare(set, coefficients(set));
+    cut_.for_each_part([&](std::int64_t set, std::int64_t part) {
+      differentiate(set, cut_.begin(part), cut_.size(part), coefficients(set));
     });
   }
 

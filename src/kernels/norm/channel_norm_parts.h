@@ -26,18 +26,10 @@ struct ChannelNormCut {
     const std::int64_t left = rows - begin(part);
     return left < part_rows ? left : part_rows;
   }
-  // Calls f(first, count) for ranges of sets. If a set is a task, these are single sets, in
-  // parallel, and the loops of f are serial. Otherwise it is one range of all sets. Both ways do
-  // the same arithmetic in the same order.
+  // Calls f(set, part) for all parts of all sets, in parallel.
   template <class F>
-  void for_each_range(F&& f) const {
-    if (!by_set) return f(0, sets);
-    parallel_for(sets, [&](std::int64_t set) { f(set, 1); });
-  }
-  // Calls f(i, part) for all parts of `count` sets, in parallel.
-  template <class F>
-  void for_each_part(std::int64_t count, F&& f) const {
-    parallel_for(count * parts, [&](std::int64_t i) { f(i / parts, i % parts); });
+  void for_each_part(F&& f) const {
+    parallel_for(sets * parts, [&](std::int64_t i) { f(i / parts, i % parts); });
   }
 
  private:
