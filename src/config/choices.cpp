@@ -55,7 +55,7 @@ Choice optimizer_choice(const ConfigSchemas& schemas) {
 Choice family_choice(const ConfigSchemas& schemas) {
   Choice choice = choice_by_name("model.preset", "model family", "model", schemas.models,
                                  &ModelSchema::family, FIELD(model.family));
-  choice.usual.clear();  // there is no default preset
+  choice.usual.clear();                         // there is no default preset
   std::map<std::string, std::string> families;  // of the presets
   for (const PresetSchema& preset : schemas.presets) {
     families.emplace(preset.name(), preset.model.family);
