@@ -53,8 +53,9 @@ Problem::Problem(const AttentionView& v, bool has_class_token)
   }
   const TokenGrid& grid = v.key_grid;
   for (std::int64_t j = 0; j < grid.height * grid.width; ++j) {
-    key_rows.push_back(v.key_start + v.key_step * static_cast<double>(j / grid.width));
-    key_columns.push_back(v.key_start + v.key_step * static_cast<double>(j % grid.width));
+    const std::int64_t row = j / grid.width, column = j % grid.width;
+    key_rows.push_back(v.key_start + v.key_step * static_cast<double>(row));
+    key_columns.push_back(v.key_start + v.key_step * static_cast<double>(column));
   }
 }
 
@@ -135,7 +136,8 @@ class WeightRows {
 double distance_of(const Problem& p, std::int64_t group, std::int64_t query,
                    const std::vector<double>& weights) {
   const std::int64_t width = p.view.query_grid.width, at = query - p.view.query_grid.prefix;
-  const auto row = static_cast<double>(at / width), column = static_cast<double>(at % width);
+  const std::int64_t of_row = at / width, of_column = at % width;
+  const auto row = static_cast<double>(of_row), column = static_cast<double>(of_column);
   double sum = 0, whole = 0;
   for (std::int64_t j = 0; j < p.group_keys; ++j) {
     const std::int64_t key = p.token(group, j) - p.view.key_grid.prefix;

@@ -43,10 +43,10 @@ double squared_norm(const Tensor& matrix);
 
 // The two axes along which rows vary most.
 struct PrincipalAxes {
-  std::array<double, 2> explained;  // shares of the variance
-  double spread;                    // root of the sum of both variances
-  std::vector<double> axes[2];      // unit vectors; the component of largest size is positive
-  std::vector<double> mean;         // of the rows
+  std::array<double, 2> explained;          // shares of the variance
+  double spread;                            // root of the sum of both variances
+  std::array<std::vector<double>, 2> axes;  // unit; the component of largest size is positive
+  std::vector<double> mean;                 // of the rows
 };
 
 // Covariance of rows that come in batches.

@@ -48,7 +48,7 @@ double ratio(double x, double mean) {
 }  // namespace
 
 Tensor patches_of(const Tensor& x, const TokenGrid& grid) {
-  const Tensor all = in_float64(x);
+  Tensor all = in_float64(x);
   if (grid.prefix == 0) return all;
   const std::int64_t batch = x.dim(0), tokens = x.dim(1), width = x.dim(2);
   const std::int64_t kept = tokens - grid.prefix;

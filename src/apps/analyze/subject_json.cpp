@@ -328,8 +328,9 @@ PositionFigures figures_of(const double* row, const TokenGrid& grid, std::int64_
   PositionFigures f{0, 0, 0, 0};
   double squares = 0, entropy = 0;
   for (std::int64_t j = 0; j < grid.height * grid.width; ++j) {
-    const auto dx = static_cast<double>(j % grid.width - query % grid.width);
-    const auto dy = static_cast<double>(j / grid.width - query / grid.width);
+    const std::int64_t right = j % grid.width - query % grid.width;
+    const std::int64_t down = j / grid.width - query / grid.width;
+    const auto dx = static_cast<double>(right), dy = static_cast<double>(down);
     f.offset_x += row[j] * dx;
     f.offset_y += row[j] * dy;
     squares += row[j] * (dx * dx + dy * dy);

@@ -441,10 +441,10 @@ void add_lambdas(const FigureInput& in, Figures& out) {
   for (const bool mean : {true, false}) {
     const std::string of = mean ? "mean" : "variance";
     HeadDots lambda{
-        mean ? "lambda_mean" : "lambda_var", "Mixing ratio \xCE\xBB of the " + of,
-        "\xCE\xBB (" + of + ")",
-        "1: the " + of + " of the token itself, as in LayerNorm; 0: the " + of +
-            " of the surrounding tokens, weighted by P. All start at 0.5 (dashed line)."};
+        mean ? "lambda_mean" : "lambda_var", cat("Mixing ratio \xCE\xBB of the ", of),
+        cat("\xCE\xBB (", of, ")"),
+        cat("1: the ", of, " of the token itself, as in LayerNorm; 0: the ", of,
+            " of the surrounding tokens, weighted by P. All start at 0.5 (dashed line).")};
     lambda.y.data = {0, 1};
     lambda.y.limit = {0, 1};
     lambda.reference = {"start of training",

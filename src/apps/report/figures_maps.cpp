@@ -42,8 +42,8 @@ std::size_t query_of(const AnalyzedRun& run, std::size_t layer) {
 plot::Box cell_box(const plot::Box& map, const MapSize& grid, std::size_t token) {
   const double w = map.width / static_cast<double>(grid.columns);
   const double h = map.height / static_cast<double>(grid.rows);
-  return {map.x + w * static_cast<double>(token % grid.columns),
-          map.y + h * static_cast<double>(token / grid.columns), w, h};
+  const std::size_t row = token / grid.columns, column = token % grid.columns;
+  return {map.x + w * static_cast<double>(column), map.y + h * static_cast<double>(row), w, h};
 }
 
 // Draws a frame around a cell, in white or black.

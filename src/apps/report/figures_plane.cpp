@@ -22,8 +22,9 @@ struct PlaneGrid {
   double side() const { return pitch() - kBeside - 12; }
   double height() const { return static_cast<double>(rows) * (side() + kAround); }
   plot::Box area(std::size_t panel, double top) const {
-    return {8 + kBeside + static_cast<double>(panel % columns) * pitch(),
-            top + static_cast<double>(panel / columns) * (side() + kAround), side(), side()};
+    const std::size_t row = panel / columns, column = panel % columns;
+    return {8 + kBeside + static_cast<double>(column) * pitch(),
+            top + static_cast<double>(row) * (side() + kAround), side(), side()};
   }
   std::size_t columns, rows;
 };

@@ -58,8 +58,9 @@ void draw_numbers(plot::Canvas& canvas, const plot::Box& box, const NumberedMatr
                   const plot::ColorScale& scale) {
   const double cell = box.width / static_cast<double>(m.n);
   for (std::size_t i = 0; i < m.values.size(); ++i) {
-    const plot::Point middle = {box.x + (static_cast<double>(i % m.n) + 0.5) * cell,
-                                box.y + (static_cast<double>(i / m.n) + 0.5) * cell};
+    const auto row = i / m.n, column = i % m.n;
+    const plot::Point middle = {box.x + (static_cast<double>(column) + 0.5) * cell,
+                                box.y + (static_cast<double>(row) + 0.5) * cell};
     canvas.text({middle.x, middle.y + 4}, m.labels[i],
                 {plot::kSmallText, plot::Anchor::kMiddle,
                  dark(scale.color(m.values[i])) ? plot::kWhite : plot::kBlack});

@@ -77,7 +77,7 @@ CorruptionRow row_of(const std::vector<VariantResult>& results, std::optional<st
     if (baseline && result.variant != *baseline) {
       cell.to_baseline = ratio_to(results[*baseline], result, name);
     }
-    row.cells.push_back(std::move(cell));
+    row.cells.push_back(cell);
   }
   return row;
 }
