@@ -67,7 +67,7 @@ Variable conv2d(Context& ctx, const Variable& x, const Variable& weight, const V
             ", input on ", to_string(x.device()));
   DTN_CHECK(!bias.defined() || bias.shape() == Shape{outputs}, "conv2d: bias ",
             to_string(bias.shape()), " does not fit weight ", to_string(w));
-  const auto [height, width] = windows.out;
+  const std::int64_t height = windows.out[0], width = windows.out[1];
   const Variable wide = upcast(ctx, x), kernels = cast(ctx, weight, wide.dtype());
   Variable y;  // [B, groups, O / groups, H' W']
   windows.for_taps(ctx, wide, 0, [&](const Variable& seen, std::int64_t u, std::int64_t v) {
