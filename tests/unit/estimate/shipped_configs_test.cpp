@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -91,11 +92,16 @@ TEST(ShippedSweeps, PaperCollectionIsComplete) {
 }
 
 // Sweep, variant, config of the same experiment and the paper's top-1 accuracy: Tables 1, 2, 3, 5,
-// 8, 9, 10 and 12, and the initialization of the positions.
+// 8, 9, 10 and 12, and the initialization of the positions. `set` overrides keys of the config.
 struct Row {
   const char *sweep, *variant, *config;
   double paper;
+  std::array<const char*, 2> set = {};
 };
+constexpr std::array<const char*, 2> kDeitLayout = {"model.class_token_at=0",
+                                                    "model.pos_embed=all"};
+constexpr std::array<const char*, 2> kHeads1258 = {"model.num_heads=[1, 2, 5, 8]", nullptr};
+constexpr std::array<const char*, 2> kHeads4458 = {"model.num_heads=[4, 4, 5, 8]", nullptr};
 constexpr Row kRows[] = {
     {"table1_models", "vit_t_ln", "vit_t_ln", 72.2},
     {"table1_models", "vit_t_star_ln", "vit_t_star_ln", 72.3},
@@ -108,6 +114,12 @@ constexpr Row kRows[] = {
     {"table1_models", "vit_b_dtn", "vit_b_dtn", 82.3},
     {"table1_models", "vit_b_star_ln", "vit_b_star_ln", 81.7},
     {"table1_models", "vit_b_star_dtn", "vit_b_star_dtn", 82.5},
+    {"table1_models", "vit_t_deit_ln", "vit_t_ln", 72.2, kDeitLayout},
+    {"table1_models", "vit_t_star_deit_ln", "vit_t_star_ln", 72.3, kDeitLayout},
+    {"table1_models", "vit_s_deit_ln", "vit_s_ln", 79.9, kDeitLayout},
+    {"table1_models", "vit_s_star_deit_ln", "vit_s_star_ln", 80.6, kDeitLayout},
+    {"table1_models", "vit_b_deit_ln", "vit_b_ln", 81.8, kDeitLayout},
+    {"table1_models", "vit_b_star_deit_ln", "vit_b_star_ln", 81.7, kDeitLayout},
     {"table3_normalizers", "ln", "vit_s_star_ln", 80.6},
     {"table3_normalizers", "bn", "vit_s_star_bn", 77.2},
     {"table3_normalizers", "in", "vit_s_star_in", 77.6},
@@ -154,6 +166,11 @@ constexpr Row kRows[] = {
     {"table10_stages", "pvt_tiny_ln_mhsa_position", "pvt_tiny_ln_mhsa_position", 75.4},
     {"table10_stages", "pvt_tiny_dtn_uniform", "pvt_tiny_dtn_uniform", 75.9},
     {"table10_stages", "pvt_tiny_dtn", "pvt_tiny_dtn", 76.3},
+    {"table10_stages", "pvt_tiny_ln_heads4458", "pvt_tiny_ln", 75.1, kHeads4458},
+    {"table10_stages", "pvt_tiny_ln_mhsa_position_heads1258", "pvt_tiny_ln_mhsa_position", 75.4,
+     kHeads1258},
+    {"table10_stages", "pvt_tiny_dtn_uniform_heads1258", "pvt_tiny_dtn_uniform", 75.9, kHeads1258},
+    {"table10_stages", "pvt_tiny_dtn_heads1258", "pvt_tiny_dtn", 76.3, kHeads1258},
     {"table10_stages", "swin_s_ln", "swin_s_ln", 83.0},
     {"table10_stages", "swin_s_dtn", "swin_s_dtn", 83.5},
     {"table10_stages", "levit_128s_bn", "levit_128s_bn", 76.7},
@@ -184,7 +201,12 @@ TEST(ShippedSweeps, MatchPaperTables) {
     auto v = std::ranges::find(all, std::string(row.variant), &SweepVariant::name);
     ASSERT_NE(v, all.end());
     EXPECT_EQ(v->paper, row.paper);
-    ExperimentConfig want = load_experiment(find_config(row.config, schemas()), {}, schemas());
+    std::vector<std::string> overrides;
+    for (const char* set : row.set) {
+      if (set) overrides.push_back(set);
+    }
+    const ExperimentConfig want =
+        load_experiment(find_config(row.config, schemas()), overrides, schemas());
     ExperimentConfig got = v->config;
     got.name = want.name;
     EXPECT_EQ(to_yaml(got), to_yaml(want));
@@ -195,7 +217,7 @@ TEST(ShippedSweeps, MatchPaperTables) {
 // The settings that define some of these rows. Table 1 is in unit_config.
 struct Model {
   const char *name, *type, *option, *value;
-  int layers;
+  int layers, class_token_at = 10;
 };
 
 TEST(PaperRows, MatchPaperTables) {
@@ -203,8 +225,9 @@ TEST(PaperRows, MatchPaperTables) {
       {"vit_s_bn", "bn", "", "", 10},
       {"vit_s_star_power", "power", "groups", "heads", 10},
       {"vit_s_star_dtn_lambda0_uniform", "dtn", "position", "uniform", 10},
-      {"vit_s_star_dtn_layers0", "dtn", "", "", 0},
-      {"vit_s_star_dtn_layers8", "dtn", "", "", 8},
+      {"vit_s_star_dtn_layers0", "dtn", "", "", 0, 0},
+      {"vit_s_star_dtn_layers4", "dtn", "", "", 4, 4},
+      {"vit_s_star_dtn_layers8", "dtn", "", "", 8, 8},
       {"vit_t_star_dtn_trunc_normal", "dtn", "init", "trunc_normal", 10},
       {"vit_s_star_dtn_official", "dtn", "variant", "official", 10},
   };
@@ -213,6 +236,7 @@ TEST(PaperRows, MatchPaperTables) {
     ExperimentConfig c = load_experiment(find_config(row.name, schemas()), {}, schemas());
     EXPECT_EQ(c.model.norm.type, row.type);
     EXPECT_EQ(c.model.norm_layers(), row.layers);
+    EXPECT_EQ(c.model.class_token_at, row.class_token_at);
     if (*row.option) {
       EXPECT_EQ(*c.model.norm.find<std::string>(row.option), row.value);
     }
