@@ -23,6 +23,7 @@ install(FILES ${PROJECT_BINARY_DIR}/dtnConfig.cmake ${PROJECT_BINARY_DIR}/dtnCon
 
 install(DIRECTORY configs DESTINATION share/dtn)
 install(FILES tools/pytorch/dtn_torch.py DESTINATION share/dtn/pytorch)
+install(FILES tools/dtn-mpirun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # A build for another processor cannot run its programs, and installs neither of these.
 if(NOT CMAKE_CROSSCOMPILING)
   set(documents ${PROJECT_BINARY_DIR}/generated/documents)
@@ -30,7 +31,6 @@ if(NOT CMAKE_CROSSCOMPILING)
 set(programs ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})")
   install(SCRIPT cmake/InstallDocuments.cmake)
   install(DIRECTORY ${documents}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
-  install(FILES tools/dtn-mpirun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(DIRECTORY ${documents}/bash/ DESTINATION share/bash-completion/completions)
   install(DIRECTORY ${documents}/zsh/ DESTINATION share/zsh/site-functions)
   install(DIRECTORY ${documents}/fish/ DESTINATION share/fish/vendor_completions.d)

@@ -246,7 +246,7 @@ class Checker {
   const ExperimentConfig& c_;
   const ModelConfig& m_;
   const Node& root_;
-  ConfigSchemas schemas_;
+  const ConfigSchemas& schemas_;
 };
 
 }  // namespace

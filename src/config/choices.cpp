@@ -1,10 +1,10 @@
 #include "config/choices.h"
 
 #include <algorithm>
-#include <map>
 
 #include "config/key_rows.h"
 #include "config/layers.h"
+#include "config/presets.h"
 #include "dtn/config/load.h"
 
 namespace dtn::config {
@@ -55,15 +55,11 @@ Choice optimizer_choice(const ConfigSchemas& schemas) {
 Choice family_choice(const ConfigSchemas& schemas) {
   Choice choice = choice_by_name("model.preset", "model family", "model", schemas.models,
                                  &ModelSchema::family, FIELD(model.family));
-  choice.usual.clear();                         // there is no default preset
-  std::map<std::string, std::string> families;  // of the presets
-  for (const PresetSchema& preset : schemas.presets) {
-    families.emplace(preset.name(), preset.model.family);
-  }
+  choice.usual.clear();  // there is no default preset
   // A preset that does not exist has no family; reading the key reports it.
-  choice.of_layer = [path = choice.key, families](const Node& layer) {
-    const auto found = families.find(text_of(layer, path));
-    return found == families.end() ? std::string() : found->second;
+  choice.of_layer = [path = choice.key, &presets = schemas.presets](const Node& layer) {
+    const PresetSchema* preset = find_preset(text_of(layer, path), presets);
+    return preset ? preset->model.family : std::string();
   };
   return choice;
 }

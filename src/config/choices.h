@@ -44,6 +44,7 @@ struct Choice {
   bool reads(const std::string& entry, const std::string& path) const;
 };
 
+// The choices refer to `schemas`.
 std::vector<Choice> choices_of(const ConfigSchemas& schemas);
 
 // True if all entries that the config chooses read the key.

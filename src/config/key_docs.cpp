@@ -56,7 +56,7 @@ class Documenter {
     std::vector<KeyDoc> docs;
     for (const Key& key : keys()) {
       docs.push_back(of(key));
-      if (key.path == kLastNormKey) add_norm_options(docs);
+      if (key.path == last_norm_key()) add_norm_options(docs);
     }
     return docs;
   }

@@ -25,4 +25,15 @@ std::span<const Key> keys() {
   return table;
 }
 
+const std::string& last_norm_key() {
+  static const std::string& last = *[] {
+    const std::string* found = nullptr;
+    for (const Key& key : keys()) {
+      if (key.path.starts_with(cat(kNormSection, "."))) found = &key.path;
+    }
+    return found;
+  }();
+  return last;
+}
+
 }  // namespace dtn::config

@@ -36,6 +36,7 @@ struct Shorthand {
 inline constexpr Shorthand kShorthands[] = {{"model.norm", "type"}, {"augment", "preset"}};
 
 inline constexpr const char* kNormSection = "model.norm";
-inline constexpr const char* kLastNormKey = "model.norm.eps";  // the normalizer's options follow it
+// Returns the path of the last key in that section; the normalizer's options follow it.
+const std::string& last_norm_key();
 
 }  // namespace dtn::config

@@ -75,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig&
   std::vector<std::pair<std::string, std::string>> out;
   for (const Key& key : keys()) {
     out.emplace_back(key.path, key.write(config));
-    if (key.path != kLastNormKey) continue;
+    if (key.path != last_norm_key()) continue;
     for (const NormOption& option : config.model.norm.options) {
       out.emplace_back(cat(kNormSection, ".", option.key),
                        std::visit([](const auto& v) { return write_value(v); }, option.value));

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 
 namespace dtn::cuda {
@@ -13,16 +14,6 @@ namespace {
 constexpr std::string_view kCommitted =
 #include "cuda/measured_products.inc"
     ;
-
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 MeasuredProducts read_measured(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
@@ -40,17 +31,17 @@ MeasuredProducts read_measured(const std::string& file) {
 
 MeasuredProducts::MeasuredProducts(std::string_view text, const std::string& source) {
   int number = 0;
-  for (const std::string& line : split(text, '\n')) {
+  for (const std::string_view line : split(text, '\n')) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string> fields = split(line, '\t');
+    const std::vector<std::string_view> fields = split(line, '\t');
     if (fields.size() != 4) {
       throw ConfigError(cat(source, ", line ", number,
                             ": a measured product has four fields separated by tabs (card, "
                             "version, product and algorithm), not ",
                             fields.size()));
     }
-    recipes_[{fields[0], fields[1], fields[2]}] = fields[3];
+    recipes_[{std::string(fields[0]), std::string(fields[1]), std::string(fields[2])}] = fields[3];
   }
 }
 

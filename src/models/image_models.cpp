@@ -21,8 +21,8 @@ double norm_eps_of(const ModelConfig& c) {
   return c.norm.eps.value_or(c.norm.type == "dtn" ? kDefaultNormEps : c.eps);
 }
 
-std::optional<ConfigProblem> last_block_problem(const ModelConfig& c) {
-  if (c.prefix_tokens() > 0 && c.class_token_at > c.depth) {
+std::optional<ConfigProblem> last_block_problem(const ModelConfig& c, bool joins) {
+  if (joins && c.class_token_at > c.depth) {
     return ConfigProblem{{"model.class_token_at", "model.depth"},
                          cat("model.class_token_at ", c.class_token_at, " is after the last of ",
                              c.depth, " blocks; it is at most model.depth")};

@@ -16,9 +16,9 @@ const ModelConfig& checked(const ModelConfig&, ModelCheck check, const Scope&);
 // kDefaultNormEps unless norm.eps is set.
 double norm_eps_of(const ModelConfig&);
 
-// Returns a problem if the class token joins, or norm.type ends, after the last block of a model of
-// one stage.
-std::optional<ConfigProblem> last_block_problem(const ModelConfig&);
+// Returns a problem if norm.type ends after the last block of a model of one stage, or, with
+// `joins`, if the class token joins after it.
+std::optional<ConfigProblem> last_block_problem(const ModelConfig&, bool joins = true);
 // Returns a problem if a side of the images is not a multiple of `of`. `reason` is a part of the
 // message, such as "the stem halves the grid four times".
 std::optional<ConfigProblem> image_size_problem(const ModelConfig&, int of,

@@ -2,7 +2,9 @@
 // each release, as in deit_small_patch16_224.fb_in1k. From timm 1.0.31, its code
 // (timm/models/vision_transformer.py and deit.py) and its list of weights.
 // tests/peers/public_models.py compares each with timm.
+#include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "models/entries.h"
 
@@ -63,7 +65,7 @@ void gap_registers(ModelConfig& m) {
 }
 
 struct Network {
-  const char* name;
+  std::string_view name;
   Size size;
   int patch, image;
   Options options;
@@ -145,7 +147,7 @@ struct Release {
 };
 
 // The releases of a network are adjacent, and timm's default is the first.
-const Release kReleases[] = {
+constexpr Release kReleases[] = {
     {"deit_tiny_patch16_224", "fb_in1k", 0.9, kImageNet, 1000},
     {"deit_small_patch16_224", "fb_in1k", 0.9, kImageNet, 1000},
     {"deit_base_patch16_224", "fb_in1k", 0.9, kImageNet, 1000},
@@ -258,6 +260,12 @@ const Release kReleases[] = {
      kHalf, 1000},
     {"vit_betwixt_patch16_reg4_gap_256", "sbb2_e200_in12k sbb_in12k", 0.95, kHalf, 11821},
 };
+
+constexpr bool has_network(const Release& release) {
+  return std::ranges::find(kNetworks, std::string_view(release.architecture), &Network::name) !=
+         std::end(kNetworks);
+}
+static_assert(std::ranges::all_of(kReleases, has_network), "a release of no network");
 
 ModelConfig model_of(const Network& row) {
   ModelConfig m;

@@ -90,7 +90,7 @@ bool has_prefix_option(const NormSchema& norm) {
 }
 
 Problem vit_block_problem(const ModelConfig& c, const NormSchema& norm) {
-  if (auto problem = last_block_problem(c)) return problem;
+  if (auto problem = last_block_problem(c, c.prefix_tokens() > 0)) return problem;
   if (norm.type != "ln" && !c.norm.layers && c.norm_layers() == 0) {
     return ConfigProblem{{"model.norm.type"},
                          cat("no block would use the normalizer '", norm.type,

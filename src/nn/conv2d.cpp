@@ -31,8 +31,11 @@ Variable Conv2d::forward(Context& ctx, const Variable& x) const {
       {height, width}, {weight->shape[2], weight->shape[3]}, how.stride, how.padding);
   const Variable tokens = primitive::reshape(ctx, primitive::permute(ctx, x, {0, 2, 3, 1}),
                                              {batch, height * width, x.dim(1)});
-  const Variable y = ops::convolution(ctx, tokens, height, width, weight->variable,
-                                      bias ? bias->variable : Variable(), how);
+  // The gradients of weight and bias get the types of the parameters.
+  const DType acc = accumulator_of(x.dtype());
+  const Variable w = primitive::cast(ctx, weight->variable, acc);
+  const Variable b = bias ? primitive::cast(ctx, bias->variable, acc) : Variable();
+  const Variable y = ops::convolution(ctx, tokens, height, width, w, b, how);
   return primitive::permute(
       ctx, primitive::reshape(ctx, y, {batch, out_h, out_w, weight->shape[0]}), {0, 3, 1, 2});
 }

@@ -82,6 +82,8 @@ Parameter* ParameterStore::add(std::string name, const Shape& shape, Initializer
                                Decay decay) {
   DTN_CHECK(!values_.defined(), "parameter ", name, " added after allocation");
   DTN_CHECK(!has(name), "parameter ", name, " added twice");
+  DTN_CHECK(init.kind != InitKind::kCustom || init.custom, "parameter ", name,
+            " has an empty function of initial values");
   Parameter& p = parameters_.emplace_back();
   p.name = std::move(name);
   p.shape = shape;
@@ -95,6 +97,8 @@ Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, Initial
   DTN_CHECK(!has(name), "buffer ", name, " added twice");
   DTN_CHECK(init.kind != InitKind::kTruncatedNormal, "buffer ", name,
             " must start at zeros or ones");
+  DTN_CHECK(init.kind != InitKind::kCustom || init.custom, "buffer ", name,
+            " has an empty function of initial values");
   Buffer& b = buffers_.emplace_back();
   b.name = std::move(name);
   b.shape = shape;

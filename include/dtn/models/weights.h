@@ -71,7 +71,8 @@ std::string fingerprint_of(const NamedTensors& weights);
 // load_adapted() from a safetensors file and its origin_of(). The last note counts the tensors that
 // needed no adaptation.
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path,
-                                      const HeadOptions& head = {});
+                                      const HeadOptions& head = {},
+                                      const PresetRegistry& presets = preset_registry());
 // The same from a file that is read already; `source` names it in messages.
 std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
                                       const std::string& source, const HeadOptions& head = {},

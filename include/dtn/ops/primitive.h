@@ -127,7 +127,8 @@ struct Pool2d {
   std::array<std::int64_t, 2> kernel, stride, padding{0, 0};  // padding smaller than the kernel
   bool count_padding = true;                                  // averages count the padding as zeros
 };
-// x [B, C, H, W]. If inputs share a window's maximum, the first of them gets the gradient.
+// x [B, C, H, W]. If inputs share a window's maximum, the first of them gets the gradient. There is
+// no gradient of a maximum that is not finite.
 Variable max_pool2d(Context&, const Variable& x, const Pool2d& how);
 // The mean of each window. Zeros of the padding count if how.count_padding is set.
 Variable avg_pool2d(Context&, const Variable& x, const Pool2d& how);

@@ -99,7 +99,8 @@ BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTim
                                 Device device, Communicator& ranks, const Registries& registries,
                                 std::vector<KernelTotal>& kernels);
 
-// Times forward passes. The results are those of training; 2 x the computed multiply-adds count.
+// Times forward passes. Like benchmark_train(), without the step time, the
+// misses of the allocator and the processes; 2 x the computed multiply-adds count.
 BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
                                Device device, const Registries& registries);
 

@@ -11,7 +11,8 @@
 
 namespace dtn {
 
-// Returns the bytes of a file; none if it cannot be read.
+// Returns the bytes of a file; none if it cannot be opened. Throws std::ios_base::failure for a
+// folder.
 inline std::string text_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

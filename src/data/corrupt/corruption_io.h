@@ -59,7 +59,8 @@ struct CorruptedOptions {
   std::shared_ptr<const FrostTextures> frost;  // only for frost
 };
 
-// Returns the samples of `clean` in their order, with its labels and classes.
+// Returns the samples of `clean` in their order, with its labels and classes. `clean` must not be
+// such a data set itself: both would use the buffers of the thread.
 std::unique_ptr<Dataset> corrupted_dataset(std::shared_ptr<const Dataset> clean,
                                            CorruptedOptions options);
 

@@ -44,9 +44,10 @@ bool SampleMaker::try_sample(std::int64_t index, const SampleKey& key, FieldRow&
 // Throws DataError with the first names if there are too many.
 void SampleMaker::add_damaged(std::int64_t index, const std::string& what) {
   constexpr std::size_t kMaxNames = 100, kNamesInError = 5;
+  std::string name = source_.sample_name(index);  // the source's code runs without the lock
   const std::lock_guard lock(mutex_);
   if (damaged_.insert(index).second) {
-    if (damaged_names_.size() < kMaxNames) damaged_names_.push_back(source_.sample_name(index));
+    if (damaged_names_.size() < kMaxNames) damaged_names_.push_back(std::move(name));
     log_warn(cat("skipped a damaged image: ", what));
   }
   if (static_cast<std::int64_t>(damaged_.size()) <= max_damaged_) return;

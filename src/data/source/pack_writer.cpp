@@ -154,7 +154,8 @@ void PackWriter::finish(std::uint64_t num_classes, const std::string& class_name
                         const std::function<Description(std::int64_t)>& describe) {
   sync();
   const std::string journal = read_text(journal_path_.string(), kMaxJournalBytes);
-  Cursor in(as_bytes_of(journal).subspan(kJournalHeader), journal_path_.string());
+  Cursor in(as_bytes_of(journal), journal_path_.string());
+  in.take_bytes(kJournalHeader);
   std::string index, names;
   std::uint64_t entry_at = sizeof(PackedHeader);
   for (std::int64_t i = 0; i < records_; ++i) {

@@ -24,13 +24,11 @@ class DropoutMask {
   // The mask of one head of a sample, for blocks of at most `rows` rows.
   DropoutMask(Scratch::Scope& scratch, const AttentionDropout& dropout, std::int64_t sample,
               std::int64_t heads, std::int64_t head, std::int64_t rows)
-      : key_(dropout.key),
+      : key_(key_at_step(dropout.key, dropout.step)),
         group_(attention_drop_group(dropout.row(sample), heads, head, 0, 0)),
         threshold_(drop_threshold(dropout.p)),
         kept_(static_cast<A>(dropout.kept())),
-        bits_(scratch.take<std::uint16_t>(round_up(rows, 4) * kWords)) {
-    if (dropout.step) key_.step = *dropout.step;
-  }
+        bits_(scratch.take<std::uint16_t>(round_up(rows, 4) * kWords)) {}
 
   A kept() const { return kept_; }
 

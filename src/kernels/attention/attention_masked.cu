@@ -14,8 +14,7 @@ struct DroppedView : SampleView {
 
   __device__ __forceinline__ float kept(int image, int head, int i, int j) const {
     if (dropout.p == 0) return 1;
-    PhiloxKey key = dropout.key;
-    if (dropout.step) key.step = *dropout.step;
+    const PhiloxKey key = key_at_step(dropout.key, dropout.step);
     const Philox4 words =
         philox_group(key, attention_drop_group(dropout.row(image), heads, head, i, j));
     return words.v[i % 4] >> 8 >= threshold ? factor_of_kept : 0.0f;

@@ -240,8 +240,7 @@ struct WeightDropout<true> {
       : dropout(d), threshold(drop_threshold(d.p)), factor(static_cast<float>(d.kept())) {}
 
   __device__ __forceinline__ void begin(BlockHead head, const HeadShape& shape) {
-    key = dropout.key;
-    if (dropout.step) key.step = *dropout.step;
+    key = key_at_step(dropout.key, dropout.step);
     group = attention_drop_group(dropout.row(head.image), shape.heads, head.head, 0, 0);
   }
 

@@ -53,7 +53,7 @@ struct GroupedAttentionForward {
   }
 };
 void run(CpuQueue&, const GroupedAttentionForward&);
-// Dk, Dv <= kMaxGroupedHead.
+// Dk, Dv <= kMaxGroupedHead, at most 65535 heads.
 void run(CudaQueue&, const GroupedAttentionForward&);
 
 // Recomputes the probabilities from q, k and lse.

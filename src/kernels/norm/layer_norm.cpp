@@ -217,6 +217,7 @@ void run(CpuQueue& queue, const LayerNormForward& given) {
     Scratch::Scope scope(queue.scratch());
     LayerNormForward args = given;
     if (args.residual) {
+      check_residual(args);
       make_sum(queue, args);
       args.x = args.sum;
     }

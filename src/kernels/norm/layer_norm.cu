@@ -296,7 +296,7 @@ void run(CudaQueue& queue, const LayerNormForward& args) {
     a.row_std = static_cast<float*>(args.row_std);
     const bool by_sets = a.sets.rows > 0 || a.row_mean || a.row_std || !a.weight || !a.bias;
     if (args.residual) {
-      DTN_CHECK(!by_sets, "layer_norm: a residual sum needs one set, weight, bias and no moments");
+      check_residual(args);
       return forward<Form::kResidual>(queue, "residual_layer_norm_forward", a);
     }
     if (by_sets) return forward<Form::kBySets>(queue, "layer_norm_forward by sets", a);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/queue.h"
+#include "dtn/core/check.h"
 #include "dtn/core/dtype.h"
 
 namespace dtn {
@@ -37,8 +38,8 @@ struct LayerNormForward {
   // Moments as outputs, or null: mean and sqrt(var + eps).
   void* row_mean = nullptr;  // [rows]
   void* row_std = nullptr;   // [rows]
-  // The end of the residual block before the norm, in the same pass, with one set and without
-  // moments as outputs:
+  // The end of the residual block before the norm, in the same pass. It needs one set, weight
+  // and bias, and no moments as outputs:
   //    x = sum = residual + row_scale[row / rows_per_scale] branch, rounded to dtype
   // The result is bit-identical to ScaleRows (without row_scale: Add; see pointwise.h) followed by
   // the norm. The backward pass needs only LayerNormBackward with x = sum. Its dx (plus dx_add) is
@@ -49,6 +50,10 @@ struct LayerNormForward {
   std::int64_t rows_per_scale = 1;
   void* sum = nullptr;  // [rows, C]; may be residual
 };
+inline void check_residual(const LayerNormForward& args) {
+  DTN_CHECK(args.sets.rows == 0 && args.weight && args.bias && !args.row_mean && !args.row_std,
+            "layer_norm: a residual sum needs one set, weight and bias, and no moments");
+}
 void run(CpuQueue&, const LayerNormForward&);
 void run(CudaQueue&, const LayerNormForward&);
 

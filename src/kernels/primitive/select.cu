@@ -1,6 +1,6 @@
 // Slices selected by an index; see select.h. In the backward pass, a thread owns an element of the
-// slices and goes through the index in order, so the order of the sums is fixed. If x is one table
-// of rows (outer = 1), a block owns a row instead, in one chunk of the index.
+// slices and goes through the index in order, so the order of the sums is fixed. If x is one small
+// table (outer = 1), a block owns a tile of one row instead, in one chunk of the index.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/primitive/select.h"
@@ -9,6 +9,9 @@ namespace dtn {
 namespace {
 
 constexpr int kThreads = 256;
+// Each block of a table reads the index of its whole chunk, so the work grows with the blocks per
+// chunk. Above this number, one thread per column is estimated to be faster on an H100.
+constexpr std::int64_t kMaxBlocksOfChunk = 8192;
 
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads) select_forward_kernel(SelectForward args) {
@@ -63,6 +66,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+std::int64_t tiles_of(std::int64_t inner) { return (inner + kThreads - 1) / kThreads; }
+
 // Returns the rows per chunk: 1024, so that many chunks are summed at once, or more if the sums of
 // all chunks would exceed kSums values.
 std::int64_t rows_of_chunk(const SelectBackward& args) {
@@ -77,7 +82,7 @@ template <class T>
 void table_backward(CudaQueue& queue, const SelectBackward& args) {
   const std::int64_t chunk_rows = rows_of_chunk(args), table = args.extent * args.inner;
   const std::int64_t chunks = (args.count + chunk_rows - 1) / chunk_rows;
-  const std::int64_t tiles = (args.inner + kThreads - 1) / kThreads;
+  const std::int64_t tiles = tiles_of(args.inner);
   auto* dx = static_cast<float*>(args.dx);
   auto launch_chunks = [&](float* sums) {
     launch(queue, {"select_backward", {args.outer, args.extent, args.inner, args.count}},
@@ -110,7 +115,9 @@ void run(CudaQueue& queue, const SelectBackward& args) {
   for_cuda_dtype("select_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (args.outer * args.extent * args.inner == 0 || args.count == 0) return;
-    if (args.outer == 1) return table_backward<T>(queue, args);
+    if (args.outer == 1 && args.extent * tiles_of(args.inner) <= kMaxBlocksOfChunk) {
+      return table_backward<T>(queue, args);
+    }
     launch(queue, {"select_backward", {args.outer, args.extent, args.inner, args.count}},
            select_backward_kernel<T>, {blocks_for(args.outer * args.inner, kThreads), kThreads},
            args);

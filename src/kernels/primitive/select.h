@@ -19,7 +19,8 @@ struct SelectForward {
 void run(CpuQueue&, const SelectForward&);
 void run(CudaQueue&, const SelectForward&);
 
-// dx[o, index[r], i] += dy[o, r, i], in the order of r.
+// dx[o, index[r], i] += dy[o, r, i], in the order of r. On CUDA devices, the sums of one small
+// table are made in chunks of r, in a fixed order.
 struct SelectBackward {
   DType dtype;  // of dy; dx has the accumulator type
   std::int64_t outer, extent, inner, count;

@@ -342,8 +342,8 @@ std::string fingerprint_of(const NamedTensors& weights) {
 }
 
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path,
-                                      const HeadOptions& head) {
-  return load_weights(model, read_safetensors(path), path.string(), head);
+                                      const HeadOptions& head, const PresetRegistry& presets) {
+  return load_weights(model, read_safetensors(path), path.string(), head, presets);
 }
 
 std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,

@@ -1,6 +1,6 @@
 // The options of Dynamic Token Normalization.
-#include <charconv>
 
+#include "core/text.h"
 #include "dtn/core/check.h"
 #include "nn/norms/dtn.h"
 
@@ -10,13 +10,11 @@ namespace {
 constexpr std::string_view kBanded = "banded:";
 
 std::int64_t parse_band(std::string_view text) {
-  std::int64_t band = 0;
-  const std::string_view digits = text.substr(kBanded.size());
-  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), band);
-  if (error != std::errc() || end != digits.data() + digits.size() || band < 1 || band % 2 == 0) {
+  const auto band = parse_number<std::int64_t>(text.substr(kBanded.size()));
+  if (!band || *band < 1 || *band % 2 == 0) {
     throw ConfigError(cat("dtn: position ", text, " needs a positive odd number after the colon"));
   }
-  return band;
+  return *band;
 }
 
 }  // namespace

@@ -83,10 +83,11 @@ Variable convolution(Context& ctx, const Variable& x, std::int64_t grid_h, std::
                      const Variable& weight, const Variable& bias, const primitive::Conv2d& how) {
   const ConvolutionShape shape = shape_of(x, grid_h, grid_w, weight, bias, how);
   const Tensor w = weight.value_as(x.dtype());
+  const Tensor b = bias.defined() ? bias.value_as(accumulator_of(x.dtype())) : Tensor();
   Tensor y = Tensor::empty({shape.batch, shape.window.out_h * shape.window.out_w, shape.outputs},
                            x.dtype(), x.device());
   run_on(x.device(), ConvolutionForward{shape, x.value().raw(), w.raw(),
-                                        bias.defined() ? bias.value().raw() : nullptr, y.raw()});
+                                        b.defined() ? b.raw() : nullptr, y.raw()});
   return ctx.record(
       "convolution", y, {&x, &weight, &bias},
       [shape, w, x = x.value(), to_x = x.sink(), to_weight = weight.sink(),
@@ -179,8 +180,7 @@ Tensor window_rows(std::int64_t windows, std::int64_t k, std::int64_t stride, De
 Variable convolution(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                      const Variable& weight, const Variable& bias, const Conv2d& how) {
   check_grid("convolution", x, grid_h, grid_w);
-  const Variable planes = planes_of(ctx, upcast(ctx, x), grid_h, grid_w);
-  return cast(ctx, tokens_of(ctx, conv2d(ctx, planes, weight, bias, how)), x.dtype());
+  return tokens_of(ctx, conv2d(ctx, planes_of(ctx, x, grid_h, grid_w), weight, bias, how));
 }
 
 Variable max_pool(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,

@@ -43,7 +43,7 @@ Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
                                        table.value().raw(), places, y.raw()});
   return ctx.record(
       "take_rows", y, {&table}, [=, shape = table.shape(), sink = table.sink()](const Tensor& dy) {
-        Tensor& dtable = sink->buffer(shape, dy.dtype(), dy.device());
+        Tensor& dtable = sink->buffer(shape, accumulator_of(dy.dtype()), dy.device());
         run_on(dy.device(), SelectBackward{dy.dtype(), 1, table_rows, columns, rows,
                                            static_cast<const std::int64_t*>(index.raw()), dy.raw(),
                                            dtable.raw()});
@@ -134,6 +134,7 @@ Variable neighbours(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
 
 Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
   check_index("take_rows", table.value(), 0, index, "of sample");
+  // A product with rows of one-hot vectors, so the entries of the table must be finite.
   const Tensor rows = index.to(kCpu);
   const std::int64_t extent = table.dim(0);
   const auto is_taken = [&](std::int64_t i) {

@@ -209,7 +209,7 @@ void check_index(const char* op, const Tensor& x, int dim, const Tensor& index, 
   DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64, op,
             " needs an int64 index [R]");
   DTN_CHECK(index.device() == x.device(), op, ": the index is on ", to_string(index.device()),
-            ", the elements on ", to_string(x.device()));
+            ", the values on ", to_string(x.device()));
   if (index.device() != kCpu) return;
   for (std::int64_t r = 0; r < index.numel(); ++r) {
     const std::int64_t i = index.data<std::int64_t>()[r];

@@ -269,6 +269,9 @@ TYPED_TEST(LayerNorm, ResidualHasBitsOfSeparateKernels) {
       forward.sum = fused.x.data();
       run_on(isa, forward);
       EXPECT_TRUE(same_bits(fused.x, parts.x));
+      LayerNormForward without_bias = forward;
+      without_bias.bias = nullptr;
+      EXPECT_THROW(run_on(isa, without_bias), std::exception);
 
       LayerNormBackward backward = fused.backward();
       backward.dbranch = dbranch.data();

@@ -41,6 +41,30 @@ TEST(Conv2d, HasPyTorchParameters) {
             1e-14);
 }
 
+TEST(Conv2d, TakesInputsOfAnyType) {
+  for (DType parameters : {DType::kFloat32, DType::kFloat64}) {
+    for (DType inputs : {DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+      ParameterStore store;
+      const Conv2d conv(Scope(store) / "conv", 3, 4, {.kernel = {1, 1}});
+      store.allocate(parameters);
+      Tensor weight = conv.weight->variable.value(), bias = conv.bias->variable.value();
+      weight.copy_from(Tensor::full(weight.shape(), parameters, 2));
+      bias.copy_from(Tensor::full(bias.shape(), parameters, 1));
+      Tape tape;
+      Context ctx;
+      ctx.tape = &tape;
+      const Variable x(Tensor::full({2, 3, 2, 2}, inputs, 0.5));
+      const Variable y = conv.forward(ctx, x);
+      EXPECT_EQ(y.dtype(), inputs);
+      for (double v : test::doubles(y.value())) EXPECT_EQ(v, 3 * 2 * 0.5 + 1);
+      tape.backward(y, Tensor::full(y.shape(), inputs, 1));
+      EXPECT_EQ(conv.weight->variable.grad().dtype(), parameters);
+      for (double v : test::doubles(conv.weight->variable.grad())) EXPECT_EQ(v, 8 * 0.5);
+      for (double v : test::doubles(conv.bias->variable.grad())) EXPECT_EQ(v, 8);
+    }
+  }
+}
+
 BlockOptions small_block() {
   BlockOptions o;
   o.attention = {.channels = 6, .heads = 2};

@@ -2,6 +2,7 @@
 #include "core/allocator.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
+#include "dtn/ops/gather.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/tokens.h"
@@ -240,6 +241,18 @@ TEST(Ops, MlpSavesHiddenLayerOnce) {
     std::size_t kept = allocator_stats().bytes_in_use - before;
     EXPECT_LT(kept, recording ? kHiddenBytes + 2 * kOutBytes : 2 * kOutBytes);
   }
+}
+
+TEST(Gather, TableInBfloat16HasAFloat32Gradient) {
+  const Variable table(Tensor::full({3, 5}, DType::kBFloat16, 0.5), true);
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  const Variable y = ops::take_rows(ctx, table, labels({1, 1, 2, 1}));
+  tape.backward(y, Tensor::full(y.shape(), DType::kBFloat16, 1));
+  EXPECT_EQ(table.grad().dtype(), DType::kFloat32);
+  const std::vector<double> of_row = {0, 3, 1}, got = test::doubles(table.grad());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], of_row[i / 5]) << i;
 }
 
 }  // namespace
