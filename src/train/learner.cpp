@@ -153,6 +153,10 @@ void Learner::start_step(const Fields& batch, std::int64_t step, double lr) {
                   [&] { run_step(batch, parts, step); });
 }
 
+void Learner::add_gradients(const Fields& batch, std::int64_t step) {
+  for (const MicroBatch& part : micro_batches_.of(batch.count())) accumulate(batch, part, step);
+}
+
 StepReport Learner::step(const Fields& batch, std::int64_t step, double lr) {
   start_step(batch, step, lr);
   return finish_step();

@@ -38,6 +38,8 @@ class Learner {
   std::size_t unfinished() const { return pipeline_.unfinished(); }
   static constexpr std::size_t kInFlight = StepPipeline::kInFlight;
 
+  // Adds the gradients of a batch to the gradient buffers, without an update. For estimates.
+  void add_gradients(const Fields& batch, std::int64_t step);
   // start_step and finish_step.
   StepReport step(const Fields& batch, std::int64_t step, double lr);
 

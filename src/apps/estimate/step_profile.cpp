@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "apps/estimate/timing.h"
@@ -15,18 +16,16 @@
 namespace dtn {
 namespace {
 
-// Returns the number of samples to measure. On the CPU, kWork bounds their multiply-adds.
-std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_adds,
-                                std::int64_t epoch, Device device) {
-  constexpr double kWork = 50e9;
-  constexpr std::int64_t kMin = 2, kMaxUnknownCost = 16;
-  std::int64_t samples = micro_batch(config.train);
-  if (device == kCpu) {
-    const double each = 3 * multiply_adds;
-    const auto most = each > 0 ? static_cast<std::int64_t>(kWork / each) : kMaxUnknownCost;
-    samples = std::clamp(most, kMin, std::max(samples, kMin));
-  }
-  return std::clamp<std::int64_t>(samples, 1, epoch);
+// Returns the number of samples to measure, at least `least`. On the CPU, `work` bounds their
+// multiply-adds.
+std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_adds, double work,
+                                std::int64_t least, Device device) {
+  constexpr std::int64_t kMaxUnknownCost = 16;
+  const std::int64_t micro = micro_batch(config.train);
+  if (device != kCpu) return micro;
+  const double each = 3 * multiply_adds;
+  const auto most = each > 0 ? static_cast<std::int64_t>(work / each) : kMaxUnknownCost;
+  return std::clamp(most, least, std::max(micro, least));
 }
 
 // Ratios of sample lengths, if the cost of a sample depends on its length: the mean of all lengths
@@ -48,15 +47,40 @@ LengthRatios length_ratios(const SampleSource& source, const DeviceBatch& batch)
                                        static_cast<double>(std::ranges::max(these))};
 }
 
-// Returns the median of up to three calls; of fewer if they take long.
-double seconds_of_a_few(Device device, const std::function<void()>& work) {
-  constexpr double kLong = 2;
+// Returns the median of up to three calls; of fewer if they take `enough` seconds.
+double seconds_of_a_few(Device device, double enough, const std::function<void()>& work) {
   std::vector<double> times;
-  for (double all = 0; times.size() < 3 && all < kLong; all += times.back()) {
+  for (double all = 0; times.size() < 3 && all < enough; all += times.back()) {
     times.push_back(seconds_of(device, work));
   }
   return median(times);
 }
+
+// The config's task, a learner of it, and one batch of samples from the source.
+struct Probe {
+  std::unique_ptr<Task> task;
+  std::int64_t samples;
+  std::optional<Learner> learner;
+  std::unique_ptr<OpenSplit> split;
+  DeviceBatch batch;
+
+  Probe(const ExperimentConfig& config, const std::shared_ptr<const SampleSource>& source,
+        std::int64_t most, Device device, const Registries& registries)
+      : task(make_task({config, device, registries})) {
+    task->learn_classes(*source);
+    const std::int64_t epoch =
+        epoch_length(source->size(), config.data.repeats, config.augment.repeats);
+    samples = std::clamp<std::int64_t>(most, 1, epoch);
+    ExperimentConfig small = config;
+    small.data.workers = 0;  // workers would load more samples during the timed steps
+    small.train.batch_size = static_cast<int>(samples);
+    small.train.micro_batch.reset();
+    learner.emplace(small, *task, device, nullptr, registries.optimizers);
+    split = open_split(source, small, Split::kTrain, {.device = device, .batch_size = samples});
+    split->feeder().start(0);
+    split->feeder().next(batch);
+  }
+};
 
 }  // namespace
 
@@ -67,26 +91,15 @@ std::int64_t micro_batch(const TrainConfig& train) {
 StepProfile profile_step(const ExperimentConfig& config,
                          const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                          Device device, const Registries& registries) {
-  const std::unique_ptr<Task> task = make_task({config, device, registries});
-  task->learn_classes(*source);
-  const std::int64_t epoch =
-      epoch_length(source->size(), config.data.repeats, config.augment.repeats);
-  const std::int64_t samples = samples_to_look_at(config, multiply_adds, epoch, device);
-  ExperimentConfig small = config;
-  small.data.workers = 0;  // workers would load more samples during the timed steps
-  small.train.batch_size = static_cast<int>(samples);
-  small.train.micro_batch.reset();
-  Learner learner(small, *task, device, nullptr, registries.optimizers);
-  const auto split =
-      open_split(source, small, Split::kTrain, {.device = device, .batch_size = samples});
-  DeviceBatch batch;
-  split->feeder().start(0);
-  split->feeder().next(batch);
+  Probe probe(config, source, samples_to_look_at(config, multiply_adds, 50e9, 2, device), device,
+              registries);
+  const std::int64_t samples = probe.samples;
+  const DeviceBatch& batch = probe.batch;
   std::int64_t step = 0;
   const std::size_t before = memory_stats(device).bytes_in_use;
   auto bytes_of_step = [&](std::int64_t n) {
     reset_peak_memory(device);
-    learner.step(batch.fields.rows(0, n), step++, 1e-4);
+    probe.learner->step(batch.fields.rows(0, n), step++, 1e-4);
     return static_cast<double>(memory_stats(device).peak_bytes - before);
   };
   // Two sizes separate fixed memory from memory per sample. None of these steps is captured.
@@ -96,16 +109,33 @@ StepProfile profile_step(const ExperimentConfig& config,
   const auto n = static_cast<double>(samples);
   const LengthRatios lengths = length_ratios(*source, batch);
   StepProfile profile;
-  profile.other_parameters = task->other_parameters();
+  profile.other_parameters = probe.task->other_parameters();
   profile.bytes_per_sample =
       samples > half ? (bytes_of_all - bytes_of_half) / static_cast<double>(samples - half)
                      : bytes_of_all / n;
   profile.bytes = std::max(0.0, bytes_of_all - profile.bytes_per_sample * n);
   profile.bytes_per_sample *= lengths.longest;
-  profile.seconds_per_sample = lengths.mean / n * seconds_of_a_few(device, [&] {
-                                 learner.step(batch.fields, step++, 1e-4);
+  profile.seconds_per_sample = lengths.mean / n * seconds_of_a_few(device, 2, [&] {
+                                 probe.learner->step(batch.fields, step++, 1e-4);
                                });
   return profile;
+}
+
+double profile_seconds_per_sample(const ExperimentConfig& config,
+                                  const std::shared_ptr<const SampleSource>& source,
+                                  double multiply_adds, Device device,
+                                  const Registries& registries) {
+  if (device != kCpu) {
+    return profile_step(config, source, multiply_adds, device, registries).seconds_per_sample;
+  }
+  Probe probe(config, source, samples_to_look_at(config, multiply_adds, 15e9, 1, device), device,
+              registries);
+  const auto gradients = [&] { probe.learner->add_gradients(probe.batch.fields, 0); };
+  // The first call also allocates memory. If it takes long, that does not matter.
+  constexpr double kLong = 1, kEnough = 0.2;
+  double seconds = seconds_of(device, gradients);
+  if (seconds < kLong) seconds = seconds_of_a_few(device, kEnough, gradients);
+  return length_ratios(*source, probe.batch).mean * seconds / static_cast<double>(probe.samples);
 }
 
 LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,

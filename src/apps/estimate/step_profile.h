@@ -16,7 +16,7 @@ namespace dtn {
 std::int64_t micro_batch(const TrainConfig& train);
 
 struct StepProfile {
-  double seconds_per_sample = 0;
+  double seconds_per_sample = 0;  // of a batch's gradients and its share of the update
   // Memory of a step besides weights, gradients, moments and moving average, for n samples in a
   // forward pass: bytes + n bytes_per_sample.
   double bytes = 0, bytes_per_sample = 0;
@@ -30,6 +30,13 @@ StepProfile profile_step(const ExperimentConfig& config,
                          const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                          Device device = kCpu,
                          const Registries& registries = standard_registries());
+
+// Returns the seconds per sample alone, in a fraction of the time. On the CPU, it leaves out the
+// update of the weights, which is short for the batches of a training.
+double profile_seconds_per_sample(const ExperimentConfig& config,
+                                  const std::shared_ptr<const SampleSource>& source,
+                                  double multiply_adds, Device device = kCpu,
+                                  const Registries& registries = standard_registries());
 
 // Rate at which a loader makes samples in batches of at most `batch_size`, measured for `seconds`
 // with the number of workers that config.data has for the device.

@@ -24,9 +24,9 @@ std::optional<double> seconds_of_finished(const VariantResult& result) {
 
 double estimated_seconds(const ExperimentConfig& config, const SizeCache::Entry& run,
                          const Complexity& cost, Device device, const Registries& registries) {
-  const StepProfile step =
-      profile_step(config, run.data.train, cost.multiply_adds, device, registries);
-  const RunTime time = time_of_run(config, run.size, step.seconds_per_sample, 0, device);
+  const double seconds =
+      profile_seconds_per_sample(config, run.data.train, cost.multiply_adds, device, registries);
+  const RunTime time = time_of_run(config, run.size, seconds, 0, device);
   return time.training + time.evaluation;
 }
 
