@@ -54,6 +54,7 @@ ONLY_IN = {
     "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/apps/analyze/moments.cpp"],
     "png": ["src/io/image/png.cpp"],
     "webp": ["src/io/image/webp.cpp"],
+    "stb": ["src/io/image/stb.cpp"],
     "protozero": ["src/io/tensorboard.cpp", "src/apps/export/onnx_graph.cpp"],
     "CLI": ["src/apps/", "tools/"],
     "cuda_runtime": ["src/cuda/", "src/kernels/cuda/"],

@@ -8,10 +8,11 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev libeigen3-dev     # matrix products (oneDNN asks for OpenCL)
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev  # configs, command line, JSON
   libspdlog-dev libprotozero-dev                   # logs, files of TensorBoard and ONNX
-  libjpeg-dev libpng-dev libwebp-dev zlib1g-dev    # images and compression
+  libjpeg-dev libpng-dev libwebp-dev libstb-dev    # images
+  zlib1g-dev                                       # compression
   libopenmpi-dev openmpi-bin                       # training in several processes
   librsvg2-bin fonts-dejavu-core                   # pictures as PNG (without: as SVG alone)
-  libgtest-dev libstb-dev python3                  # tests
+  libgtest-dev python3                             # tests
   clang libclang-rt-14-dev libomp-dev              # fuzz targets
   clang-format clang-tidy git                      # tools/lint.sh
   dataset-fashion-mnist                            # the quickstart's images

@@ -9,7 +9,8 @@ index beyond the palette is black, in 9.4 it is the grey of the index. The tests
 so this runs again only when a case is added.
 
   images/*              files to decode; one that exists is kept, as encoders change
-  images.txt            file width height channels crc(RGB) crc(L)
+  images.txt            file width height channels crc(RGB) crc(L); of PIC and HDR, which Pillow does
+                        not read, the pixels are those of stb_files.py
   scaled.txt            file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of their size
   resample_<order>.txt  seed width height channels filter x0 y0 x1 y1 out_width out_height crc
   eval_<order>.txt      seed width height image_size crop_pct filter crc(float32 CHW)
@@ -36,6 +37,8 @@ from PIL import Image
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional
+
+import stb_files
 
 HERE = pathlib.Path(__file__).parent / "data"
 ORDER = "pillow13" if int(PIL.__version__.split(".")[0]) >= 13 else "pillow12"
@@ -295,30 +298,50 @@ def make_image_files():
     yield "24bit_top_down.bmp", bmp(13, 9, 24, top_down=True)
     yield "565.bmp", bmp(13, 9, 16, masks=(0xF800, 0x7E0, 0x1F))
     yield "xbgr.bmp", bmp(13, 9, 32, masks=(0xFF000000, 0xFF0000, 0xFF00))
+    yield from stb_files.make_gif()
+    yield from stb_files.make_tga()
+    yield from stb_files.make_psd()
+
+
+def make_other_files():
+    """Files that Pillow does not read, with their RGB pixels."""
+    yield from stb_files.make_pic()
+    yield from stb_files.make_hdr()
+
+
+def stored_file(name, data):
+    """The bytes of images/<name>, which is written if it does not exist."""
+    file = HERE / "images" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        if data is None:
+            sys.exit(f"{name} is not there, and making it takes libturbojpeg")
+        file.write_bytes(data)
+    return file.read_bytes()
 
 
 def image_files():
-    folder = HERE / "images"
-    folder.mkdir(parents=True, exist_ok=True)
     for name, data in make_image_files():
-        file = folder / name
-        if not file.exists():
-            if data is None:
-                sys.exit(f"{name} is not there, and making it takes libturbojpeg")
-            file.write_bytes(data)
-        yield name, file.read_bytes()
+        yield name, stored_file(name, data)
 
 
 def write_images():
     lines = []
+
+    def add(name, rgb, gray, channels):
+        lines.append(f"{name} {rgb.width} {rgb.height} {channels} {crc(rgb)} {crc(gray)}\n")
+
     for name, data in image_files():
         picture = Image.open(io.BytesIO(data))
         stored = picture.mode
-        rgb, gray = picture.convert("RGB"), picture.convert("L")
         # The library has three channels for every BMP.
         channels = (1 if stored in ("1", "L", "LA", "I", "I;16") and not name.endswith(".bmp")
                     or name.startswith("gray_alpha") else 3)
-        lines.append(f"{name} {rgb.width} {rgb.height} {channels} {crc(rgb)} {crc(gray)}\n")
+        add(name, picture.convert("RGB"), picture.convert("L"), channels)
+    for name, data, pixels in make_other_files():
+        assert stored_file(name, data) == data
+        rgb = Image.fromarray(pixels)
+        add(name, rgb, rgb.convert("L"), 3)
     (HERE / "images.txt").write_text("".join(lines))
 
 

@@ -1,16 +1,21 @@
-// Decoding of JPEG, PNG, WebP, BMP and binary PNM into 8-bit pixels. The content of a file decides
-// its format, not its name. The pixels equal those of Pillow's `Image.open(f).convert(mode)` bit
-// for bit:
+// Decoding of JPEG, PNG, WebP, GIF, BMP, binary PNM, TGA, PSD, Radiance HDR and Softimage PIC into
+// 8-bit pixels. The content of a file decides its format, not its name. The pixels equal those of
+// Pillow's `Image.open(f).convert(mode)` bit for bit, but for HDR and PIC, which Pillow does not
+// read:
 // - JPEG uses the accurate integer DCT with smooth chroma upsampling; CMYK and YCCK are read as
 //   inverted, as Adobe stores them;
-// - 16-bit grey is clipped at 255; other 16-bit samples keep their high byte;
+// - 16-bit grey of PNG and PNM is clipped at 255; other 16-bit samples keep their high byte;
 // - alpha is dropped; gamma, colour profiles and EXIF orientation are ignored;
-// - of an animation the first frame counts, black where it does not cover the canvas.
+// - of an animation the first frame counts. Where it does not cover the canvas, a WebP is black,
+//   and a GIF has its transparent colour, or its first one;
+// - of a PSD the merged image counts, not the layers;
+// - HDR values are encoded by a gamma of 2.2, and those above 1 are white.
 //
 // Files are not trusted: sizes in the header are checked before pixels are allocated, and any error
 // in a file is a DataError that names it. Stricter than Pillow: a file too short for the pixels
 // that it claims is rejected at once, and PNG data must match the checksums. Compressed BMP and PNM
-// in text form are not supported.
+// in text form are not supported. stb_image decodes GIF, TGA, PSD, HDR and PIC. It refuses a GIF
+// that leaves a full code table in use for over 4000 codes.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +68,8 @@ struct ImageRegion {
   int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
 
-// The format of an image file: "jpeg", "png", "webp", "pnm" or "bmp"; null for any other file.
+// The format of an image file: "jpeg", "png", "webp", "gif", "bmp", "pnm", "tga", "psd", "hdr" or
+// "pic"; null for any other file.
 const char* image_format(std::span<const std::byte> bytes);
 
 // Reads only the header. `name` names the file in errors.
@@ -79,9 +85,9 @@ void decode_image_into(std::span<const std::byte> bytes, const std::string& name
                        const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
 // Decodes only `region`; `out` has its size and equals that part of the whole image. The cost is
-// that of the rows in and above the region (of all rows for an interlaced PNG). In a JPEG or WebP,
-// damage below the region is not detected, but a truncated file is. The region must lie inside the
-// image and not be empty.
+// that of the rows in and above the region (of all rows for an interlaced PNG, and for the formats
+// of stb_image). In a JPEG or WebP, damage below the region is not detected, but a truncated file
+// is. The region must lie inside the image and not be empty.
 void decode_image_region(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, Image& out, const DecodeLimits& limits = {},
                          ColorMode mode = ColorMode::kRgb);

@@ -56,6 +56,19 @@ void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) 
   for (std::int64_t i = 0; i < n; ++i, out += 3) out[0] = out[1] = out[2] = in[i];
 }
 
+// Converts as Pillow, which takes every CMYK file for Adobe's kind. For the stored values c and k,
+// with the product rounded:
+//     k - (255 - c) k / 255
+void row_cmyk_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i, in += 4, out += 3) {
+    const int white = in[3];
+    for (int c = 0; c < 3; ++c) {
+      const int product = (255 - in[c]) * white + 128;
+      out[c] = static_cast<std::uint8_t>(std::max(0, white - (((product >> 8) + product) >> 8)));
+    }
+  }
+}
+
 void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, int row,
                   Image& out) {
   const std::size_t at = static_cast<std::size_t>(row) * out.width + static_cast<std::size_t>(left);
@@ -83,7 +96,14 @@ constexpr Codec kCodecs[] = {{"jpeg", "\xFF\xD8\xFF", jpeg_info, jpeg_decode},
                              {"pnm", "P4", pnm_info, pnm_decode},
                              {"pnm", "P5", pnm_info, pnm_decode},
                              {"pnm", "P6", pnm_info, pnm_decode},
-                             {"bmp", "BM", bmp_info, bmp_decode}};
+                             {"bmp", "BM", bmp_info, bmp_decode},
+                             {"gif", "GIF87a", gif_info, gif_decode},
+                             {"gif", "GIF89a", gif_info, gif_decode},
+                             {"psd", "8BPS", psd_info, psd_decode},
+                             {"pic", "\x53\x80\xF6\x34", pic_info, pic_decode},
+                             {"hdr", "#?RADIANCE\n", hdr_info, hdr_decode},
+                             {"hdr", "#?RGBE\n", hdr_info, hdr_decode}};
+constexpr Codec kTga = {"tga", "", tga_info, tga_decode};
 
 const Codec* find_codec(Bytes file) {
   const auto begins = [file](std::string_view magic) {
@@ -93,13 +113,15 @@ const Codec* find_codec(Bytes file) {
            });
   };
   const auto found = std::ranges::find_if(kCodecs, begins, &Codec::magic);
-  return found == std::end(kCodecs) ? nullptr : found;
+  if (found != std::end(kCodecs)) return found;
+  return is_tga(file) ? &kTga : nullptr;
 }
 
 const Codec& codec_of(const Job& job) {
   if (const Codec* codec = find_codec(job.bytes)) return *codec;
   fail(job.name, job.bytes.empty() ? "the file is empty"
-                                   : "it is not JPEG, PNG, WebP, BMP or PNM; convert or remove it");
+                                   : "it is not JPEG, PNG, WebP, GIF, BMP, PNM, TGA, PSD, HDR or "
+                                     "PIC; convert or remove it");
 }
 
 void decode(const Job& job, Image& out) {

@@ -40,6 +40,8 @@ inline int output_channels(ColorMode mode, int stored) {
 // Converts n pixels.
 void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, std::int64_t n);
 void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n);
+// CMYK as Adobe stores it: 255 is no ink.
+void row_cmyk_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n);
 
 // Writes `count` pixels of 1 or 3 samples each into a row of `out`, from column `left` on. Converts
 // them to the channels of `out`.
@@ -56,5 +58,18 @@ ImageInfo pnm_info(const Job& job);
 void pnm_decode(const Job& job, Image& out);
 ImageInfo bmp_info(const Job& job);
 void bmp_decode(const Job& job, Image& out);
+ImageInfo gif_info(const Job& job);
+void gif_decode(const Job& job, Image& out);
+ImageInfo psd_info(const Job& job);
+void psd_decode(const Job& job, Image& out);
+ImageInfo pic_info(const Job& job);
+void pic_decode(const Job& job, Image& out);
+ImageInfo hdr_info(const Job& job);
+void hdr_decode(const Job& job, Image& out);
+
+// True for a file with a valid TGA header. A TGA has no signature at its beginning.
+bool is_tga(Bytes file);
+ImageInfo tga_info(const Job& job);
+void tga_decode(const Job& job, Image& out);
 
 }  // namespace dtn::codec

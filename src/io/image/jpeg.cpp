@@ -145,18 +145,6 @@ class JpegReader {
                           cinfo_.image_width, " x ", cinfo_.image_height, " pixels"));
   }
 
-  // Converts as Pillow, which takes every CMYK file for Adobe's kind, where 255 is no ink. For the
-  // stored values c and k, with the product rounded:
-  //     k - (255 - c) k / 255
-  static void row_cmyk_to_rgb(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i, in += 4, out += 3) {
-      const int white = in[3];
-      for (int c = 0; c < 3; ++c) {
-        const int product = (255 - in[c]) * white + 128;
-        out[c] = static_cast<std::uint8_t>(std::max(0, white - (((product >> 8) + product) >> 8)));
-      }
-    }
-  }
   static void row_cmyk_to_gray(const std::uint8_t* in, std::uint8_t* out, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) {
       std::uint8_t rgb[3];

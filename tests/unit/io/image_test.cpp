@@ -235,7 +235,8 @@ TEST(Image, DetectsDamagedPngByChecksum) {
 
 TEST(Image, RejectsOtherFileTypes) {
   EXPECT_TRUE(contains(error_of({}), "empty"));
-  EXPECT_TRUE(contains(error_of(Bytes(100)), "not JPEG, PNG, WebP, BMP or PNM"));
+  EXPECT_TRUE(
+      contains(error_of(Bytes(100)), "not JPEG, PNG, WebP, GIF, BMP, PNM, TGA, PSD, HDR or PIC"));
   EXPECT_THROW(read_image_info(Bytes(3), "x"), DataError);
 }
 
