@@ -135,9 +135,9 @@ expect 0 dtn-eval --checkpoint "$animals" --set data.root=less --json
 expect_text '"count":1,.*"skipped":3}'
 
 echo "what is left out is counted"
-touch less/val/cat/{a.gif,b.avif,c.avif,noext}
+touch less/val/cat/{a.jxl,b.avif,c.avif,noext}
 expect 0 dtn-eval --checkpoint "$animals" --set data.root=less
-expect_text 'less/val: left out 2 .avif, 1 .gif, 1 without an extension; images are read from .jpg'
+expect_text 'less/val: left out 2 .avif, 1 .jxl, 1 without an extension; images are read from .jpg'
 ln -s /nowhere/x.bmp less/val/dog/x.bmp
 expect 3 dtn-eval --checkpoint "$animals" --set data.root=less
 expect_text 'less/val/dog/x.bmp: is a link to /nowhere/x.bmp, which does not exist'

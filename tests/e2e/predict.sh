@@ -77,6 +77,28 @@ assert [l["file"] for l in lines] == [f"mixed/{n}" for n in ("1.bmp", "2.bmp", "
 assert ["error" in l for l in lines] == [False, True, False, True], lines
 EOF
 
+echo "GIF, TGA, PSD, HDR and PIC, in folders, shards and packed files"
+mkdir -p formats/val/a packed
+i=0
+for name in interlaced.gif rgb8.tga cmyk.psd runs.hdr mixed.pic; do
+  cp "$lib/../../golden/data/images/$name" "formats/val/a/$i.${name##*.}"
+  echo 0 > "formats/val/a/$i.cls"
+  i=$((i + 1))
+done
+expect 0 dtn-predict formats --checkpoint "$best"
+expect_text 'a/0.gif' 'a/1.tga' 'a/2.psd' 'a/3.hdr' 'a/4.pic' '5 images in'
+tar cf shard.tar -C formats/val/a $(ls formats/val/a)
+expect 0 dtn-eval --checkpoint "$best" --set data.dataset=webdataset --set data.root=. \
+  --set data.val=shard.tar --json
+expect_text '"count":5,.*"skipped":0}'
+rm formats/val/a/*.cls
+expect 0 dtn-data pack --dataset imagefolder --root formats --split val --output packed/val.packed
+expect 0 dtn-data verify --dataset packed --root packed --split val
+expect_text '5 images'
+head -c 100 formats/val/a/4.pic > short.pic
+expect 3 dtn-predict short.pic --checkpoint "$best"
+expect_text 'short.pic: the file is cut short'
+
 echo "what it refuses"
 expect 2 dtn-predict
 expect 2 dtn-predict --checkpoint "$best"

@@ -125,9 +125,10 @@ int predict_main(int argc, char** argv, const Registries& registries) {
       "images are reported and skipped; the exit code is then 3.",
       "dtn-predict"};
   PredictCommand options;
-  app.add_option("images", options.paths,
-                 "image files (JPEG, PNG, WebP, BMP, PNM; recognized by their content), and "
-                 "folders, searched recursively")
+  app.add_option(
+         "images", options.paths,
+         "image files (JPEG, PNG, WebP, GIF, BMP, PNM, TGA, PSD, HDR, PIC; recognized by their "
+         "content), and folders, searched recursively")
       ->type_name("IMG...")
       ->required();
   options.weights.add_to(app, "use the moving average of the weights", "--checkpoint");

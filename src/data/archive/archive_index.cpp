@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "DTNINDEX";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;  // grows when other files count as images
 constexpr std::size_t kMaxHeld = 256;  // archives held open; a common limit of a process is 1024
 constexpr std::int64_t kMaxIndexBytes = 1ll << 36;
 

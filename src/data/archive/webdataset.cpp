@@ -36,8 +36,8 @@ struct Group {
 
 // True for an image format that is not read; false for fields of a sample such as .json.
 bool is_unread_image(std::string_view ending) {
-  constexpr std::array<std::string_view, 8> kEndings = {".gif", ".avif", ".heic", ".heif",
-                                                        ".tif", ".tiff", ".jp2",  ".jxl"};
+  constexpr std::array<std::string_view, 7> kEndings = {".avif", ".heic", ".heif", ".tif",
+                                                        ".tiff", ".jp2",  ".jxl"};
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
 

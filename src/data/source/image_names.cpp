@@ -36,8 +36,9 @@ std::string lower_ending(std::string_view file) {
 }
 
 bool is_image_name(std::string_view file) {
-  constexpr std::array<std::string_view, 9> kEndings = {".jpg",  ".jpeg", ".jpe", ".jfif", ".png",
-                                                        ".webp", ".bmp",  ".ppm", ".pgm"};
+  constexpr std::array<std::string_view, 14> kEndings = {".jpg",  ".jpeg", ".jpe", ".jfif", ".png",
+                                                         ".webp", ".gif",  ".bmp", ".ppm",  ".pgm",
+                                                         ".tga",  ".psd",  ".hdr", ".pic"};
   return std::ranges::find(kEndings, lower_ending(file)) != kEndings.end();
 }
 

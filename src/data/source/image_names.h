@@ -13,7 +13,7 @@ namespace dtn {
 
 // Endings of the images that are read, for messages.
 inline constexpr const char* kImageEndings =
-    ".jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .ppm and .pgm";
+    ".jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .ppm, .pgm, .tga, .psd, .hdr and .pic";
 
 // True for a name with one of kImageEndings, in upper or lower case.
 bool is_image_name(std::string_view file);
@@ -37,10 +37,10 @@ class LeftOut {
   void add(const LeftOut& other);
 
   std::int64_t count() const { return count_; }
-  // Returns "2 .gif, 1 without an extension", the most frequent first; empty if nothing was left
+  // Returns "2 .avif, 1 without an extension", the most frequent first; empty if nothing was left
   // out.
   std::string kinds() const;
-  // Returns the warning "<where>: left out 2 .gif, ...", with the endings that are read; empty if
+  // Returns the warning "<where>: left out 2 .avif, ...", with the endings that are read; empty if
   // nothing was left out.
   std::string warning(const std::string& where) const;
 

@@ -173,14 +173,14 @@ TEST_F(ImageFolderTest, RejectsDanglingLinks) {
 }
 
 TEST_F(ImageFolderTest, ReportsSkippedFiles) {
-  for (const char* name : {"train/a/1.bmp", "train/a/2.jfif", "train/a/3.JPE", "train/a/4.gif",
-                           "train/a/5.GIF", "train/a/6", "train/7.bmp"}) {
+  for (const char* name : {"train/a/1.bmp", "train/a/2.jfif", "train/a/3.JPE", "train/a/4.avif",
+                           "train/a/5.AVIF", "train/a/6", "train/7.bmp"}) {
     bmp(name);
   }
   testing::internal::CaptureStderr();
   EXPECT_EQ(names(*open()).size(), 3u);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("2 .gif, 1 image outside a class folder, 1 without an extension"),
+  EXPECT_NE(said.find("2 .avif, 1 image outside a class folder, 1 without an extension"),
             std::string::npos)
       << said;
 }

@@ -149,7 +149,7 @@ TEST(ClassOrder, ParsesNumericNames) {
 TEST(SkippedFiles, CountsByKind) {
   LeftOut some, more;
   EXPECT_EQ(some.warning("here"), "");
-  for (const char* name : {"a/x.GIF", "a.b/noext", "y.gif", ".", "z.", "q.much-too-odd"}) {
+  for (const char* name : {"a/x.AVIF", "a.b/noext", "y.avif", ".", "z.", "q.much-too-odd"}) {
     some.add_file(name);
   }
   more.add("label without an image", "labels without an image", 3);
@@ -157,7 +157,7 @@ TEST(SkippedFiles, CountsByKind) {
   some.add(more);
   EXPECT_EQ(some.count(), 9);
   EXPECT_EQ(some.kinds(),
-            "3 labels without an image, 3 without an extension, 2 .gif, 1 with other extensions");
+            "3 labels without an image, 3 without an extension, 2 .avif, 1 with other extensions");
   EXPECT_NE(some.warning("here").find("here: left out 3 labels"), std::string::npos);
   for (int i = 0; i < 20; ++i) some.add_file("x.a" + std::to_string(i));
   EXPECT_NE(some.kinds().find(", 16 others"), std::string::npos) << some.kinds();
