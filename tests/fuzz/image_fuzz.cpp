@@ -11,33 +11,16 @@
 
 #include "data/sample/transforms.h"
 #include "dtn/core/check.h"
+#include "fuzz/decode_checks.h"
 
 namespace {
-
-constexpr dtn::DecodeLimits kLimits{1 << 20, 4096, 20, 1 << 24};
 
 dtn::Transform make_transform(int channels, bool training) {
   dtn::DataConfig data;
   data.decode = dtn::DecodeMode::kFast;
   dtn::AugmentConfig augment;
   augment.preset = dtn::AugmentPreset::kLight;
-  return dtn::Transform(data, augment, 12, channels, training, kLimits);
-}
-
-// Checks that a decoded image has the expected size.
-void decode(std::span<const std::byte> bytes, std::uint32_t choice) {
-  static const std::string name = "fuzz";
-  static dtn::Image image;  // reused, as in a worker
-  const auto mode = static_cast<dtn::ColorMode>(choice % 3);
-  const dtn::ImageInfo info = dtn::read_image_info(bytes, name, kLimits);
-  const dtn::ImageRegion middle{info.width / 3, info.height / 3, info.width - info.width / 3,
-                                info.height - info.height / 3};
-  const int eighths = info.scalable ? 1 + static_cast<int>(choice / 3 % 8) : 8;
-  dtn::decode_image_scaled(bytes, name, middle, eighths, image, kLimits, mode);
-  const dtn::ImageRegion part = dtn::scaled_region(middle, eighths);
-  if (image.width != part.x1 - part.x0 || image.height != part.y1 - part.y0) std::abort();
-  dtn::decode_image_into(bytes, name, image, kLimits, mode);
-  if (image.width != info.width || image.height != info.height) std::abort();
+  return dtn::Transform(data, augment, 12, channels, training, dtn::fuzz::kLimits);
 }
 
 void transform(std::span<const std::byte> bytes, std::uint32_t choice) {
@@ -77,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 0) choice ^= data[size / 2] * 40503u;
   choice >>= 8;
   if (choice % 4 != 0) mend_checksums(bytes);
-  for (auto* step : {decode, transform}) {
+  for (auto* step : {dtn::fuzz::check_decoding, transform}) {
     try {
       step(bytes, choice);
     } catch (const dtn::DataError&) {

@@ -13,7 +13,7 @@ mkdir -p "$corpus"
 seeds=()
 case $name in
   fuzz_hub) seeds=("$here/hub") ;;
-  fuzz_image) seeds=("$here/../golden/data/images") ;;
+  fuzz_image | fuzz_stb) seeds=("$here/../golden/data/images") ;;
   fuzz_listops) seeds=("$here/listops") ;;
   fuzz_yaml) seeds=("$here/../../configs/"{fashion_mnist,sweeps}) ;;
 esac
