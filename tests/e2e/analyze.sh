@@ -53,6 +53,8 @@ import json
 found = json.load(open("one/analysis.json"))
 assert list(found) == ["format", "inputs", "checkpoints", "cka"] and found["format"] == 1
 assert found["inputs"]["count"] == 64 and found["inputs"]["labels"], found["inputs"]
+draw = found["inputs"]["draw"]
+assert draw["seed"] == 0 and draw["classes"] == 10 and draw["from"] > 64, draw
 (c,) = found["checkpoints"]
 assert (c["name"], c["source"], c["step"], c["normalizer"]) == ("tiny", "run", 11, "dtn")
 assert (c["depth"], c["heads"], c["grid"], c["center_token"]) == (3, 4, [4, 4], 6)
@@ -162,3 +164,4 @@ expect 3 dtn-analyze --checkpoint run --inputs torn.safetensors
 sed 's/image_size: 16/image_size: 32/' deeper.yaml > larger.yaml
 expect 2 dtn-analyze --checkpoint run --checkpoint init --config larger.yaml
 expect_text 'compared models must take the same images'
+expect 2 dtn-analyze --checkpoint run --seed 1 --inputs images.safetensors

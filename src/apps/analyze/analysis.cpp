@@ -110,9 +110,9 @@ Analysis analyze(const AnalysisOptions& options, const Registries& registries) {
     subjects.push_back(open_subject(given, registries));
   }
   const ExperimentConfig& first = options.subjects.front().config;
-  AnalysisInputs inputs =
-      of_data ? AnalysisInputs(*subjects.front().task, first, options.images, registries)
-              : AnalysisInputs(options.inputs, first, registries);
+  AnalysisInputs inputs = of_data ? AnalysisInputs(*subjects.front().task, first, options.images,
+                                                   options.seed, registries)
+                                  : AnalysisInputs(options.inputs, first, registries);
   for (const OpenSubject& subject : subjects) {
     check_labels_of(subject, inputs);
     if (of_data) check_classes_of(subjects.front(), subject);

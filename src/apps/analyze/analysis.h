@@ -38,7 +38,8 @@ struct AnalysisSubject {
 struct AnalysisOptions {
   std::vector<AnalysisSubject> subjects;
   std::string inputs;        // safetensors; empty: evaluation split of the first subject's data
-  std::int64_t images = 64;  // number of images from the split
+  std::int64_t images = 64;  // number of images from the split, drawn evenly over its classes
+  std::uint64_t seed = 0;    // of that draw
   std::optional<std::int64_t> token;  // token whose row of P is shown; unset: the center token
 };
 

@@ -149,7 +149,8 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
                      "safetensors file to use instead of the data set: 'images' [N,C,H,W] float32, "
                      "already normalised, and optionally 'labels' [N] int64");
   app.add_option("--images", options.analysis.images,
-                 "number of images, the first of the evaluation split (default: 64)")
+                 "number of images, drawn evenly over the classes of the evaluation split "
+                 "(default: 64)")
       ->check(positive())
       ->excludes(inputs);
   add_defaulted(app, "--output", options.output, "folder to write");
@@ -167,3 +168,6 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
 }
 
 }  // namespace dtn::app
+  app.add_option("--seed", options.analysis.seed, "seed of that draw (default: 0)")
+      ->check(non_negative())
+      ->excludes(inputs);

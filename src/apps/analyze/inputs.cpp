@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
+#include <utility>
 
+#include "data/classes/draw_over_classes.h"
+#include "data/feed/chosen_samples.h"
+#include "data/feed/image_samples.h"
 #include "data/sample/preview.h"
 #include "data/sample/transforms.h"
 #include "data/source/input_file.h"
@@ -28,6 +33,30 @@ std::string name_of(const DataConfig& data) {
   return folder.empty() || data.dataset == "synthetic" ? data.dataset : folder;
 }
 
+// Returns the class of each sample; empty if the samples are no images of a data set.
+std::vector<std::int64_t> labels_of(const SampleSource& source) {
+  std::vector<std::int64_t> labels;
+  const auto* images = dynamic_cast<const ImageSamples*>(&source);
+  if (images == nullptr) return labels;
+  for (std::int64_t i = 0; i < source.size(); ++i) labels.push_back(images->dataset().label(i));
+  return labels;
+}
+
+// Returns equal labels, for samples without classes.
+std::vector<std::int64_t> one_class(std::int64_t samples) {
+  return std::vector<std::int64_t>(static_cast<std::size_t>(samples), 0);
+}
+
+// Returns the number of different classes among the drawn samples; 0 if there are no labels.
+std::int64_t classes_of(const std::vector<std::int64_t>& drawn,
+                        const std::vector<std::int64_t>& labels) {
+  std::set<std::int64_t> classes;
+  for (const std::int64_t i : drawn) {
+    if (!labels.empty()) classes.insert(labels[static_cast<std::size_t>(i)]);
+  }
+  return static_cast<std::int64_t>(classes.size());
+}
+
 }  // namespace
 
 AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& config,
@@ -44,11 +73,16 @@ AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& 
 }
 
 AnalysisInputs::AnalysisInputs(const Task& task, const ExperimentConfig& config, std::int64_t count,
-                               const Registries& registries)
+                               std::uint64_t seed, const Registries& registries)
     : model_(config.model), name_(name_of(config.data)) {
   const auto source = task.source(Split::kVal, kCpu);
-  split_ = open_split(source, config, Split::kVal, {.device = kCpu, .batch_size = kBatch});
-  count_ = std::min(count, source->size());
+  const std::vector<std::int64_t> labels = labels_of(*source);
+  std::vector<std::int64_t> drawn =
+      draw_over_classes(labels.empty() ? one_class(source->size()) : labels, count, seed);
+  draw_ = Draw{source->size(), seed, classes_of(drawn, labels)};
+  count_ = static_cast<std::int64_t>(drawn.size());
+  split_ = open_split(std::make_shared<ChosenSamples>(source, std::move(drawn)), config,
+                      Split::kVal, {.device = kCpu, .batch_size = kBatch});
   look_at_labels();
   if (config.data.dataset == "tensors") return;
   const Normalization n = resolve_normalization(config.data, model_.channels, registries.datasets);
@@ -75,12 +109,11 @@ void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)
   BatchFeeder& feeder = split_->feeder();
   feeder.start(0);
   std::int64_t done = 0;
-  for (DeviceBatch batch; done < count_ && feeder.next(batch);) {
-    const std::int64_t n = std::min(batch.n, count_ - done);
-    Fields fields{{"image", batch.fields.at("image").slice(0, n)}};
-    if (batch.host.has("label")) fields["label"] = batch.host.at("label").slice(0, n);
+  for (DeviceBatch batch; feeder.next(batch);) {
+    Fields fields{{"image", batch.fields.at("image").slice(0, batch.n)}};
+    if (batch.host.has("label")) fields["label"] = batch.host.at("label").slice(0, batch.n);
     work(fields);
-    done += n;
+    done += batch.n;
   }
   if (done == 0) throw DataError(cat(name_, ": the evaluation split has no readable image"));
   count_ = done;  // without damaged images
@@ -104,6 +137,11 @@ nlohmann::ordered_json AnalysisInputs::describe() const {
   json["source"] = name_;
   json["kind"] = split_ ? "evaluation split" : "file";
   json["count"] = count_;
+  json["draw"] = nullptr;
+  if (draw_) {
+    json["draw"] = {{"from", draw_->from}, {"seed", draw_->seed}, {"classes", nullptr}};
+    if (draw_->classes > 0) json["draw"]["classes"] = draw_->classes;
+  }
   json["labels"] = labelled_;
   json["channels"] = model_.channels;
   json["image_size"] = {model_.image_size.height, model_.image_size.width};

@@ -1,9 +1,10 @@
-// Input images of an analysis: those of a file, or the first ones of an evaluation split. They can
+// Input images of an analysis: those of a file, or images drawn from an evaluation split. They can
 // be read several times, in batches of one size.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,11 @@ class AnalysisInputs {
   // Reads float32 images [N, channels, H, W], and optional int64 labels [N], from a file. Throws
   // DataError if they do not fit the model.
   AnalysisInputs(const std::string& file, const ExperimentConfig&, const Registries&);
-  // Takes the first `count` images of the evaluation split of the config's data set, or all of them
-  // if it has fewer.
-  AnalysisInputs(const Task&, const ExperimentConfig&, std::int64_t count, const Registries&);
+  // Draws `count` images of the evaluation split of the config's data set, evenly over its classes
+  // (see draw_over_classes.h), or takes all of them if it has fewer. Reads no other image. Damaged
+  // images are left out.
+  AnalysisInputs(const Task&, const ExperimentConfig&, std::int64_t count, std::uint64_t seed,
+                 const Registries&);
 
   std::int64_t count() const { return count_; }
   // Returns true if the images have labels.
@@ -35,13 +38,21 @@ class AnalysisInputs {
   static constexpr std::int64_t kBatch = 16;
 
  private:
+  // Images drawn from a split.
+  struct Draw {
+    std::int64_t from = 0;  // images of the split
+    std::uint64_t seed = 0;
+    std::int64_t classes = 0;  // different classes among the drawn images; 0: unknown
+  };
+
   void look_at_labels();
   void each_batch_of_split(const std::function<void(const Fields&)>& work);
 
   ModelConfig model_;
   std::string name_;
   Fields file_;
-  std::unique_ptr<OpenSplit> split_;  // null: images of the file
+  std::unique_ptr<OpenSplit> split_;  // of the drawn images; null: images of the file
+  std::optional<Draw> draw_;          // unset: images of the file
   std::int64_t count_ = 0;
   bool labelled_ = false;
   std::int64_t largest_label_ = -1;

@@ -58,13 +58,24 @@ std::string model_text(const AnalyzedRun& run) {
   return text + ")";
 }
 
+// Returns for instance ", drawn from 10 classes with seed 0"; empty if the images were not drawn.
+std::string draw_text(const AnalysisJson& analysis) {
+  const double seed = number_of(member(analysis, "inputs.draw.seed"));
+  const double classes = number_of(member(analysis, "inputs.draw.classes"));
+  if (!std::isfinite(seed)) return "";
+  const std::string from = classes > 0 ? cat(" evenly from ", format("%.0f", classes),
+                                             classes > 1 ? " classes" : " class")
+                                       : std::string();
+  return cat(", drawn", from, " with seed ", format("%.0f", seed));
+}
+
 std::string shown_text(const AnalysisJson& analysis, const std::vector<AnalyzedRun>& runs) {
   std::vector<std::string> losses;
   for (const AnalyzedRun& run : runs) {
     const double loss = number_of(run.at("loss"));
     if (std::isfinite(loss)) losses.push_back(cat(run.name, " ", plot::readable(loss)));
   }
-  const std::string data = inputs_text(analysis);
+  const std::string data = inputs_text(analysis) + draw_text(analysis);
   return losses.empty() ? cat("Inputs: ", data, " without labels, so there is no loss.")
                         : cat("Loss (mean cross entropy) on ", data, ": ", joined(losses), ".");
 }
