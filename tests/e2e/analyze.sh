@@ -85,6 +85,35 @@ assert all(abs(found["cka"][0]["matrix"][i][i] - 1) < 1e-12 for i in range(4))
 assert found["inputs"]["count"] == 20
 EOF
 
+echo "--before: the checkpoint of step 0, or else the model anew"
+expect 0 dtn-analyze --before --checkpoint run --checkpoint plain --name a,b --images 20 \
+  --output pairs
+expect_text 'b, before training: there is no checkpoint of step 0'
+expect 0 dtn-analyze --before --checkpoint init --config run/config.yaml --images 20 --output alone
+expect 0 dtn-analyze --checkpoint run --images 20 --seed 1 --output seeded
+python3 - << 'EOF' || fail "pairs, alone and seeded/analysis.json"
+import json
+found = json.load(open("pairs/analysis.json"))
+names = [c["name"] for c in found["checkpoints"]]
+assert names == ["a, before training", "a", "b, before training", "b"], names
+assert [c["before_training_of"] for c in found["checkpoints"]] == [1, None, 3, None]
+a_before, a, b_before, b = found["checkpoints"]
+three = json.load(open("three/analysis.json"))["checkpoints"]
+assert a_before["source"] == "run/checkpoints/step-00000000", a_before["source"]
+assert b_before["source"] == "init of plain", b_before["source"]
+for key in "p_center_token", "attention_distance", "loss", "step":
+    assert a_before[key] == b_before[key] == three[0][key], key  # configs with equal seeds
+    assert a[key] == three[2][key], key
+assert a["loss"] != a_before["loss"] and a["p_center_token"] != a_before["p_center_token"]
+assert len(json.load(open("alone/analysis.json"))["checkpoints"]) == 1
+seeded = json.load(open("seeded/analysis.json"))
+assert seeded["inputs"]["draw"]["seed"] == 1 and seeded["checkpoints"][0]["loss"] != a["loss"]
+EOF
+expect 0 dtn-train --config tiny.yaml --set schedule.steps=1 --set model.init_weights=run \
+  --output tuned
+expect 2 dtn-analyze --before --checkpoint tuned
+expect_text 'began from model.init_weights' 'train it with train.log_norms'
+
 echo "lone weights of another depth, and inputs with and without labels"
 python3 - << 'EOF'
 import random, files
@@ -153,6 +182,7 @@ expect_text '--name has 2 names for 1 checkpoint;'
 expect 2 dtn-analyze --checkpoint run --token 16 --images 2
 expect_text '--token 16: no layer has so many tokens'
 expect 2 dtn-analyze --checkpoint run --images 2 --inputs images.safetensors
+expect 2 dtn-analyze --checkpoint run --seed 1 --inputs images.safetensors
 expect 2 dtn-analyze --checkpoint run --images 0
 expect 3 dtn-analyze --checkpoint run --inputs small.safetensors
 expect_text '\[N, 3, 16, 16\]' 'has float32 \[1, 3, 8, 8\]'
@@ -164,4 +194,3 @@ expect 3 dtn-analyze --checkpoint run --inputs torn.safetensors
 sed 's/image_size: 16/image_size: 32/' deeper.yaml > larger.yaml
 expect 2 dtn-analyze --checkpoint run --checkpoint init --config larger.yaml
 expect_text 'compared models must take the same images'
-expect 2 dtn-analyze --checkpoint run --seed 1 --inputs images.safetensors

@@ -33,6 +33,8 @@ struct AnalysisSubject {
   std::optional<std::filesystem::path> weights;  // unset: initial weights from the config's seed
   std::optional<std::int64_t> step;
   std::optional<std::filesystem::path> history;  // a norms.jsonl, which need not exist
+  // Index of the subject of which this one is the state before training.
+  std::optional<std::size_t> before_training_of = {};
 };
 
 struct AnalysisOptions {

@@ -16,7 +16,9 @@
 #include "dtn/core/log.h"
 #include "dtn/io/safetensors.h"
 #include "io/atomic_file.h"
+#include "io/weights_file.h"
 #include "plot/picture_files.h"
+#include "train/checkpoint.h"
 
 namespace dtn::app {
 namespace {
@@ -27,7 +29,7 @@ struct AnalyzeCommand {
   std::vector<std::string> checkpoints, names;
   std::string config, output = "analysis";
   AnalysisOptions analysis;
-  bool illustrations = false;
+  bool before = false, illustrations = false;
   MachineOptions machine{.device = "cpu"};
 };
 
@@ -84,6 +86,46 @@ void name_subjects(const std::vector<std::string>& names, std::vector<AnalysisSu
   }
 }
 
+// Returns the state of a model before its training: the checkpoint of step 0 beside its checkpoint,
+// or else the model that its config and seed initialize. Nothing if the model is that state.
+std::optional<AnalysisSubject> state_before(const AnalysisSubject& trained) {
+  if (trained.step == 0) return std::nullopt;
+  AnalysisSubject before;
+  before.name = trained.name + ", before training";
+  before.config = trained.config;
+  before.step = 0;
+  const fs::path checkpoints = trained.weights->parent_path().parent_path();
+  const fs::path first = checkpoints / checkpoint_path({}, 0).filename();
+  if (const auto weights = find_weights(first)) {
+    before.source = first.string();
+    before.weights = weights;
+    return before;
+  }
+  if (trained.config.model.init_weights) {
+    throw ConfigError(cat("--before: the training of ", trained.source,
+                          " began from model.init_weights, and ", first.string(),
+                          " does not exist; train it with train.log_norms, which keeps that "
+                          "checkpoint"));
+  }
+  log_info(cat(before.name, ": there is no checkpoint of step 0; the model is initialized from ",
+               "its config and seed"));
+  before.source = cat(kFresh, " of ", trained.source);
+  return before;
+}
+
+// Puts the state before training in front of each subject.
+std::vector<AnalysisSubject> with_states_before(std::vector<AnalysisSubject> subjects) {
+  std::vector<AnalysisSubject> all;
+  for (AnalysisSubject& subject : subjects) {
+    if (auto before = state_before(subject)) {
+      before->before_training_of = all.size() + 1;
+      all.push_back(std::move(*before));
+    }
+    all.push_back(std::move(subject));
+  }
+  return all;
+}
+
 void write_figures(const fs::path& output, const std::vector<plot::Figure>& figures) {
   plot::PictureFolder folder(output / "figures");
   for (const plot::Figure& figure : figures) folder.write(figure.name, figure.svg);
@@ -100,6 +142,7 @@ int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
                                                 : saved_model(options, named, registries));
   }
   name_subjects(options.names, analysis.subjects);
+  if (options.before) analysis.subjects = with_states_before(std::move(analysis.subjects));
   const Analysis result = analyze(analysis, registries);
   const std::vector<plot::Figure> figures = draw_figures(result.json, result.previews);
   const fs::path output = options.output;
@@ -153,11 +196,17 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
                  "(default: 64)")
       ->check(positive())
       ->excludes(inputs);
+  app.add_option("--seed", options.analysis.seed, "seed of that draw (default: 0)")
+      ->check(non_negative())
+      ->excludes(inputs);
   add_defaulted(app, "--output", options.output, "folder to write");
   app.add_option("--token", options.analysis.token,
                  "token whose row of the position matrix is shown, counted from 0 (default: the "
                  "token in the middle)")
       ->check(non_negative());
+  app.add_flag("--before", options.before,
+               "also analyze each model as it was before training: checkpoints/step-00000000 of "
+               "its run, or else the model that its config and seed initialize");
   app.add_flag("--illustrations", options.illustrations,
                "only draw explanations of P and of relative positions");
   app.add_option("--threads", options.machine.threads, "computing threads (default: one per core)")
@@ -168,6 +217,3 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
 }
 
 }  // namespace dtn::app
-  app.add_option("--seed", options.analysis.seed, "seed of that draw (default: 0)")
-      ->check(non_negative())
-      ->excludes(inputs);

@@ -105,6 +105,7 @@ void add_texts(const SubjectNumbers& n, Json& json) {
   json["name"] = given.name;
   json["source"] = given.source;
   json["step"] = given.step ? Json(*given.step) : Json();
+  json["before_training_of"] = given.before_training_of ? Json(*given.before_training_of) : Json();
   json["normalizer"] = given.config.model.norm.type;
   json["depth"] = n.subject.layers.size();
   Json heads = Json::array();

@@ -60,6 +60,8 @@ constexpr Example kAnalyze[] = {
     {"dtn-analyze --checkpoint runs/fashion_mnist_dtn --checkpoint runs/fashion_mnist_ln "
      "--name DTN,LayerNorm --output compared",
      "Compares two models in one report."},
+    {"dtn-analyze --before --checkpoint runs/fashion_mnist_dtn --output trained",
+     "Compares a model with its state before training."},
     {"dtn-analyze --illustrations --output explained",
      "Draws the matrices of DTN with numbers, without a model."},
 };
@@ -117,7 +119,7 @@ constexpr Command kCommands[] = {
     {"export", "dtn-export", "write a model as an ONNX file", export_main, kExport,
      "dtn dtn-eval dtn-predict", "export.md weights.md"},
     {"analyze", "dtn-analyze", "inspect a model: norms, heads and layers as numbers and figures",
-     analyze_main, kAnalyze, "dtn dtn-eval dtn-plot", "analyze.md"},
+     analyze_main, kAnalyze, "dtn dtn-eval dtn-plot", "analyze.md figures.md"},
     {"plot", "dtn-plot", "plot the curves of several runs together", plot_main, kPlot,
      "dtn dtn-train dtn-sweep dtn-analyze", "runs.md"},
     {"sweep", "dtn-sweep", "train variants with several seeds and tabulate the results",

@@ -10,7 +10,7 @@
 namespace dtn::drawing {
 namespace {
 
-// Limit for layers, heads and grid rows; no model has more.
+// Limit for layers, heads, grid rows and runs; no analysis has more.
 constexpr std::size_t kMaxLayers = 1000;
 const AnalysisJson kNothing;
 
@@ -30,6 +30,10 @@ AnalyzedRun read_run(const AnalysisJson& json, std::size_t index) {
   run.name = text_of(member(json, "name"));
   if (run.name.empty()) run.name = cat("model ", index + 1);
   run.normalizer = text_of(member(json, "normalizer"));
+  const double trained = number_of(member(json, "before_training_of"));
+  if (trained >= 0 && trained <= static_cast<double>(kMaxLayers)) {
+    run.before_training_of = static_cast<std::size_t>(trained);
+  }
   const AnalysisJson &heads = member(json, "heads"), &grid = member(json, "grid");
   const bool stages = heads.is_array();
   const std::size_t depth =

@@ -33,6 +33,8 @@ struct MapSize {
 struct AnalyzedRun {
   std::size_t index = 0;  // index of the checkpoint; selects colour and marker
   std::string name, normalizer;
+  // Index of the run of which this one is the state before training.
+  std::optional<std::size_t> before_training_of;
   const AnalysisJson* json = nullptr;
   std::vector<std::size_t> heads;  // [L]
   std::vector<MapSize> grids;      // [L]

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "apps/report/head_maps.h"
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
@@ -52,14 +53,50 @@ void outline(plot::Canvas& canvas, const plot::Box& box, bool white) {
                {white ? plot::kWhite : plot::kBlack, 1.2});
 }
 
+// Returns the token with the largest weight, or all four tokens of a square of 2 x 2 that share it.
+// Eq. 7 of the paper makes such ties if the square root of the number of heads is even: the centre
+// of a head then falls between four tokens.
+std::vector<std::size_t> peaks_of(const std::vector<double>& values, const MapSize& grid) {
+  constexpr double kRounding = 1e-6;  // relative
+  const auto peak = std::max_element(values.begin(), values.end(), [](double a, double b) {
+    return std::isfinite(b) && (!std::isfinite(a) || a < b);
+  });
+  std::vector<std::size_t> equal;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= *peak * (1 - kRounding)) equal.push_back(i);
+  }
+  const std::size_t w = grid.columns, first = static_cast<std::size_t>(peak - values.begin());
+  if (equal.empty() || equal[0] % w + 1 == w) return {first};
+  const std::size_t i = equal[0];
+  const std::vector<std::size_t> square = {i, i + 1, i + w, i + w + 1};
+  return equal == square ? equal : std::vector<std::size_t>{first};
+}
+
+// Explains the maps in which four tokens share the largest weight; empty if there are none.
+std::string tie_text(const std::vector<AnalyzedRun>& runs, const LayerMaps& maps) {
+  std::int64_t ties = 0;
+  double weight = 0;
+  each_map(maps, [&](std::size_t r, std::size_t l, std::size_t, const auto& map) {
+    if (!any_number(map)) return;
+    const std::vector<std::size_t> peaks = peaks_of(map, runs[r].grids[l]);
+    if (peaks.size() == 1) return;
+    ++ties;
+    weight = std::max(weight, map[peaks[0]]);
+  });
+  if (ties == 0) return "";
+  return cat(" In ", counted(ties, "maps"), " four tokens share the largest weight (up to ",
+             plot::readable(weight, 3),
+             " each) and all have a black box: if the square root of the number of heads is even, "
+             "the initialization of Eq. 7 puts the centre of a head between four tokens.");
+}
+
 void mark_position(plot::Canvas& canvas, const plot::Box& map, const AnalyzedRun& run,
                    std::size_t site, const MapPlace& place, const std::vector<double>& values) {
   const MapSize grid = run.grids[place.layer];
   const std::size_t query = query_of(run, place.layer);
-  const auto peak = std::max_element(values.begin(), values.end(), [](double a, double b) {
-    return std::isfinite(b) && (!std::isfinite(a) || a < b);
-  });
-  outline(canvas, cell_box(map, grid, static_cast<std::size_t>(peak - values.begin())), false);
+  for (const std::size_t peak : peaks_of(values, grid)) {
+    outline(canvas, cell_box(map, grid, peak), false);
+  }
   if (query == values.size()) return;
   const plot::Box from = cell_box(map, grid, query);
   outline(canvas, from, true);
@@ -156,11 +193,12 @@ void add_position_maps(const FigureInput& in, Figures& out) {
         "one map per head: weights of all tokens for the query in the white box",
         cat("White box: the query; black box: the largest weight; arrow: the mean offset. "
             "Colours grow with the square root of the weight, on one scale up to ",
-            plot::readable(weights.high, 3), "."),
+            plot::readable(weights.high, 3), ".", tie_text(in.runs, maps)),
         "weight (square-root scale)",
         maps,
         {weights, plot::ColorMap::kViridis, true},
         5.5};
+    what.pairs = true;
     what.table = position_table(in.runs, site, maps);
     what.marks = [&](plot::Canvas& canvas, const plot::Box& map, const MapPlace& place) {
       mark_position(canvas, map, in.runs[place.run], site, place,

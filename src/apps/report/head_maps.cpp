@@ -13,16 +13,22 @@ namespace {
 
 constexpr double kMapGap = 1.5;    // between the maps of a block
 constexpr double kBlockGap = 9;    // between blocks
+constexpr double kPairGap = 4;     // between the two blocks of a pair
 constexpr double kBlockHead = 18;  // the layer's name above a block
 constexpr double kLabels = 100;    // width of the column with run names
 constexpr double kImageSide = 76;
 constexpr double kRoom = kFigureWidth - kLabels - kFigureSide;
 constexpr std::int64_t kMaxPixels = 256;  // maximum side of a preview in the figure
 
-// Rows of k heads for k x k heads, as Eq. 7 of the paper assigns the offsets.
+// A block is k x k for k x k heads. Heads run down its columns, as Eq. 7 of the paper assigns their
+// offsets: a map lies on the side of the block to which its head looks.
 std::size_t block_columns(std::size_t heads) {
   return std::max<std::size_t>(
       1, static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(heads)) - 1e-9)));
+}
+std::size_t block_rows(std::size_t heads) {
+  const std::size_t columns = block_columns(heads);
+  return std::max<std::size_t>(1, (heads + columns - 1) / columns);
 }
 
 // Box of a map of the grid, with this many pixels per cell.
@@ -30,6 +36,10 @@ plot::Box map_of(const MapSize& grid, double cell) {
   return {0, 0, std::max(cell * static_cast<double>(grid.columns), 1.0),
           std::max(cell * static_cast<double>(grid.rows), 1.0)};
 }
+
+// Runs whose blocks are side by side in each layer: one run, or the state of a run before training
+// and the run.
+using RunRow = std::vector<std::size_t>;
 
 // Layers with blocks side by side; all have the same grid and number of heads.
 struct Stretch {
@@ -42,24 +52,33 @@ class MapsFigure {
  public:
   MapsFigure(const std::vector<AnalyzedRun>& runs, HeadMaps what)
       : runs_(runs), what_(std::move(what)) {
+    std::vector<bool> placed(runs_.size(), false);
     for (std::size_t r = 0; r < runs_.size(); ++r) {
-      if (std::ranges::any_of(what_.maps[r], has_maps)) shown_.push_back(r);
+      if (placed[r] || !std::ranges::any_of(what_.maps[r], has_maps)) continue;
+      rows_.push_back(row_of(r));
+      for (const std::size_t run : rows_.back()) placed[run] = true;
     }
   }
 
-  bool empty() const { return shown_.empty(); }
+  bool empty() const { return rows_.empty(); }
   plot::Figure draw();
 
  private:
   static bool has_maps(const std::vector<std::vector<double>>& heads) {
     return std::ranges::any_of(heads, any_number);
   }
+  RunRow row_of(std::size_t run) const;
+  bool row_has_maps(const RunRow& row, std::size_t layer) const;
   plot::Box block_box(std::size_t run, std::size_t layer, double cell) const;
-  std::vector<Stretch> stretches(const std::vector<std::size_t>& group) const;
+  double row_width(const RunRow& row, std::size_t layer, double cell) const;
+  double fitting_cell(const RunRow& row, std::size_t layer, std::size_t layers) const;
+  std::vector<Stretch> stretches(const std::vector<RunRow>& group) const;
   double stretch_height(std::size_t run, const Stretch& stretch) const;
-  std::vector<std::pair<std::size_t, Stretch>> lines_of_blocks() const;
-  void draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at, std::size_t run,
-                  std::size_t layer, double cell);
+  std::vector<std::pair<RunRow, Stretch>> lines_of_blocks() const;
+  void draw_row(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at, const RunRow& row,
+                const Stretch& stretch);
+  void draw_block(plot::HeatSheet& sheet, plot::Point at, std::size_t run, std::size_t layer,
+                  double cell);
   void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch) const;
 
   // A position for marks, which are drawn after all maps.
@@ -70,26 +89,58 @@ class MapsFigure {
 
   const std::vector<AnalyzedRun>& runs_;
   HeadMaps what_;
-  std::vector<std::size_t> shown_;
+  std::vector<RunRow> rows_;  // with maps
   std::vector<Mark> marks_;
 };
+
+// Returns the row of a run: with its trained run if it is a state before training of equal shape.
+RunRow MapsFigure::row_of(std::size_t run) const {
+  const auto trained = runs_[run].before_training_of;
+  if (!what_.pairs || !trained || *trained >= runs_.size() || *trained <= run) return {run};
+  const AnalyzedRun& after = runs_[*trained];
+  const bool alike = after.grids == runs_[run].grids && after.heads == runs_[run].heads &&
+                     std::ranges::any_of(what_.maps[*trained], has_maps);
+  return alike ? RunRow{run, *trained} : RunRow{run};
+}
+
+bool MapsFigure::row_has_maps(const RunRow& row, std::size_t layer) const {
+  return std::ranges::any_of(row, [&](std::size_t r) { return has_maps(what_.maps[r][layer]); });
+}
 
 plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer, double cell) const {
   const plot::Box map = map_of(runs_[run].grids[layer], cell);
   const std::size_t heads = std::max<std::size_t>(runs_[run].heads[layer], 1);
   const double columns = static_cast<double>(block_columns(heads));
-  const double rows = std::ceil(static_cast<double>(heads) / columns);
+  const double rows = static_cast<double>(block_rows(heads));
   return {0, 0, columns * (map.width + kMapGap) - kMapGap, rows * (map.height + kMapGap) - kMapGap};
+}
+
+// Width of a layer in a row.
+double MapsFigure::row_width(const RunRow& row, std::size_t layer, double cell) const {
+  const double n = static_cast<double>(row.size());
+  return n * (block_box(row[0], layer, cell).width + kPairGap) - kPairGap;
+}
+
+// Returns the size of a cell with which so many layers fill the room.
+double MapsFigure::fitting_cell(const RunRow& row, std::size_t layer, std::size_t layers) const {
+  const AnalyzedRun& run = runs_[row[0]];
+  const double n = static_cast<double>(layers);
+  const double width = (kRoom - (n - 1) * kBlockGap) / n;
+  const double block = (width + kPairGap) / static_cast<double>(row.size()) - kPairGap;
+  const double maps = static_cast<double>(block_columns(run.heads[layer]));
+  const double columns = static_cast<double>(run.grids[layer].columns);
+  return ((block + kMapGap) / maps - kMapGap) / std::max(columns, 1.0);
 }
 
 // Splits the layers with the same grid into stretches of equal length. Their number follows from
 // the wanted size of a map; then the maps grow to fill the row, to at most 1.5 times that size.
-// Layers without a map in any run of the group take no space.
-std::vector<Stretch> MapsFigure::stretches(const std::vector<std::size_t>& group) const {
-  const AnalyzedRun& r = runs_[group[0]];
+// Layers without a map in any row of the group take no space.
+std::vector<Stretch> MapsFigure::stretches(const std::vector<RunRow>& group) const {
+  const RunRow& row = group[0];
+  const AnalyzedRun& r = runs_[row[0]];
   std::vector<std::size_t> layers;
   for (std::size_t l = 0; l < r.depth(); ++l) {
-    if (std::ranges::any_of(group, [&](std::size_t g) { return has_maps(what_.maps[g][l]); })) {
+    if (std::ranges::any_of(group, [&](const RunRow& g) { return row_has_maps(g, l); })) {
       layers.push_back(l);
     }
   }
@@ -102,17 +153,12 @@ std::vector<Stretch> MapsFigure::stretches(const std::vector<std::size_t>& group
     const MapSize grid = r.grids[*begin];
     const double longest = static_cast<double>(std::max({grid.rows, grid.columns, std::size_t{1}}));
     const double wanted = 14 * what_.cell / longest;
-    const double taken = block_box(group[0], *begin, wanted).width + kBlockGap;
+    const double taken = row_width(row, *begin, wanted) + kBlockGap;
     const std::size_t most = std::max<std::size_t>(
         1, static_cast<std::size_t>(std::lround((kRoom + kBlockGap) / taken)));
     const std::size_t lines = (count + most - 1) / most;
     const std::size_t each = (count + lines - 1) / lines;
-    const double n = static_cast<double>(each);
-    const double block = (kRoom - (n - 1) * kBlockGap) / n;
-    const double maps = static_cast<double>(block_columns(r.heads[*begin]));
-    const double fits =
-        ((block + kMapGap) / maps - kMapGap) / std::max(static_cast<double>(grid.columns), 1.0);
-    const double cell = std::min(fits, 1.5 * wanted);
+    const double cell = std::min(fitting_cell(row, *begin, each), 1.5 * wanted);
     while (begin != end) {
       const auto stop =
           begin + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(each), end - begin);
@@ -129,20 +175,36 @@ double MapsFigure::stretch_height(std::size_t run, const Stretch& stretch) const
          kBlockGap;
 }
 
-void MapsFigure::draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at,
-                            std::size_t run, std::size_t layer, double cell) {
+// Draws the layers of a stretch, each with a block per run of the row.
+void MapsFigure::draw_row(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at,
+                          const RunRow& row, const Stretch& stretch) {
+  constexpr double kShort = 50, kShortPair = 80;
+  for (const std::size_t layer : stretch.layers) {
+    const double width = block_box(row[0], layer, stretch.cell).width;
+    const bool pair = row.size() > 1;
+    std::string label = cat(width > (pair ? kShortPair : kShort) ? "layer " : "", layer + 1);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (pair) label = i == 0 ? cat(label, " before") : "after";
+      canvas.text({at.x + width / 2, at.y + 12}, label,
+                  {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
+      draw_block(sheet, at, row[i], layer, stretch.cell);
+      at.x += width + kPairGap;
+    }
+    at.x += kBlockGap - kPairGap;
+  }
+}
+
+void MapsFigure::draw_block(plot::HeatSheet& sheet, plot::Point at, std::size_t run,
+                            std::size_t layer, double cell) {
   const MapSize grid = runs_[run].grids[layer];
-  const plot::Box map = map_of(grid, cell), block = block_box(run, layer, cell);
-  canvas.text({at.x + block.width / 2, at.y + 12}, cat(block.width > 50 ? "layer " : "", layer + 1),
-              {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
-  const std::size_t columns = block_columns(runs_[run].heads[layer]);
+  const plot::Box map = map_of(grid, cell);
+  const std::size_t rows = block_rows(runs_[run].heads[layer]);
   for (std::size_t h = 0; h < runs_[run].heads[layer]; ++h) {
     const std::vector<double>& values = what_.maps[run][layer][h];
     if (!any_number(values)) continue;
-    const auto row = h / columns;
-    const plot::Box box = {at.x + static_cast<double>(h % columns) * (map.width + kMapGap),
-                           at.y + kBlockHead + static_cast<double>(row) * (map.height + kMapGap),
-                           map.width, map.height};
+    const double column = static_cast<double>(h / rows), row = static_cast<double>(h % rows);
+    const plot::Box box = {at.x + column * (map.width + kMapGap),
+                           at.y + kBlockHead + row * (map.height + kMapGap), map.width, map.height};
     sheet.add(box, values, static_cast<std::int64_t>(grid.rows),
               static_cast<std::int64_t>(grid.columns), what_.scale);
     marks_.push_back({box, {run, layer, h}});
@@ -169,26 +231,27 @@ void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
       preview_png(*what_.image));
 }
 
-// Runs of the same shape are below each other, stretch by stretch; runs of other shapes follow.
-std::vector<std::pair<std::size_t, Stretch>> MapsFigure::lines_of_blocks() const {
-  std::vector<std::vector<std::size_t>> groups;
-  for (std::size_t r : shown_) {
+// Rows of the same shape are below each other, stretch by stretch; rows of other shapes follow.
+std::vector<std::pair<RunRow, Stretch>> MapsFigure::lines_of_blocks() const {
+  std::vector<std::vector<RunRow>> groups;
+  for (const RunRow& row : rows_) {
+    const AnalyzedRun& run = runs_[row[0]];
     const auto alike = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return runs_[group[0]].grids == runs_[r].grids && runs_[group[0]].heads == runs_[r].heads;
+      const AnalyzedRun& other = runs_[group[0][0]];
+      return group[0].size() == row.size() && other.grids == run.grids && other.heads == run.heads;
     });
     if (alike == groups.end()) {
-      groups.push_back({r});
+      groups.push_back({row});
     } else {
-      alike->push_back(r);
+      alike->push_back(row);
     }
   }
-  std::vector<std::pair<std::size_t, Stretch>> lines;
-  for (const std::vector<std::size_t>& group : groups) {
+  std::vector<std::pair<RunRow, Stretch>> lines;
+  for (const std::vector<RunRow>& group : groups) {
     for (const Stretch& s : stretches(group)) {
-      for (std::size_t r : group) {
-        if (std::ranges::any_of(s.layers,
-                                [&](std::size_t l) { return has_maps(what_.maps[r][l]); })) {
-          lines.emplace_back(r, s);
+      for (const RunRow& row : group) {
+        if (std::ranges::any_of(s.layers, [&](std::size_t l) { return row_has_maps(row, l); })) {
+          lines.emplace_back(row, s);
         }
       }
     }
@@ -198,22 +261,18 @@ std::vector<std::pair<std::size_t, Stretch>> MapsFigure::lines_of_blocks() const
 
 plot::Figure MapsFigure::draw() {
   const double head = head_height({}) + 34;
-  const std::vector<std::pair<std::size_t, Stretch>> lines = lines_of_blocks();
+  const std::vector<std::pair<RunRow, Stretch>> lines = lines_of_blocks();
   double height = head + 16;
-  for (const auto& [run, stretch] : lines) height += stretch_height(run, stretch);
+  for (const auto& [row, stretch] : lines) height += stretch_height(row[0], stretch);
   plot::Canvas canvas(kFigureWidth, height);
   draw_head(canvas, what_.title, what_.data, {});
   plot::draw_color_bar(canvas, {kFigureSide, 74, 260, 10}, what_.scale, what_.unit);
   plot::HeatSheet sheet(what_.scale.map);
   double y = head + 16;
-  for (const auto& [run, stretch] : lines) {
-    draw_label(canvas, y, run, stretch);
-    double x = kLabels;
-    for (std::size_t l : stretch.layers) {
-      draw_block(canvas, sheet, {x, y}, run, l, stretch.cell);
-      x += block_box(run, l, stretch.cell).width + kBlockGap;
-    }
-    y += stretch_height(run, stretch);
+  for (const auto& [row, stretch] : lines) {
+    draw_label(canvas, y, row.back(), stretch);
+    draw_row(canvas, sheet, {kLabels, y}, row, stretch);
+    y += stretch_height(row[0], stretch);
   }
   sheet.draw(canvas);
   if (what_.marks) {

@@ -24,6 +24,7 @@ struct HeadMaps {
   plot::ColorScale scale = {};
   double cell = 3;  // pixels per token on a 14 x 14 grid
   const Preview* image = nullptr;
+  bool pairs = false;  // shows a run beside its state before training
   // Draws marks on a map; may be empty.
   std::function<void(plot::Canvas&, const plot::Box&, const MapPlace&)> marks = {};
   plot::Table table = {};

@@ -79,6 +79,54 @@ TEST(AnalysisFigures, ShowEveryQuantityWithData) {
   EXPECT_EQ(names_of(figures).size(), figures.size());
 }
 
+const plot::Figure& figure_named(const std::vector<plot::Figure>& figures,
+                                 const std::string& name) {
+  for (const plot::Figure& f : figures) {
+    if (f.name == name) return f;
+  }
+  throw Error("no figure " + name);
+}
+
+// Returns the y of the first text element that contains exactly this text; empty if there is none.
+std::string height_of_text(const std::string& svg, const std::string& text) {
+  const std::size_t end = svg.find(">" + text + "</text>");
+  if (end == svg.npos) return "";
+  const std::size_t y = svg.find(" y=\"", svg.rfind("<text", end)) + 4;
+  return svg.substr(y, svg.find('"', y) - y);
+}
+
+TEST(AnalysisFigures, PositionsShowStateBeforeTrainingBesideRun) {
+  Analysis a = example_analysis({run_of("DTN, before training", true, kSmall),
+                                 run_of("DTN", true, kSmall), run_of("other", true, kSmall)});
+  a.json["checkpoints"][0]["before_training_of"] = 1;
+  const std::vector<plot::Figure> figures = draw_figures(a.json, a.previews);
+  expect_sound(figures);
+  const plot::Figure& p = figure_named(figures, "p_norm1");
+  const std::string before = height_of_text(p.svg, "layer 1 before");
+  EXPECT_NE(before, "");
+  EXPECT_EQ(before, height_of_text(p.svg, "after"));
+  EXPECT_NE(height_of_text(p.svg, "layer 1"), "") << "a run without the state before";
+  EXPECT_EQ(height_of_text(p.svg, "DTN, before training"), "") << "the row has the run's name";
+  EXPECT_EQ(p.table.rows.size(), 3u * 2 * 4);
+  // Other maps keep a row of their own for each state.
+  EXPECT_EQ(height_of_text(figure_named(figures, "token_magnitude_norm1").svg, "after"), "");
+}
+
+TEST(AnalysisFigures, PositionsTellTiesOfFourTokens) {
+  constexpr const char* kTie = "four tokens share the largest weight";
+  Analysis a = example_analysis({run_of("DTN", true, kSmall)});
+  const auto caption = [&] { return figure_named(draw_figures(a.json, {}), "p_norm1").caption; };
+  EXPECT_EQ(caption().find(kTie), std::string::npos);
+  auto& map = a.json["checkpoints"][0]["p_center_token"][1][0][2];
+  map = {{0.193, 0.193, 0.05}, {0.193, 0.193, 0.05}, {0.05, 0.05, 0.028}};
+  EXPECT_NE(caption().find("In 1 map four tokens share the largest weight (up to 0.193 each)"),
+            std::string::npos)
+      << caption();
+  // Equal weights that are no square of four tokens, such as those of a band, are no such tie.
+  map = {{0.1, 0.1, 0.1}, {0.1, 0.1, 0.1}, {0.1, 0.1, 0.1}};
+  EXPECT_EQ(caption().find(kTie), std::string::npos);
+}
+
 TEST(AnalysisFigures, AreDeterministic) {
   const Analysis a = example_analysis({run_of("DTN", true, kSmall)});
   const std::vector<plot::Figure> one = draw_figures(a.json, a.previews);
