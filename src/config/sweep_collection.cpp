@@ -5,6 +5,7 @@
 
 #include "config/layers.h"
 #include "config/sweep_config.h"
+#include "config/sweep_figure.h"
 #include "config/sweep_file.h"
 
 namespace dtn {
@@ -62,9 +63,19 @@ SweepCollection load_sweep_collection(const std::string& path,
   }
   std::vector<std::string> names;
   for (const Node& item : list.items) {
+    if (is_figure(item)) {
+      SweepFigure figure = read_figure(item);
+      const Where& where = item.find("figure")->where;
+      if (std::ranges::find(names, figure.name) != names.end()) {
+        fail(where, "figure: the name '", figure.name, "' is there twice");
+      }
+      names.push_back(figure.name);
+      collection.tables.push_back({read_title(item), {}, std::move(figure), {}});
+      continue;
+    }
     if (item.is_map()) {
       check_keys(item, "a table without a sweep", kAbsentKeys);
-      collection.tables.push_back({line_at(item, "title"), {}, line_at(item, "not_yet")});
+      collection.tables.push_back({line_at(item, "title"), {}, {}, line_at(item, "not_yet")});
       continue;
     }
     const std::string file = find_named_file(read_line(item, "sweeps"), "sweeps", item.where,
@@ -75,7 +86,15 @@ SweepCollection load_sweep_collection(const std::string& path,
     }
     names.push_back(sweep.name);
     add_suites(sweep, suites);
-    collection.tables.push_back({sweep.title, std::move(sweep), {}});
+    collection.tables.push_back({sweep.title, std::move(sweep), {}, {}});
+  }
+  // A figure may stand in front of the sweeps that train its runs.
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    if (!collection.tables[i].figure) continue;
+    if (std::ranges::find(names, "figures") != names.end()) {
+      fail(list.where, "'figures' is the folder of the figures; name the sweep otherwise");
+    }
+    find_runs(list.items[i], collection.tables, *collection.tables[i].figure);
   }
   return collection;
 }

@@ -61,16 +61,35 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
 //   sweeps:
 //     - table1_models                              a sweep file, or the name of a shipped one
 //     - {title: "Table 4", not_yet: "why"}         a table without a sweep, listed with the reason
+//     - {title: "Figure 2", figure: figure2,       an analysis of finished runs of these sweeps
+//        analyze: [table1_models/vit_s_ln, table1_models/vit_s_dtn]}
+//     - {title: "Figure 4", figure: figure4, illustrations: true}
 //   evaluate: [imagenet-c]                         suites for every sweep besides its own
+
+// A figure that dtn-analyze makes from finished runs, or its illustrations.
+struct SweepFigure {
+  // A run of a sweep of the collection.
+  struct Run {
+    std::string sweep, variant, label;  // the label is the variant's
+    std::uint64_t seed = 0;
+  };
+  std::string name;                          // names its folder, too
+  std::vector<Run> runs;                     // empty: the illustrations, which need no run
+  bool before = false;                       // also each run's state before training
+  std::optional<std::int64_t> images, seed;  // images to draw, and the seed of the draw
+  std::optional<std::int64_t> token;         // token whose row of P is shown
+  std::vector<std::string> pictures;         // pictures for the page; empty: all
+};
 struct CollectedSweep {
   std::string title;
-  std::optional<SweepConfig> sweep;  // empty: no sweep exists yet
-  std::string not_yet;               // reason why `sweep` is empty
+  std::optional<SweepConfig> sweep;
+  std::optional<SweepFigure> figure;
+  std::string not_yet;  // reason why there is neither a sweep nor a figure
 };
 struct SweepCollection {
-  std::string name;   // default: the file's name
-  std::string title;  // default: the name
-  std::vector<CollectedSweep> tables;
+  std::string name;                    // default: the file's name
+  std::string title;                   // default: the name
+  std::vector<CollectedSweep> tables;  // and figures
 };
 
 // True if the file has `sweeps:`. Throws ConfigError if the file cannot be read or parsed.

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
+#include "apps/sweep/collection_figures.h"
+#include "apps/sweep/collection_page.h"
 #include "apps/sweep/known_runs.h"
 #include "apps/sweep/sweep.h"
 #include "apps/sweep/sweep_report.h"
@@ -8,89 +11,14 @@
 #include "config/document.h"
 #include "core/format.h"
 #include "core/progress.h"
+#include "core/stop_signal.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
-#include "plot/chart.h"
-#include "plot/page.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
-
-std::size_t runs_done(const SweepReport& report) {
-  std::size_t done = 0;
-  for (const VariantResult& r : report.results) done += r.runs.size();
-  return done;
-}
-
-std::size_t runs_in_all(const SweepReport& report) {
-  std::size_t all = 0;
-  for (const SweepVariant& v : report.sweep.variants) all += v.seeds.size();
-  return all;
-}
-
-std::string state_text(const SweepReport& report) {
-  const std::size_t done = runs_done(report), all = runs_in_all(report);
-  if (done == all) return done == 1 ? "1 run, finished" : cat("all ", done, " runs finished");
-  return done == 0 ? "not run yet" : cat(done, " of ", all, " runs finished");
-}
-
-// Draws the paper's figures as one row of bars and ours as another, with the spread over the seeds.
-plot::Figure bars_of(const SweepReport& report) {
-  const SweepConfig& sweep = report.sweep;
-  plot::Chart chart;
-  chart.title = sweep.title;
-  chart.subtitle = state_text(report);
-  chart.y.label = metric_title(sweep);
-  plot::Series paper{.label = "paper"}, ours{.label = "here"};
-  for (const VariantResult& r : report.results) {
-    const SweepVariant& variant = sweep.variants[r.variant];
-    chart.x.categories.push_back(variant.label);
-    paper.y.push_back(variant.paper.value_or(plot::kMissing));
-    ours.y.push_back(r.metric ? r.metric->mean : plot::kMissing);
-    ours.low.push_back(r.metric ? r.metric->min : plot::kMissing);
-    ours.high.push_back(r.metric ? r.metric->max : plot::kMissing);
-  }
-  ours.style = 1;
-  chart.series = {paper, ours};
-  const std::string description =
-      cat(metric_title(sweep), " of each row in the paper and here; ", state_text(report));
-  plot::Figure figure;
-  figure.name = sweep.name;
-  figure.title = sweep.title;
-  figure.caption = "Whiskers: minimum and maximum over our seeds.";
-  figure.description = description;
-  figure.svg = plot::draw_bars(chart, description);
-  chart.width = plot::kPhoneWidth;
-  figure.phone_svg = plot::draw_bars(chart, description);
-  const TableText table = table_text(report);
-  figure.table = {table.columns, table.rows};
-  return figure;
-}
-
-// Returns the page: every table of a paper beside our results. `reports` has the order of the
-// collection's tables that have a sweep.
-std::string collection_page(const SweepCollection& collection,
-                            std::span<const SweepReport> reports) {
-  plot::Page page;
-  page.title = collection.title;
-  page.overview.columns = {"table", "runs done", "of"};
-  std::size_t next = 0;
-  for (const CollectedSweep& table : collection.tables) {
-    if (!table.sweep) {
-      page.overview.rows.push_back({table.title, "not yet", "-"});
-      page.sections.push_back({table.title, {"Not yet: " + table.not_yet + "."}, {}});
-      continue;
-    }
-    const SweepReport& report = reports[next++];
-    page.overview.rows.push_back({table.title, cat(runs_done(report)), cat(runs_in_all(report))});
-    page.sections.push_back({table.title, {}, {bars_of(report)}});
-  }
-  page.lead = {cat("The tables of the paper, each with its results and ours; ", reports.size(),
-                   " of ", collection.tables.size(), " tables have a sweep.")};
-  return plot::html(page);
-}
 
 // The sweeps of a collection, with the options of each.
 class Tables {
@@ -105,9 +33,10 @@ class Tables {
 
   const std::vector<const SweepConfig*>& sweeps() const { return sweeps_; }
 
-  bool selected(const SweepConfig& sweep) const {
+  // `entry`: a sweep or a figure.
+  bool selected(const auto& entry) const {
     return options_.only.empty() ||
-           std::ranges::find(options_.only, sweep.name) != options_.only.end();
+           std::ranges::find(options_.only, entry.name) != options_.only.end();
   }
 
   SweepOptions options_of(const SweepConfig& sweep, SharedRuns& shared) const {
@@ -119,68 +48,162 @@ class Tables {
     return options;
   }
 
-  void write_page() {
-    std::vector<SweepReport> reports;
+  CollectionRuns runs() const {
+    CollectionRuns all;
     SharedRuns shared;
-    costs_.resize(sweeps_.size());
-    for (std::size_t i = 0; i < sweeps_.size(); ++i) {
-      const SweepConfig& sweep = *sweeps_[i];
-      const SweepOptions options = options_of(sweep, shared);
-      std::vector<SweepRun> runs = plan_runs(sweep, options.output, {});
+    for (const SweepConfig* sweep : sweeps_) {
+      const SweepOptions options = options_of(*sweep, shared);
+      std::vector<SweepRun>& runs = all[sweep->name] = plan_runs(*sweep, options.output, {});
       adopt_kept_results(runs, options.results, options.registries->schemas());
       shared.adopt(runs);
-      shared.add(sweep.name, runs);
-      if (costs_[i].empty()) costs_[i] = costs_of(sweep, *options.registries);
-      reports.push_back({sweep, collect_results(sweep, runs, costs_[i]), options.output, ""});
+      shared.add(sweep->name, runs);
     }
-    const std::string page = collection_page(collection_, reports);
+    return all;
+  }
+
+  void write_page() {
+    const CollectionRuns runs = this->runs();
+    CollectionPage page(collection_.title);
+    for (const CollectedSweep& entry : collection_.tables) {
+      if (entry.figure) {
+        add_figure(entry, runs, page);
+      } else if (entry.sweep) {
+        add_sweep(*entry.sweep, runs.at(entry.sweep->name), page);
+      } else {
+        page.add_absent(entry);
+      }
+    }
+    const std::string text = page.html();
     for (const fs::path& folder : {options_.output, options_.results}) {
       if (folder.empty()) continue;
       fs::create_directories(folder);
-      write_file_atomic(folder / (collection_.name + ".html"), page);
+      write_file_atomic(folder / (collection_.name + ".html"), text);
     }
+  }
+
+  // Makes the selected figures whose runs are finished, each once. A failure does not stop the
+  // others.
+  SweepStatus make_figures() {
+    SweepStatus status = SweepStatus::kFinished;
+    const CollectionRuns runs = this->runs();
+    for (const CollectedSweep& entry : collection_.tables) {
+      if (!entry.figure || !selected(*entry.figure)) continue;
+      const FigureState state = figure_status(*entry.figure, options_, runs).state;
+      if (state == FigureState::kWaiting || state == FigureState::kMade) continue;
+      if (!tried_.insert(entry.figure->name).second) continue;
+      const SweepStatus one = make_or_report(*entry.figure, runs);
+      if (one == SweepStatus::kStopped) return one;
+      if (one == SweepStatus::kFailed) status = one;
+    }
+    return status;
   }
 
  private:
   void check_only() const {
+    std::vector<std::string> names;
+    for (const CollectedSweep& entry : collection_.tables) {
+      if (entry.sweep) names.push_back(entry.sweep->name);
+      if (entry.figure) names.push_back(entry.figure->name);
+    }
     for (const std::string& name : options_.only) {
-      if (std::ranges::find(sweeps_, name, &SweepConfig::name) != sweeps_.end()) continue;
-      throw ConfigError(cat("--only ", name, ": the collection has no such sweep; its sweeps are ",
-                            config::join(sweeps_, ", ", &SweepConfig::name)));
+      if (std::ranges::find(names, name) != names.end()) continue;
+      throw ConfigError(cat("--only ", name,
+                            ": the collection has no such sweep or figure; it has ",
+                            config::join(names)));
+    }
+  }
+
+  void add_sweep(const SweepConfig& sweep, const std::vector<SweepRun>& runs,
+                 CollectionPage& page) {
+    std::vector<Complexity>& costs = costs_[sweep.name];
+    if (costs.empty()) costs = costs_of(sweep, *options_.registries);
+    page.add_table({sweep, collect_results(sweep, runs, costs), options_.output / sweep.name, ""});
+  }
+
+  void add_figure(const CollectedSweep& entry, const CollectionRuns& runs, CollectionPage& page) {
+    const FigureStatus status = figure_status(*entry.figure, options_, runs);
+    const bool made = status.state == FigureState::kMade;
+    page.add_figure(entry, status, made ? pictures_of_made(*entry.figure) : FigurePictures());
+  }
+
+  // Reads the pictures of a figure the first time.
+  const FigurePictures& pictures_of_made(const SweepFigure& figure) {
+    const auto known = pictures_.find(figure.name);
+    if (known != pictures_.end()) return known->second;
+    return pictures_[figure.name] = pictures_of(figure, options_);
+  }
+
+  // A figure that cannot be made must not end the training of the next table.
+  SweepStatus make_or_report(const SweepFigure& figure, const CollectionRuns& runs) {
+    try {
+      return make_figure(figure, options_, runs);
+    } catch (const std::exception& e) {
+      log_warn(cat(figure.name, ": ", e.what()));
+      return SweepStatus::kFailed;
     }
   }
 
   const SweepCollection& collection_;
   const SweepOptions& options_;
   std::vector<const SweepConfig*> sweeps_;
-  std::vector<std::vector<Complexity>> costs_;  // by sweep
+  std::map<std::string, std::vector<Complexity>> costs_;  // by sweep
+  std::map<std::string, FigurePictures> pictures_;        // of figures that are made, by name
+  std::set<std::string> tried_;                           // figures
 };
 
 }  // namespace
 
 SweepStatus run_collection(const SweepCollection& collection, const SweepOptions& options) {
+  install_stop_signals();
   Tables tables(collection, options);
-  tables.write_page();
   SharedRuns shared;
   SweepStatus status = SweepStatus::kFinished;
+  const auto make_figures = [&] {
+    tables.write_page();
+    const SweepStatus figures = tables.make_figures();
+    if (figures == SweepStatus::kFailed) status = figures;
+    tables.write_page();
+    return figures;
+  };
+  if (make_figures() == SweepStatus::kStopped) return SweepStatus::kStopped;
   for (const SweepConfig* sweep : tables.sweeps()) {
     if (!tables.selected(*sweep)) continue;
     const SweepStatus one = run_sweep(*sweep, tables.options_of(*sweep, shared));
-    tables.write_page();
-    if (one == SweepStatus::kStopped) return one;
+    if (one == SweepStatus::kStopped) {
+      tables.write_page();
+      return one;
+    }
     if (one == SweepStatus::kFailed) status = one;
+    if (make_figures() == SweepStatus::kStopped) return SweepStatus::kStopped;
     if (one == SweepStatus::kFailed && !options.keep_going) break;
   }
   log_info(cat("all tables: ", (options.output / (collection.name + ".html")).string()));
   return status;
 }
 
+namespace {
+
+void describe_figure(const CollectedSweep& entry, const SweepOptions& options,
+                     const CollectionRuns& runs) {
+  const SweepFigure& figure = *entry.figure;
+  std::printf("%s\n\n%s: %s\noutput: %s\n\n", entry.title.c_str(), figure.name.c_str(),
+              figure_status(figure, options, runs).text.c_str(),
+              folder_of_figure(figure, options).c_str());
+}
+
+}  // namespace
+
 void describe_collection(const SweepCollection& collection, const SweepOptions& options) {
   const Tables tables(collection, options);
+  const CollectionRuns runs = tables.runs();
   SharedRuns shared;
   std::size_t left = 0;
   double seconds = 0;
   for (const CollectedSweep& table : collection.tables) {
+    if (table.figure) {
+      if (tables.selected(*table.figure)) describe_figure(table, options, runs);
+      continue;
+    }
     if (!table.sweep) {
       std::printf("%s\n\nnot yet: %s\n\n", table.title.c_str(), table.not_yet.c_str());
       continue;

@@ -1,12 +1,10 @@
 #include "apps/sweep/robustness_runs.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <csignal>
-#include <thread>
 
 #include "apps/common/json_files.h"
+#include "apps/sweep/child_wait.h"
 #include "core/exit_code.h"
 #include "core/format.h"
 #include "core/stop_signal.h"
@@ -40,19 +38,6 @@ std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions
   return command;
 }
 
-// Waits for the evaluation, and forwards a stop signal to it.
-ChildExit wait_for(ChildProcess& child) {
-  bool told = false;
-  for (;;) {
-    if (const auto exit = child.poll()) return *exit;
-    if (stop_requested() && !told) {
-      told = true;
-      child.send(SIGINT);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-}
-
 void add_error(const std::string& name, const Json& entry, RobustnessResult& result) {
   const double error = number_at(entry, "error");
   if (!std::isnan(error)) result.errors.emplace_back(name, error);
@@ -79,7 +64,7 @@ SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, 
   const fs::path log = run.folder / (suite + ".log");
   log_info(cat(run.id, ": evaluating on ", suite, "; log in ", log.string()));
   ChildProcess child(command_of(sweep, options, run, suite, root), log);
-  const ChildExit exit = wait_for(child);
+  const ChildExit exit = wait_or_stop(child);
   if (exit.code == kExitStopped || (stop_requested() && exit.signal != 0)) {
     return SweepStatus::kStopped;
   }

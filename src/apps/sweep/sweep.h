@@ -25,6 +25,7 @@ struct SweepOptions {
   std::filesystem::path results;
   std::filesystem::path trainer;                             // the program dtn-train
   std::vector<std::string> evaluator;                        // command that starts dtn-eval
+  std::vector<std::string> analyzer;                         // command that starts dtn-analyze
   std::map<std::string, std::filesystem::path> suite_roots;  // folders, by suite
   // Runs of other sweeps that may equal a run of this sweep; null: none.
   SharedRuns* shared = nullptr;
@@ -60,9 +61,10 @@ struct SweepForecast {
 // the folder. If the data is missing, synthetic images replace it, and the text says so.
 SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options);
 
-// Runs the sweeps of a collection one after the other, each in a subfolder of the output, and shows
-// all their tables on one page, <output>/<name>.html. `options.only` selects sweeps. A run that two
-// sweeps share is trained once. Throws the same errors as run_sweep().
+// Runs the sweeps of a collection one after the other, each in a subfolder of the output, makes
+// each figure as soon as its runs are finished, in <output>/figures/<figure>, and shows all tables
+// and figures on one page, <output>/<name>.html. `options.only` selects sweeps and figures. A run
+// that two sweeps share is trained once. Throws the same errors as run_sweep().
 SweepStatus run_collection(const SweepCollection& collection, const SweepOptions& options);
 
 // Prints the plan of run_collection() table by table, with the estimated time of each and the sum.

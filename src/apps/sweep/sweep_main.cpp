@@ -104,6 +104,9 @@ SweepOptions sweep_options_of(const SweepCommand& options, const std::string& na
       trainer.empty() ? fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train" : trainer;
   run.evaluator = trainer.empty() ? std::vector<std::string>{run.trainer.parent_path() / "dtn-eval"}
                                   : std::vector<std::string>{run.trainer, "eval"};
+  run.analyzer = trainer.empty()
+                     ? std::vector<std::string>{run.trainer.parent_path() / "dtn-analyze"}
+                     : std::vector<std::string>{run.trainer, "analyze"};
   run.suite_roots = suite_roots_of(options);
   run.registries = &registries;
   run.command = command_of(options, trainer);
@@ -168,7 +171,7 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
       ->type_name("SUITE=DIR");
   app.add_option("--only", options.run.only,
                  "run only these variants, each as variant or variant:seed; for a collection, only "
-                 "these sweeps")
+                 "these sweeps and figures")
       ->type_name("NAME[,NAME...]")
       ->delimiter(',');
   add_defaulted(app, "--jobs", options.run.jobs,

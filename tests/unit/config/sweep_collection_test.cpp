@@ -11,8 +11,8 @@ class SweepCollections : public ::testing::Test {
     folder_.write("base.yaml", "model: {preset: vit_t, norm: ln}\nschedule: {epochs: 9}\n");
     folder_.write("one.yaml",
                   "title: Table 1\nbase: base.yaml\nevaluate: [imagenet-r]\nvariants:\n"
-                  "  - {name: a, paper_suites: {imagenet-c: 41.9}}\n");
-    folder_.write("two.yaml", "base: base.yaml\nvariants:\n  - {name: b}\n");
+                  "  - {name: a, label: first, seeds: [5, 6], paper_suites: {imagenet-c: 41.9}}\n");
+    folder_.write("two.yaml", "base: base.yaml\nseeds: [1, 7]\nvariants:\n  - {name: b}\n");
   }
 
   SweepCollection load(const std::string& text, const std::vector<std::string>& set = {}) {
@@ -46,6 +46,64 @@ evaluate: [imagenet-c]
   EXPECT_FALSE(all.tables[1].sweep);
   EXPECT_EQ(all.tables[1].not_yet, "no such models");
   EXPECT_EQ(all.tables[2].sweep->suites, (std::vector<std::string>{"imagenet-c"}));
+}
+
+TEST_F(SweepCollections, ListFigures) {
+  const SweepCollection all = load(R"(
+sweeps:
+  - {title: "Figure 2", figure: distance, analyze: [one/a, "two/b:7"], before: true, images: 8,
+     seed: 3, token: 91, pictures: [attention_distance]}
+  - one.yaml
+  - two.yaml
+  - {title: "Figure 4", figure: drawings, illustrations: true}
+)");
+  ASSERT_EQ(all.tables.size(), 4u);
+  ASSERT_TRUE(all.tables[0].figure);
+  EXPECT_FALSE(all.tables[0].sweep);
+  EXPECT_EQ(all.tables[0].title, "Figure 2");
+  const SweepFigure& figure = *all.tables[0].figure;
+  EXPECT_EQ(figure.name, "distance");
+  ASSERT_EQ(figure.runs.size(), 2u);
+  EXPECT_EQ(figure.runs[0].sweep, "one");
+  EXPECT_EQ(figure.runs[0].variant, "a");
+  EXPECT_EQ(figure.runs[0].label, "first");
+  EXPECT_EQ(figure.runs[0].seed, 5u) << "the first seed of the variant";
+  EXPECT_EQ(figure.runs[1].seed, 7u);
+  EXPECT_TRUE(figure.before);
+  EXPECT_EQ(figure.images, 8);
+  EXPECT_EQ(figure.seed, 3);
+  EXPECT_EQ(figure.token, 91);
+  EXPECT_EQ(figure.pictures, (std::vector<std::string>{"attention_distance"}));
+  ASSERT_TRUE(all.tables[3].figure);
+  EXPECT_TRUE(all.tables[3].figure->runs.empty());
+}
+
+TEST_F(SweepCollections, FigureErrorsNameLineAndColumn) {
+  const auto with = [&](const std::string& figure) {
+    return error("sweeps:\n  - one.yaml\n  - two.yaml\n  - {title: T, figure: f, " + figure +
+                 "}\n");
+  };
+  expect_contains(with("analyze: [one/a, ona/a]"),
+                  "all.yaml:4:44: analyze: the collection has no sweep 'ona'; did you mean 'one'? "
+                  "Sweeps: one, two");
+  expect_contains(with("analyze: [one/aa]"), "the sweep one has no variant 'aa'");
+  expect_contains(with("analyze: [two/b:2]"), "b has no seed '2'; its seeds are 1, 7");
+  expect_contains(with("analyze: [b]"), "'b' is no run of a sweep; a run is written");
+  expect_contains(with("analyze: [one/a, one/a]"), "'one/a' is there twice");
+  expect_contains(with("analyze: one/a"), "all.yaml:4:36: analyze must be a list");
+  expect_contains(with("analyze: []"), "analyze must be a list of names");
+  expect_contains(with("analyze: [one/a], images: 0"), "images must be at least 1");
+  expect_contains(with("analyze: [one/a], image: 9"), "did you mean 'images'?");
+  expect_contains(with("before: true"), "either analyze: with a list of runs, or illustrations");
+  expect_contains(with("analyze: [one/a], illustrations: true"), "either analyze:");
+  expect_contains(with("illustrations: true, before: true"), "unknown key 'before'");
+  expect_contains(error("sweeps: [one.yaml, {title: T, analyze: [one/a]}]\n"), "has a name");
+  expect_contains(error("sweeps: [one.yaml, {figure: f, analyze: [one/a]}]\n"), "has a title");
+  expect_contains(error("sweeps: [one.yaml, {title: T, figure: one, analyze: [one/a]}]\n"),
+                  "the name 'one' is there twice");
+  folder_.write("figures.yaml", "base: base.yaml\nvariants:\n  - {name: b}\n");
+  expect_contains(error("sweeps: [figures.yaml, {title: T, figure: f, analyze: [figures/b]}]\n"),
+                  "'figures' is the folder of the figures");
 }
 
 TEST_F(SweepCollections, DistinguishedFromSweeps) {

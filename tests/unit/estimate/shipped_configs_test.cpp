@@ -91,6 +91,25 @@ TEST(ShippedSweeps, PaperCollectionIsComplete) {
   }
 }
 
+// Figures 6 to 8 show the start of a run and its lambdas. A run that several sweeps share is trained
+// by the first of them, so all must ask for the log.
+TEST(ShippedSweeps, PaperLogsLambdasOfEveryVit) {
+  const SweepCollection paper =
+      load_sweep_collection(find_config("paper", schemas()), {}, schemas());
+  std::size_t vits = 0, figures = 0;
+  for (const CollectedSweep& table : paper.tables) {
+    figures += table.figure.has_value();
+    if (!table.sweep) continue;
+    for (const SweepVariant& v : table.sweep->variants) {
+      if (!v.config.model.preset.starts_with("vit_")) continue;
+      ++vits;
+      EXPECT_EQ(v.config.train.log_norms, (Period{1, true})) << table.sweep->name << "/" << v.name;
+    }
+  }
+  EXPECT_GT(vits, 30u);
+  EXPECT_EQ(figures, 7u) << "Figures 1 to 9; one entry for 4 and 5, one for 6 and 7";
+}
+
 // Sweep, variant, config of the same experiment and the paper's top-1 accuracy: Tables 1, 2, 3, 5,
 // 8, 9, 10 and 12, and the initialization of the positions. `set` overrides keys of the config.
 struct Row {

@@ -205,6 +205,7 @@ TEST_F(Sweeps, RejectsFoldersOfOtherSweeps) {
   };
   check(sweep);
   check(load("", {"data.workers=7"}));  // changes no result
+  check(load("", {"train.log_norms=1epoch"}));
   const std::string message = error_of([&] {
     check(load("", {"optim.lr=0.5", "schedule.epochs=7"}));
   });

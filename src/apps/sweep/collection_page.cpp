@@ -1,0 +1,117 @@
+#include "apps/sweep/collection_page.h"
+
+#include "config/document.h"
+#include "core/format.h"
+#include "dtn/core/check.h"
+#include "plot/chart.h"
+
+namespace dtn {
+namespace {
+
+std::size_t runs_done(const SweepReport& report) {
+  std::size_t done = 0;
+  for (const VariantResult& r : report.results) done += r.runs.size();
+  return done;
+}
+
+std::size_t runs_in_all(const SweepReport& report) {
+  std::size_t all = 0;
+  for (const SweepVariant& v : report.sweep.variants) all += v.seeds.size();
+  return all;
+}
+
+std::string state_text(const SweepReport& report) {
+  const std::size_t done = runs_done(report), all = runs_in_all(report);
+  if (done == all) return done == 1 ? "1 run, finished" : cat("all ", done, " runs finished");
+  return done == 0 ? "not run yet" : cat(done, " of ", all, " runs finished");
+}
+
+// Draws the paper's figures as one row of bars and ours as another, with the spread over the seeds.
+plot::Figure bars_of(const SweepReport& report) {
+  const SweepConfig& sweep = report.sweep;
+  plot::Chart chart;
+  chart.title = sweep.title;
+  chart.subtitle = state_text(report);
+  chart.y.label = metric_title(sweep);
+  plot::Series paper{.label = "paper"}, ours{.label = "here"};
+  for (const VariantResult& r : report.results) {
+    const SweepVariant& variant = sweep.variants[r.variant];
+    chart.x.categories.push_back(variant.label);
+    paper.y.push_back(variant.paper.value_or(plot::kMissing));
+    ours.y.push_back(r.metric ? r.metric->mean : plot::kMissing);
+    ours.low.push_back(r.metric ? r.metric->min : plot::kMissing);
+    ours.high.push_back(r.metric ? r.metric->max : plot::kMissing);
+  }
+  ours.style = 1;
+  chart.series = {paper, ours};
+  const std::string description =
+      cat(metric_title(sweep), " of each row in the paper and here; ", state_text(report));
+  plot::Figure figure;
+  figure.name = sweep.name;
+  figure.title = sweep.title;
+  figure.caption = "Whiskers: minimum and maximum over our seeds.";
+  figure.description = description;
+  figure.svg = plot::draw_bars(chart, description);
+  chart.width = plot::kPhoneWidth;
+  figure.phone_svg = plot::draw_bars(chart, description);
+  const TableText table = table_text(report);
+  figure.table = {table.columns, table.rows};
+  return figure;
+}
+
+}  // namespace
+
+CollectionPage::CollectionPage(const std::string& title) {
+  page_.title = title;
+  page_.overview.columns = {"table", "runs done", "of"};
+}
+
+void CollectionPage::add_table(const SweepReport& report) {
+  ++tables_;
+  ++sweeps_;
+  const std::string& title = report.sweep.title;
+  page_.overview.rows.push_back({title, cat(runs_done(report)), cat(runs_in_all(report))});
+  page_.sections.push_back({title, {}, {bars_of(report)}});
+}
+
+void CollectionPage::add_figure(const CollectedSweep& entry, const FigureStatus& status,
+                                const FigurePictures& pictures) {
+  const SweepFigure& figure = *entry.figure;
+  const bool made = status.state == FigureState::kMade;
+  ++figures_;
+  made_ += made;
+  page_.overview.rows.push_back({entry.title, made ? "made" : "not made yet", "-"});
+  plot::Section section{entry.title, {}, pictures.shown};
+  if (!figure.runs.empty()) {
+    section.paragraphs.push_back(cat("Runs: ", config::join(figure.runs, ", ", run_name), "."));
+  }
+  if (!made) {
+    section.paragraphs.push_back(cat("Not made yet: ", status.text, "."));
+  } else if (!figure.runs.empty()) {
+    section.paragraphs.push_back(
+        cat("All numbers and pictures: figures/", figure.name, "/report.html."));
+  }
+  if (!pictures.missing.empty()) {
+    section.paragraphs.push_back(
+        cat("dtn-analyze did not draw ", config::join(pictures.missing), " for these runs."));
+  }
+  page_.sections.push_back(std::move(section));
+}
+
+void CollectionPage::add_absent(const CollectedSweep& entry) {
+  ++tables_;
+  page_.overview.rows.push_back({entry.title, "not yet", "-"});
+  page_.sections.push_back({entry.title, {"Not yet: " + entry.not_yet + "."}, {}});
+}
+
+std::string CollectionPage::html() const {
+  plot::Page page = page_;
+  page.lead = {cat("The tables of the paper, each with its results and ours; ", sweeps_, " of ",
+                   tables_, " tables have a sweep.")};
+  if (figures_ > 0) {
+    page.lead.push_back(cat("Figures made from the runs: ", made_, " of ", figures_, "."));
+  }
+  return plot::html(page);
+}
+
+}  // namespace dtn
