@@ -1,7 +1,7 @@
-// Figures of a collection of sweeps, made by dtn-analyze from finished runs. The folder of a figure,
-// <output>/figures/<name>, holds
+// Figures of a collection of sweeps, made by dtn-analyze from finished runs. The folder of a
+// figure, <output>/figures/<name>, holds
 //
-//   analysis.json, report.html, figures/   what dtn-analyze writes; illustrations have only figures/
+//   analysis.json, report.html, figures/   as dtn-analyze writes them; illustrations: figures/ only
 //
 //   analyze.log                            its messages
 //
@@ -19,8 +19,8 @@
 
 namespace dtn {
 
-// All runs of the sweeps of a collection with their states, by name of the sweep. A run that another
-// sweep trained has that sweep's folder.
+// All runs of the sweeps of a collection with their states, by name of the sweep. A run that
+// another sweep trained has that sweep's folder.
 using CollectionRuns = std::map<std::string, std::vector<SweepRun>>;
 
 enum class FigureState {

@@ -91,8 +91,8 @@ TEST(ShippedSweeps, PaperCollectionIsComplete) {
   }
 }
 
-// Figures 6 to 8 show the start of a run and its lambdas. A run that several sweeps share is trained
-// by the first of them, so all must ask for the log.
+// Figures 6 to 8 show the start of a run and its lambdas. A run that several sweeps share is
+// trained by the first of them, so all must ask for the log.
 TEST(ShippedSweeps, PaperLogsLambdasOfEveryVit) {
   const SweepCollection paper =
       load_sweep_collection(find_config("paper", schemas()), {}, schemas());
