@@ -17,6 +17,7 @@ background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 h1{font-size:1.6rem;line-height:1.25;margin:1rem 0}
 h2{font-size:1.25rem;margin:2.5rem 0 .5rem;padding-top:.5rem;border-top:1px solid var(--grid)}
+h3{font-size:1rem;margin:1rem 0 .3rem}
 a{color:var(--s0)}
 ul.lead{padding-left:1.2rem}ul.lead li{margin:.3rem 0}
 nav{margin:1.5rem 0;font-size:.9rem}
@@ -33,7 +34,7 @@ background:var(--paper)}thead th:first-child{z-index:1}}
 pre{overflow-x:auto;font-size:.85rem}
 details{font-size:.85rem;margin:.5rem 0}
 summary{cursor:pointer;color:var(--s0)}
-.numbers{overflow:auto;max-height:28rem;margin-top:.5rem}
+.numbers{overflow:auto;margin-top:.5rem}details .numbers{max-height:28rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
 th:first-child,td:first-child{text-align:left}
@@ -121,6 +122,8 @@ std::string html(const Page& page) {
     out += cat("<section>\n<h2>", escaped(s.title), "</h2>\n");
     for (const std::string& p : s.paragraphs) out += cat("<p>", escaped(p), "</p>\n");
     for (const Figure& f : s.figures) out += figure_html(f);
+    if (!s.table_title.empty()) out += cat("<h3>", escaped(s.table_title), "</h3>\n");
+    if (!s.table.columns.empty()) out += table_html(s.table);
     if (!s.preformatted.empty()) {
       out += cat("<pre tabindex=\"0\">", escaped(s.preformatted), "</pre>\n");
     }

@@ -31,6 +31,8 @@ struct Section {
   std::string title;
   std::vector<std::string> paragraphs = {};
   std::vector<Figure> figures = {};
+  Table table = {};               // below the figures; without columns: none
+  std::string table_title = {};   // above the table; empty: none
   std::string preformatted = {};  // shown without changes, such as a config; empty: nothing
 };
 

@@ -23,6 +23,8 @@ Page hostile_page() {
             {{"a<"}, {{"b>"}}},
             {{"section & more", {"text <p>"}, {figure}}},
             "made by <a>"};
+  page.sections[0].table = {{"<i>size"}, {{"<img>"}}};
+  page.sections[0].table_title = "<script>sizes";
   return page;
 }
 
@@ -55,6 +57,19 @@ TEST(PlotPage, PhonesGetNarrowPictureIfPresent) {
   EXPECT_NE(text.find("<div class=\"scroll wide\" tabindex=\"0\">\n<svg>1</svg>"),
             std::string::npos);
   EXPECT_NE(text.find("<div class=\"phone\">\n<svg>2</svg>"), std::string::npos);
+}
+
+TEST(PlotPage, SectionsMayHaveATable) {
+  Page page;
+  page.sections = {{"s"}};
+  EXPECT_EQ(html(page).find("<h3>"), std::string::npos);
+  EXPECT_EQ(html(page).find("<table>"), std::string::npos);
+  page.sections[0].table = {{"norm"}, {{"DTN"}}};
+  page.sections[0].table_title = "Sizes";
+  const std::string text = html(page);
+  EXPECT_NE(text.find("<h3>Sizes</h3>\n<div class=\"numbers\" tabindex=\"0\"><table>"),
+            std::string::npos);
+  EXPECT_NE(text.find("<td>DTN</td>"), std::string::npos);
 }
 
 TEST(PlotPage, SupportsDarkMode) {
