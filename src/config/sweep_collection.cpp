@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "config/layers.h"
+#include "config/norm_costs.h"
 #include "config/sweep_config.h"
 #include "config/sweep_figure.h"
 #include "config/sweep_file.h"
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 
 const std::array<std::string, 4> kCollectionKeys = {"name", "title", "sweeps", "evaluate"};
 const std::array<std::string, 2> kAbsentKeys = {"title", "not_yet"};
+const std::array<std::string, 2> kCostKeys = {"title", "costs"};
 
 Node parse_file(const std::string& path) {
   const Where origin{std::make_shared<const std::string>(path), 1, 1, 0};
@@ -70,12 +72,20 @@ SweepCollection load_sweep_collection(const std::string& path,
         fail(where, "figure: the name '", figure.name, "' is there twice");
       }
       names.push_back(figure.name);
-      collection.tables.push_back({read_title(item), {}, std::move(figure), {}});
+      collection.tables.push_back({.title = read_title(item), .figure = std::move(figure)});
+      continue;
+    }
+    if (const Node* costs = item.find("costs")) {
+      check_keys(item, "a table of costs", kCostKeys);
+      collection.tables.push_back(
+          {.title = line_at(item, "title"),
+           .costs = read_norm_costs(*costs, fs::path(path).parent_path(), overrides, schemas)});
       continue;
     }
     if (item.is_map()) {
       check_keys(item, "a table without a sweep", kAbsentKeys);
-      collection.tables.push_back({line_at(item, "title"), {}, {}, line_at(item, "not_yet")});
+      collection.tables.push_back(
+          {.title = line_at(item, "title"), .not_yet = line_at(item, "not_yet")});
       continue;
     }
     const std::string file = find_named_file(read_line(item, "sweeps"), "sweeps", item.where,
@@ -86,7 +96,7 @@ SweepCollection load_sweep_collection(const std::string& path,
     }
     names.push_back(sweep.name);
     add_suites(sweep, suites);
-    collection.tables.push_back({sweep.title, std::move(sweep), {}, {}});
+    collection.tables.push_back({.title = sweep.title, .sweep = std::move(sweep)});
   }
   // A figure may stand in front of the sweeps that train its runs.
   for (std::size_t i = 0; i < list.items.size(); ++i) {

@@ -81,15 +81,6 @@ SweepMetric metric_of(const SweepFile& file, std::span<const FigureSchema> figur
        shown(file.metric->value), "'");
 }
 
-void check_figure(const Written<double>& written, const FigureSchema& figure, bool zero,
-                  const std::string& path) {
-  if (!figure.percent) return;
-  Node node;
-  node.where = written.where;
-  check_range({node, path, ""}, {.low = 0, .high = 100, .low_open = !zero}, written.value,
-              number_text(written.value));
-}
-
 // Calls work(variant) for each variant. An error names the variant.
 void each_variant(const SweepFile& file, const std::function<void(const VariantFile&)>& work) {
   for (const VariantFile& variant : file.variants) {
@@ -117,13 +108,25 @@ std::vector<double> milestones_of(const SweepFile& file, const FigureSchema& fig
   return values;
 }
 
+// Returns the figures, besides the metric, that the paper gives for any variant.
+std::vector<FigureSchema> figures_in_paper(std::span<const SweepVariant> variants,
+                                           std::span<const FigureSchema> figures) {
+  std::vector<FigureSchema> found;
+  for (const FigureSchema& figure : figures) {
+    const auto has_figure = [&](const SweepVariant& v) {
+      return v.paper_figures.contains(figure.name);
+    };
+    if (std::ranges::any_of(variants, has_figure)) found.push_back(figure);
+  }
+  return found;
+}
+
 SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
                           const VariantFile& variant, std::span<const std::string> overrides,
                           const ConfigSchemas& schemas) {
   SweepVariant made;
   made.name = variant.name;
   made.label = variant.label.value_or(variant.name);
-  if (variant.paper) made.paper = variant.paper->value;
   made.paper_suites = variant.paper_suites;
   const Node root = layers_of_variant(file, variant, overrides, schemas);
   made.config = resolve(root, schemas, Resample::kPillow13);
@@ -154,6 +157,7 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   sweep.title = file.title.value_or(sweep.name);
   sweep.ema = file.ema.has_value();
   sweep.suites = file.suites;
+  sweep.notes = file.notes;
   if (file.baseline) {
     sweep.baseline =
         config::find_variant(file, file.baseline->value, file.baseline->where, "baseline");
@@ -163,9 +167,12 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   });
   const std::span<const FigureSchema> figures = config::figures_of(sweep, file, schemas);
   sweep.metric = config::metric_of(file, figures);
+  auto made = sweep.variants.begin();
   config::each_variant(file, [&](const config::VariantFile& variant) {
-    if (variant.paper) config::check_figure(*variant.paper, sweep.metric.figure, true, "paper");
+    if (variant.paper) config::set_paper(*variant.paper, sweep.metric, figures, *made);
+    ++made;
   });
+  sweep.paper_figures = config::figures_in_paper(sweep.variants, figures);
   sweep.milestone_figure = figures.front();
   sweep.milestones = config::milestones_of(file, sweep.milestone_figure);
   return sweep;

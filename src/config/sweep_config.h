@@ -27,15 +27,26 @@ struct SweepMetric {
 // Robustness suites for the evaluation of finished runs; see docs/robustness.md.
 inline const std::array<std::string, 2> kSweepSuites = {"imagenet-c", "imagenet-r"};
 
+// Number of the corruption errors that papers list: those of ImageNet-C's benchmark, in its order.
+inline constexpr std::size_t kPaperCorruptions = 15;
+
+// Results of a paper on a robustness suite.
+struct PaperSuite {
+  std::optional<double> figure;           // mCE, or top-1 in percent
+  std::vector<double> corruption_errors;  // CE of each corruption; empty: not given
+};
+
 struct SweepVariant {
   std::string name;             // also the name of its folder
   std::string label;            // in tables and pictures; default: the name
   std::optional<double> paper;  // the paper's value of the metric
   std::vector<std::uint64_t> seeds;
   ExperimentConfig config;  // with the first seed; its name is <sweep>-<variant>
-  // The paper's results by suite: mCE, or top-1 in percent.
-  std::map<std::string, double> paper_suites = {};
+  std::map<std::string, PaperSuite> paper_suites = {};  // by suite
   bool sets_num_classes = true;  // false: the config leaves model.num_classes out
+  std::map<std::string, double> paper_figures = {};  // the paper's other figures, by name
+  // The paper's size of the model. It counts multiply-adds per sample with a dense P.
+  std::optional<std::int64_t> paper_parameters = {}, paper_multiply_adds = {};
 };
 
 struct SweepConfig {
@@ -48,6 +59,9 @@ struct SweepConfig {
   std::optional<std::size_t> baseline;  // index of a variant
   std::vector<std::string> suites;      // subset of kSweepSuites, for finished runs
   std::vector<SweepVariant> variants;
+  // Figures besides the metric that the paper gives for a variant, in the task's order.
+  std::vector<FigureSchema> paper_figures = {};
+  std::vector<std::string> notes = {};  // shown below the table
 };
 
 // Reads a sweep file (and its `base_sweep:`), and the config of every variant with `overrides` on
@@ -55,16 +69,22 @@ struct SweepConfig {
 SweepConfig load_sweep(const std::string& path, std::span<const std::string> overrides,
                        const ConfigSchemas& schemas);
 
-// Several sweeps for one command and one page, such as all tables of a paper. The file:
+// The cost of one layer of several normalizers in a vision transformer, counted without training.
+// The value of `costs:`:
 //
-//   title: "All tables"
-//   sweeps:
-//     - table1_models                              a sweep file, or the name of a shipped one
-//     - {title: "Table 4", not_yet: "why"}         a table without a sweep, listed with the reason
-//     - {title: "Figure 2", figure: figure2,       an analysis of finished runs of these sweeps
-//        analyze: [table1_models/vit_s_ln, table1_models/vit_s_dtn]}
-//     - {title: "Figure 4", figure: figure4, illustrations: true}
-//   evaluate: [imagenet-c]                         suites for every sweep besides its own
+//   base: vit_s_star_ln
+//   norms:
+//     - {norm: dtn, label: DTN, parameters: "2C + 3H", operations: "O(BCT^2)"}
+//   notes: "a text, or a list of texts"
+struct NormCosts {
+  struct Row {
+    std::string label;                               // default: the normalizer's type
+    ModelConfig model;                               // the base with this normalizer
+    std::string paper_parameters, paper_operations;  // the paper's formulas; may be empty
+  };
+  std::vector<Row> rows;
+  std::vector<std::string> notes;
+};
 
 // A figure that dtn-analyze makes from finished runs, or its illustrations.
 struct SweepFigure {
@@ -80,12 +100,26 @@ struct SweepFigure {
   std::optional<std::int64_t> token;         // token whose row of P is shown
   std::vector<std::string> pictures;         // pictures for the page; empty: all
 };
+
 struct CollectedSweep {
   std::string title;
-  std::optional<SweepConfig> sweep;
-  std::optional<SweepFigure> figure;
-  std::string not_yet;  // reason why there is neither a sweep nor a figure
+  std::optional<SweepConfig> sweep = {};
+  std::optional<SweepFigure> figure = {};
+  std::optional<NormCosts> costs = {};
+  std::string not_yet = {};  // reason why none of these exists
 };
+
+// Several sweeps for one command and one page, such as all tables of a paper. The file:
+//
+//   title: "All tables"
+//   sweeps:
+//     - table1_models                              a sweep file, or the name of a shipped one
+//     - {title: "Table 4", not_yet: "why"}         a table without a sweep, listed with the reason
+//     - {title: "Figure 2", figure: figure2,       an analysis of finished runs of these sweeps
+//        analyze: [table1_models/vit_s_ln, table1_models/vit_s_dtn]}
+//     - {title: "Figure 4", figure: figure4, illustrations: true}
+//     - {title: "Table 7b", costs: {...}}          a table of NormCosts, without runs
+//   evaluate: [imagenet-c]                         suites for every sweep besides its own
 struct SweepCollection {
   std::string name;                    // default: the file's name
   std::string title;                   // default: the name

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxVariants = 1000;
 constexpr std::size_t kMaxSeeds = 1000;
 
-const std::array<std::string, 13> kSweepKeys = {
-    "name",    "title", "base",       "base_sweep", "set",      "seeds",   "metric",
-    "weights", "only",  "milestones", "baseline",   "variants", "evaluate"};
+const std::array<std::string, 14> kSweepKeys = {
+    "name",    "title", "base",       "base_sweep", "set",      "seeds",    "metric",
+    "weights", "only",  "milestones", "baseline",   "variants", "evaluate", "notes"};
 const std::array<std::string, 7> kVariantKeys = {"name", "label", "set",         "seeds",
                                                  "base", "paper", "paper_suites"};
 
@@ -202,6 +202,7 @@ class Reader {
     if (const Node* node = root.find("weights")) sweep_.ema = read_weights(*node);
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
     if (const Node* node = root.find("evaluate")) sweep_.suites = read_suites(*node);
+    if (const Node* node = root.find("notes")) sweep_.notes = read_notes(*node);
     add_set(root, sweep_.sets);
     if (const Node* node = root.find("variants")) read_variants(*node, folder);
     if (const Node* node = root.find("only")) keep_only(*node);
@@ -289,23 +290,11 @@ class Reader {
     take(node, "label", variant.label, [](const Node& n) { return read_line(n, "label"); });
     take(node, "seeds", variant.seeds, read_seeds);
     take(node, "base", variant.base, [&](const Node& n) { return read_base(n, folder); });
-    take(node, "paper", variant.paper, [](const Node& n) {
-      Written<double> paper{0, n.where};
-      read_value({n, "paper", "the paper's figure"}, {}, paper.value);
-      return paper;
-    });
-    if (const Node* suites = node.find("paper_suites")) read_paper_suites(*suites, variant);
-    add_set(node, variant.sets);
-  }
-
-  static void read_paper_suites(const Node& map, VariantFile& variant) {
-    variant.paper_suites.clear();
-    if (map.is_null()) return;
-    check_keys(map, "paper_suites", kSweepSuites);
-    for (const Member& m : map.members) {
-      read_value({m.value, "paper_suites", "the paper's figure"}, {.low = 0},
-                 variant.paper_suites[m.key]);
+    take(node, "paper", variant.paper, read_paper);
+    if (const Node* suites = node.find("paper_suites")) {
+      variant.paper_suites = read_paper_suites(*suites);
     }
+    add_set(node, variant.sets);
   }
 
   void keep_only(const Node& node) {

@@ -10,22 +10,16 @@
 
 #include "config/document.h"
 #include "config/sweep_config.h"
+#include "config/sweep_paper.h"
 
 namespace dtn::config {
-
-// A value and its position.
-template <class T>
-struct Written {
-  T value{};
-  Where where;
-};
 
 struct VariantFile {
   std::string name;
   Where where;
   std::optional<std::string> label;
-  std::optional<Written<double>> paper;
-  std::map<std::string, double> paper_suites;
+  std::optional<PaperResult> paper;
+  std::map<std::string, PaperSuite> paper_suites;
   std::optional<std::vector<std::uint64_t>> seeds;
   std::optional<Written<std::string>> base;  // a path
   std::vector<Node> sets;                    // config keys; later ones override
@@ -42,6 +36,7 @@ struct SweepFile {
   std::vector<Written<double>> milestones;
   std::optional<Written<std::string>> baseline;
   std::vector<std::string> suites;
+  std::vector<std::string> notes;
   std::vector<VariantFile> variants;
 };
 

@@ -17,8 +17,12 @@ set: {schedule.steps: 300, train: {eval_every: 100, checkpoint_every: 75}, optim
 seeds: [0, 1]
 milestones: [50, 100]
 baseline: ln
+notes: "Tiny models | on noise."
 variants:
-  - {name: ln, label: LayerNorm, set: {model.norm: ln}, paper: 80.6}
+  - name: ln
+    label: LayerNorm
+    set: {model.norm: ln}
+    paper: {top1: 80.6, top5: 95.2, params: 27.8M, flops: 5.77G}
   - {name: dtn, set: {model.norm: dtn}, paper: 81.7}
 EOS
 sweep=(dtn-sweep --config norms.yaml --device cpu)
@@ -51,7 +55,8 @@ EOS
 
 echo "--dry-run"
 expect 0 "${sweep[@]}" --output whole --dry-run
-expect_text '^ln:0 +300 +[0-9]+ +[0-9.]+ s  to do$' '^dtn:1 ' '4 runs left, about .* --jobs 1'
+expect_text '^ln:0 +300 +[0-9]+ +[0-9.]+ s  to do$' '^dtn:1 ' '4 runs left, about .* --jobs 1' \
+  '^note: Tiny models \| on noise\.$'
 expect_no_file whole
 
 echo "a whole sweep"
@@ -95,7 +100,18 @@ for v in table["variants"]:
             assert abs(milestone["epochs"] - sum(epochs) / len(epochs)) < 1e-9, (milestone, epochs)
     means.append(v["mean"])
 assert abs(table["variants"][1]["to_baseline"] - (means[1] - means[0])) < 1e-9
+ln, dtn = table["variants"]
+top5 = [json.load(open(f"whole/ln/seed-{s}/summary.json"))["top5"] for s in (0, 1)]
+assert abs(ln["figures"]["top5"]["mean"] - sum(top5) / 2) < 1e-9, ln["figures"]
+assert ln["figures"]["top5"]["paper"] == 95.2 and dtn["figures"]["top5"]["paper"] is None
+assert (ln["paper_parameters"], ln["paper_multiply_adds"]) == (27800000, 5770000000), ln
+assert "paper_parameters" not in dtn and type(ln["multiply_adds"]["dense"]) is int
+assert dtn["multiply_adds"]["dense"] > ln["multiply_adds"]["dense"] > 0
+assert table["notes"] == ["Tiny models | on noise."]
 text = open("whole/table.md").read()
+assert "\n- Tiny models | on noise.\n" in text, text
+row = next(line for line in text.splitlines() if line.startswith("| LayerNorm"))
+assert "(95.20) |" in row and "k (27.8 M) |" in row and "(5.77 G) |" in row, row
 for private in os.getcwd(), "/tmp/", sys.argv[1] + "/", "whole/":
     for name in "table.md", "table.json", "table.csv", "curves.svg":
         assert private not in open("whole/" + name).read(), (private, name)
@@ -270,10 +286,16 @@ variants:
 EOS
 cat > all.yaml << 'EOS'
 title: "All <tables>"
-sweeps: [norms.yaml, {title: "Table 4", not_yet: "sequences"}, again.yaml]
+sweeps:
+  - norms.yaml
+  - {title: "Table 4", not_yet: "sequences"}
+  - title: "Table 7b"
+    costs: {base: tiny.yaml, norms: [{norm: ln, parameters: 2C}, {norm: dtn}], notes: "by layer"}
+  - again.yaml
 EOS
 expect 0 dtn-sweep --config all.yaml --output all --device cpu --dry-run
 expect_text 'again$|The same again' 'ln:0 .* the same as norms/ln:0' 'not yet: sequences' \
+  '^Table 7b$' '^\| ln +\| +[0-9]+ \(2C\) \|' '^note: by layer$' \
   'All <tables>: 5 runs left, about'
 expect_no_file all
 expect 0 dtn-sweep --config all.yaml --output all --results kept-all --device cpu
@@ -282,6 +304,8 @@ expect_text 'sweep norms: 4 runs, 0 finished' 'sweep again: 3 runs, 2 finished' 
 expect_no_file all/again/ln
 expect_file kept-all/again/ln/seed-0/summary.json
 grep -q 'All &lt;tables&gt;' all/all.html || fail "the title is not in the page"
+grep -q '<p>by layer</p>' all/all.html || fail "the page has no table of costs"
+grep -q '<p>Tiny models | on noise.</p>' all/all.html || fail "the page has no notes"
 grep -q 'Not yet: sequences' all/all.html || fail "the page is silent about a table"
 cmp all/all.html kept-all/all.html || fail "the pages differ"
 expect 0 dtn-sweep --config all.yaml --output elsewhere-all --results kept-all --device cpu

@@ -5,6 +5,7 @@
 #include "apps/sweep/collection_figures.h"
 #include "apps/sweep/collection_page.h"
 #include "apps/sweep/known_runs.h"
+#include "apps/sweep/norm_cost_table.h"
 #include "apps/sweep/sweep.h"
 #include "apps/sweep/sweep_report.h"
 #include "apps/sweep/sweep_size.h"
@@ -19,6 +20,13 @@
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
+
+std::string describe_costs(const CollectedSweep& table, const Registries& registries) {
+  std::string text =
+      cat(table.title, "\n\n", markdown_table(norm_cost_table(*table.costs, registries)), "\n");
+  for (const std::string& note : norm_cost_notes(*table.costs)) text += cat("note: ", note, "\n");
+  return text + "\n";
+}
 
 // The sweeps of a collection, with the options of each.
 class Tables {
@@ -69,6 +77,8 @@ class Tables {
         add_figure(entry, runs, page);
       } else if (entry.sweep) {
         add_sweep(*entry.sweep, runs.at(entry.sweep->name), page);
+      } else if (entry.costs) {
+        page.add_costs(entry.title, *entry.costs, *options_.registries);
       } else {
         page.add_absent(entry);
       }
@@ -202,6 +212,10 @@ void describe_collection(const SweepCollection& collection, const SweepOptions& 
   for (const CollectedSweep& table : collection.tables) {
     if (table.figure) {
       if (tables.selected(*table.figure)) describe_figure(table, options, runs);
+      continue;
+    }
+    if (table.costs) {
+      std::fputs(describe_costs(table, *options.registries).c_str(), stdout);
       continue;
     }
     if (!table.sweep) {

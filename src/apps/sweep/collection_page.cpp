@@ -1,5 +1,6 @@
 #include "apps/sweep/collection_page.h"
 
+#include "apps/sweep/norm_cost_table.h"
 #include "config/document.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
@@ -49,7 +50,8 @@ plot::Figure bars_of(const SweepReport& report) {
   plot::Figure figure;
   figure.name = sweep.name;
   figure.title = sweep.title;
-  figure.caption = "Whiskers: minimum and maximum over our seeds.";
+  figure.caption = cat("Whiskers: minimum and maximum over our seeds. ",
+                       config::join(column_notes(report), " "));
   figure.description = description;
   figure.svg = plot::draw_bars(chart, description);
   chart.width = plot::kPhoneWidth;
@@ -57,6 +59,16 @@ plot::Figure bars_of(const SweepReport& report) {
   const TableText table = table_text(report);
   figure.table = {table.columns, table.rows};
   return figure;
+}
+
+// The section of a sweep: its notes, its figure, and the corruption errors if there are any.
+plot::Section section_of(const SweepReport& report) {
+  plot::Section section{report.sweep.title, report.sweep.notes, {bars_of(report)}};
+  if (const TableText ce = ce_table(report); !ce.columns.empty()) {
+    section.table = {ce.columns, ce.rows};
+    section.table_title = kCeTitle;
+  }
+  return section;
 }
 
 }  // namespace
@@ -69,9 +81,9 @@ CollectionPage::CollectionPage(const std::string& title) {
 void CollectionPage::add_table(const SweepReport& report) {
   ++tables_;
   ++sweeps_;
-  const std::string& title = report.sweep.title;
-  page_.overview.rows.push_back({title, cat(runs_done(report)), cat(runs_in_all(report))});
-  page_.sections.push_back({title, {}, {bars_of(report)}});
+  page_.overview.rows.push_back(
+      {report.sweep.title, cat(runs_done(report)), cat(runs_in_all(report))});
+  page_.sections.push_back(section_of(report));
 }
 
 void CollectionPage::add_figure(const CollectedSweep& entry, const FigureStatus& status,
@@ -95,6 +107,15 @@ void CollectionPage::add_figure(const CollectedSweep& entry, const FigureStatus&
     section.paragraphs.push_back(
         cat("dtn-analyze did not draw ", config::join(pictures.missing), " for these runs."));
   }
+  page_.sections.push_back(std::move(section));
+}
+
+void CollectionPage::add_costs(const std::string& title, const NormCosts& costs,
+                               const Registries& registries) {
+  const TableText table = norm_cost_table(costs, registries);
+  page_.overview.rows.push_back({title, "no runs needed", "-"});
+  plot::Section section{title, norm_cost_notes(costs), {}};
+  section.table = {table.columns, table.rows};
   page_.sections.push_back(std::move(section));
 }
 

@@ -18,6 +18,7 @@ class CollectionPage {
   // Shows `pictures` if the figure is made, or else what it waits for.
   void add_figure(const CollectedSweep& entry, const FigureStatus& status,
                   const FigurePictures& pictures);
+  void add_costs(const std::string& title, const NormCosts& costs, const Registries& registries);
   // Adds a table without a sweep, with the reason.
   void add_absent(const CollectedSweep& entry);
 

@@ -2,6 +2,7 @@
 
 #include "apps/sweep/sweep_report.h"
 #include "core/format.h"
+#include "data/corrupt/corruptions.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -12,31 +13,39 @@ constexpr const char* kMean = "mean";
 
 const RobustnessResult* corruptions_of(const RunResult& run) {
   const auto at = run.suites.find("imagenet-c");
-  return at == run.suites.end() || at->second.errors.empty() ? nullptr : &at->second;
+  return at == run.suites.end() || at->second.corruptions.empty() ? nullptr : &at->second;
 }
 
 std::optional<double> error_of(const RobustnessResult& result, const std::string& name) {
-  const auto at = std::ranges::find(result.errors, name, &std::pair<std::string, double>::first);
-  if (at == result.errors.end()) return std::nullopt;
-  return at->second;
+  const auto at = std::ranges::find(result.corruptions, name, &CorruptionResult::name);
+  if (at == result.corruptions.end()) return std::nullopt;
+  return at->error;
+}
+
+std::optional<double> ce_of(const RobustnessResult& result, const std::string& name) {
+  const auto at = std::ranges::find(result.corruptions, name, &CorruptionResult::name);
+  return at == result.corruptions.end() ? std::nullopt : at->ce;
 }
 
 // Returns the mean of value(name) over the corruptions; nothing if there are no values.
 template <class Value>
 std::optional<double> mean_over_corruptions(const RobustnessResult& result, Value value) {
   std::vector<double> values;
-  for (const auto& [name, error] : result.errors) {
-    if (name == kClean) continue;
-    if (const std::optional<double> v = value(name)) values.push_back(*v);
+  for (const CorruptionResult& corruption : result.corruptions) {
+    if (corruption.name == kClean) continue;
+    if (const std::optional<double> v = value(corruption.name)) values.push_back(*v);
   }
   const auto s = statistics_of(values);
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
-std::optional<double> row_error(const RobustnessResult& result, const std::string& row) {
-  if (row != kMean) return error_of(result, row);
+// Returns value(result, corruption) for a row, which may be the mean over the corruptions.
+template <class Value>
+std::optional<double> row_value(const RobustnessResult& result, const std::string& row,
+                                Value value) {
+  if (row != kMean) return value(result, row);
   return mean_over_corruptions(result,
-                               [&](const std::string& name) { return error_of(result, name); });
+                               [&](const std::string& name) { return value(result, name); });
 }
 
 std::optional<double> row_ratio(const RobustnessResult& result, const RobustnessResult& base,
@@ -63,17 +72,24 @@ std::optional<double> ratio_to(const VariantResult& base, const VariantResult& r
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
+// Statistics over the runs of value(result, corruption).
+template <class Value>
+std::optional<Statistics> over_runs(const VariantResult& result, const std::string& row,
+                                    Value value) {
+  std::vector<double> values;
+  for (const RunResult& run : result.runs) {
+    const RobustnessResult* found = corruptions_of(run);
+    if (!found) continue;
+    if (const auto v = row_value(*found, row, value)) values.push_back(*v);
+  }
+  return statistics_of(values);
+}
+
 CorruptionRow row_of(const std::vector<VariantResult>& results, std::optional<std::size_t> baseline,
                      const std::string& name) {
   CorruptionRow row{name, {}};
   for (const VariantResult& result : results) {
-    std::vector<double> errors;
-    for (const RunResult& run : result.runs) {
-      const RobustnessResult* found = corruptions_of(run);
-      if (!found) continue;
-      if (const auto error = row_error(*found, name)) errors.push_back(*error);
-    }
-    CorruptionRow::Cell cell{statistics_of(errors), std::nullopt};
+    CorruptionRow::Cell cell{over_runs(result, name, error_of), over_runs(result, name, ce_of), {}};
     if (baseline && result.variant != *baseline) {
       cell.to_baseline = ratio_to(results[*baseline], result, name);
     }
@@ -82,9 +98,44 @@ CorruptionRow row_of(const std::vector<VariantResult>& results, std::optional<st
   return row;
 }
 
-std::string error_text(const std::optional<Statistics>& s) {
-  if (!s) return "-";
-  return s->std ? format("%.2f ± %.2f", s->mean, *s->std) : format("%.2f", s->mean);
+// The errors of the evaluated variants, and their ratio to the baseline's.
+TableText error_table(const SweepConfig& sweep, std::span<const CorruptionRow> rows) {
+  TableText table{{"corruption"}, {}};
+  for (const CorruptionRow& row : rows) table.rows.push_back({row.name});
+  for (std::size_t v = 0; v < sweep.variants.size(); ++v) {
+    if (!rows.back().cells[v].error) continue;
+    table.columns.push_back(sweep.variants[v].label);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      table.rows[i].push_back(mean_text(rows[i].cells[v].error, 2));
+    }
+    if (!sweep.baseline || v == *sweep.baseline) continue;
+    table.columns.push_back("relative to " + sweep.variants[*sweep.baseline].label + " (%)");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto& ratio = rows[i].cells[v].to_baseline;
+      table.rows[i].push_back(ratio ? format("%.1f", *ratio) : "-");
+    }
+  }
+  return table;
+}
+
+// The paper's CE of a variant, or its mCE for the index kPaperCorruptions; empty if unknown.
+std::string paper_ce(const SweepVariant& variant, std::size_t corruption) {
+  const auto at = variant.paper_suites.find("imagenet-c");
+  if (at == variant.paper_suites.end()) return "";
+  const PaperSuite& paper = at->second;
+  if (corruption == kPaperCorruptions) return paper.figure ? format("%.1f", *paper.figure) : "";
+  return paper.corruption_errors.empty() ? "" : format("%.4g", paper.corruption_errors[corruption]);
+}
+
+// The CE of a variant by corruption, then its mCE.
+std::vector<std::string> ce_column(const SweepReport& report, std::size_t variant,
+                                   std::span<const std::string> names) {
+  std::vector<std::string> column;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto ce = over_runs(report.results[variant], names[i], ce_of);
+    column.push_back(beside_paper(mean_text(ce, 1), paper_ce(report.sweep.variants[variant], i)));
+  }
+  return column;
 }
 
 }  // namespace
@@ -96,8 +147,10 @@ std::vector<CorruptionRow> corruption_rows(const std::vector<VariantResult>& res
     for (const RunResult& run : result.runs) {
       const RobustnessResult* found = corruptions_of(run);
       if (!found) continue;
-      for (const auto& [name, error] : found->errors) {
-        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      for (const CorruptionResult& corruption : found->corruptions) {
+        if (std::ranges::find(names, corruption.name) == names.end()) {
+          names.push_back(corruption.name);
+        }
       }
     }
   }
@@ -107,26 +160,38 @@ std::vector<CorruptionRow> corruption_rows(const std::vector<VariantResult>& res
   return rows;
 }
 
-std::string corruption_markdown(const SweepReport& report) {
+TableText ce_table(const SweepReport& report) {
+  static_assert(kPaperCorruptions == kBenchmarkCorruptions);
   const SweepConfig& sweep = report.sweep;
-  const std::vector<CorruptionRow> rows = corruption_rows(report.results, sweep.baseline);
-  if (rows.empty()) return "";
-  TableText table{{"corruption"}, {}};
-  for (const CorruptionRow& row : rows) table.rows.push_back({row.name});
-  for (std::size_t v = 0; v < sweep.variants.size(); ++v) {
-    if (!rows.back().cells[v].error) continue;
-    table.columns.push_back(sweep.variants[v].label);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      table.rows[i].push_back(error_text(rows[i].cells[v].error));
-    }
-    if (!sweep.baseline || v == *sweep.baseline) continue;
-    table.columns.push_back("relative to " + sweep.variants[*sweep.baseline].label + " (%)");
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto& ratio = rows[i].cells[v].to_baseline;
-      table.rows[i].push_back(ratio ? format("%.1f", *ratio) : "-");
-    }
+  const RobustnessResult* any = any_result(report, "imagenet-c");
+  if (any && any->small_images) return {};
+  std::vector<std::string> names;
+  for (const Corruption& corruption : corruptions().first(kBenchmarkCorruptions)) {
+    names.emplace_back(corruption.name);
   }
-  return "## Top-1 error (%) by corruption, mean over the severities\n\n" + markdown_table(table);
+  names.emplace_back(kMean);
+  TableText table{{"corruption"}, {}};
+  for (const std::string& name : names) table.rows.push_back({name == kMean ? "mCE" : name});
+  for (std::size_t v = 0; v < sweep.variants.size(); ++v) {
+    const std::vector<std::string> column = ce_column(report, v, names);
+    const auto is_known = [](const std::string& cell) { return cell != "-"; };
+    if (std::none_of(column.begin(), column.end() - 1, is_known)) continue;
+    table.columns.push_back(sweep.variants[v].label);
+    for (std::size_t i = 0; i < column.size(); ++i) table.rows[i].push_back(column[i]);
+  }
+  return table.columns.size() > 1 ? table : TableText{};
+}
+
+std::string corruption_markdown(const SweepReport& report) {
+  std::string text;
+  const auto rows = corruption_rows(report.results, report.sweep.baseline);
+  if (!rows.empty()) {
+    text = "## Top-1 error (%) by corruption, mean over the severities\n\n" +
+           markdown_table(error_table(report.sweep, rows));
+  }
+  const TableText ce = ce_table(report);
+  if (ce.columns.empty()) return text;
+  return cat(text, text.empty() ? "" : "\n", "## ", kCeTitle, "\n\n", markdown_table(ce));
 }
 
 }  // namespace dtn

@@ -40,7 +40,9 @@ std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions
 
 void add_error(const std::string& name, const Json& entry, RobustnessResult& result) {
   const double error = number_at(entry, "error");
-  if (!std::isnan(error)) result.errors.emplace_back(name, error);
+  if (std::isnan(error)) return;
+  const double ce = number_at(entry, "ce");
+  result.corruptions.push_back({name, error, std::isnan(ce) ? std::nullopt : std::optional(ce)});
 }
 
 // Adds the errors of the corruptions in the `group` of the report.

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "apps/sweep/sweep.h"
@@ -16,15 +15,21 @@ namespace dtn {
 // Used in place of imagenet-c's folder: the evaluation generates the images from the clean ones.
 inline constexpr const char* kOnTheFly = "on-the-fly";
 
+// Result for the images of one corruption, or for the clean images ("clean").
+struct CorruptionResult {
+  std::string name;
+  double error = 0;          // top-1 error in percent, the mean over the severities
+  std::optional<double> ce;  // error relative to AlexNet's in percent; only in the benchmark
+};
+
 // Result of dtn-eval for a run on a suite, in percent.
 struct RobustnessResult {
   // ImageNet-C: the mCE; for images too small for the mCE, the mean error over their corruptions.
   // ImageNet-R: top-1.
   double figure = 0;
   bool small_images = false;
-  // ImageNet-C: the top-1 error on the clean images, if known, then the mean over the severities
-  // for each corruption that `figure` covers.
-  std::vector<std::pair<std::string, double>> errors;
+  // ImageNet-C: the clean images, if known, then each corruption that `figure` covers.
+  std::vector<CorruptionResult> corruptions;
 };
 
 // Returns "mCE (%)", or "error, corrupted (%)" for small images; "ImageNet-R top-1 (%)".

@@ -1,8 +1,10 @@
 // Writes the tables of a sweep for programs: CSV and JSON.
+#include <cmath>
 #include <cstdint>
 
 #include "apps/common/json_files.h"
 #include "apps/sweep/sweep_report.h"
+#include "config/document.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -25,6 +27,54 @@ std::string hash_of(const SweepVariant& variant) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (char c : to_yaml(config)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return format("%016llx", static_cast<unsigned long long>(hash));
+}
+
+// Returns our value of each of the paper's other figures, and the paper's if it is known.
+Json figures_json(const SweepReport& report, const VariantResult& r) {
+  Json json = Json::object();
+  const SweepVariant& variant = report.sweep.variants[r.variant];
+  for (std::size_t i = 0; i < r.figures.size(); ++i) {
+    const std::string& name = report.sweep.paper_figures[i].name;
+    const auto paper = variant.paper_figures.find(name);
+    json[name] = {{"mean", json_of(part_of(r.figures[i], &Statistics::mean))},
+                  {"std", json_of(r.figures[i] ? r.figures[i]->std : std::nullopt)},
+                  {"paper", paper == variant.paper_figures.end() ? Json() : Json(paper->second)}};
+  }
+  return json;
+}
+
+// Adds the paper's results on the robustness suites, as the sweep file has them.
+void add_paper_suites(const SweepVariant& variant, Json& json) {
+  for (const auto& [suite, paper] : variant.paper_suites) {
+    json["paper_suites"][suite]["figure"] = json_of(paper.figure);
+    if (!paper.corruption_errors.empty()) {
+      json["paper_suites"][suite]["ce"] = paper.corruption_errors;
+    }
+  }
+}
+
+// A count of multiply-adds, which is whole.
+std::int64_t whole(double count) { return std::llround(count); }
+
+void add_corruption_errors(const SweepReport& report, const VariantResult& r, Json& json) {
+  for (const CorruptionRow& row : corruption_rows(report.results, report.sweep.baseline)) {
+    const CorruptionRow::Cell& cell = row.cells[r.variant];
+    if (!cell.error) continue;
+    Json& entry = json["suites"]["imagenet-c"]["errors"][row.name];
+    entry = {{"mean", cell.error->mean},
+             {"std", json_of(cell.error->std)},
+             {"to_baseline", json_of(cell.to_baseline)}};
+    if (cell.ce) entry["ce"] = cell.ce->mean;
+  }
+}
+
+void add_size_json(const SweepVariant& variant, const Complexity& cost, Json& json) {
+  json["parameters"] = cost.parameters;
+  json["multiply_adds"] = {{"dense", whole(cost.paper_multiply_adds)},
+                           {"separable", whole(cost.multiply_adds)},
+                           {"computed", whole(cost.computed_multiply_adds)}};
+  if (variant.paper_parameters) json["paper_parameters"] = *variant.paper_parameters;
+  if (variant.paper_multiply_adds) json["paper_multiply_adds"] = *variant.paper_multiply_adds;
 }
 
 Json variant_json(const SweepReport& report, const VariantResult& r) {
@@ -50,20 +100,16 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   for (const auto& [suite, s] : r.suites) {
     json["suites"][suite] = {{"n", s.n}, {"mean", s.mean}, {"std", json_of(s.std)}};
   }
-  for (const CorruptionRow& row : corruption_rows(report.results, report.sweep.baseline)) {
-    const CorruptionRow::Cell& cell = row.cells[r.variant];
-    if (!cell.error) continue;
-    json["suites"]["imagenet-c"]["errors"][row.name] = {{"mean", cell.error->mean},
-                                                        {"std", json_of(cell.error->std)},
-                                                        {"to_baseline", json_of(cell.to_baseline)}};
-  }
+  add_corruption_errors(report, r, json);
+  add_paper_suites(variant, json);
+  if (!r.figures.empty()) json["figures"] = figures_json(report, r);
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {
     json["milestones"].push_back({{report.sweep.milestone_figure.name, milestone.value},
                                   {"epochs", json_of(milestone.epochs)},
                                   {"reached", milestone.reached}});
   }
-  json["parameters"] = r.parameters;
+  add_size_json(variant, r.cost, json);
   json["images_per_second"] = json_of(r.images_per_second);
   json["config_hash"] = hash_of(variant);
   json["failures"] = Json::array();
@@ -79,6 +125,56 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
 // Returns the shortest text that reads back as the same value; empty if there is no value.
 std::string csv_number(std::optional<double> value) { return value ? Json(*value).dump() : ""; }
 
+std::string csv_count(std::optional<std::int64_t> count) {
+  return count ? std::to_string(*count) : "";
+}
+
+std::vector<std::string> csv_header(const SweepConfig& sweep) {
+  std::vector<std::string> names = {"variant",
+                                    "label",
+                                    "n",
+                                    "mean",
+                                    "std",
+                                    "min",
+                                    "max",
+                                    "paper",
+                                    "difference",
+                                    "to_baseline",
+                                    "paper_to_baseline"};
+  for (double value : sweep.milestones) names.push_back(cat("epochs_to_", value));
+  names.insert(names.end(), {"parameters", "images_per_second", "failed", "paper_parameters",
+                             "multiply_adds", "computed_multiply_adds", "paper_multiply_adds"});
+  for (const FigureSchema& figure : sweep.paper_figures) {
+    names.push_back(figure.name);
+    names.push_back("paper_" + figure.name);
+  }
+  return names;
+}
+
+std::vector<std::string> csv_row(const SweepConfig& sweep, const VariantResult& r) {
+  const SweepVariant& v = sweep.variants[r.variant];
+  std::vector<std::string> cells = {v.name, csv_text(v.label), std::to_string(r.runs.size())};
+  for (auto value : {part_of(r.metric, &Statistics::mean), r.metric ? r.metric->std : std::nullopt,
+                     part_of(r.metric, &Statistics::min), part_of(r.metric, &Statistics::max),
+                     v.paper, r.difference, r.to_baseline, r.paper_to_baseline}) {
+    cells.push_back(csv_number(value));
+  }
+  for (const Milestone& milestone : r.milestones) cells.push_back(csv_number(milestone.epochs));
+  cells.push_back(std::to_string(r.cost.parameters));
+  cells.push_back(csv_number(r.images_per_second));
+  cells.push_back(std::to_string(r.failures.size()));
+  cells.push_back(csv_count(v.paper_parameters));
+  cells.push_back(std::to_string(whole(r.cost.paper_multiply_adds)));
+  cells.push_back(std::to_string(whole(r.cost.computed_multiply_adds)));
+  cells.push_back(csv_count(v.paper_multiply_adds));
+  for (std::size_t i = 0; i < r.figures.size(); ++i) {
+    const auto paper = v.paper_figures.find(sweep.paper_figures[i].name);
+    cells.push_back(csv_number(part_of(r.figures[i], &Statistics::mean)));
+    cells.push_back(paper == v.paper_figures.end() ? "" : csv_number(paper->second));
+  }
+  return cells;
+}
+
 }  // namespace
 
 std::string to_json(const SweepReport& report) {
@@ -89,6 +185,7 @@ std::string to_json(const SweepReport& report) {
                {"weights", sweep.ema ? "ema" : "raw"}};
   json["baseline"] = sweep.baseline ? Json(sweep.variants[*sweep.baseline].name) : Json(nullptr);
   json["command"] = without_paths(report.command, report.output);
+  json["notes"] = sweep.notes;
   json["versions"] = {{"dtn", version()}, {"compiler", __VERSION__}};
   json["variants"] = Json::array();
   for (const VariantResult& r : report.results) json["variants"].push_back(variant_json(report, r));
@@ -96,26 +193,9 @@ std::string to_json(const SweepReport& report) {
 }
 
 std::string to_csv(const SweepReport& report) {
-  const SweepConfig& sweep = report.sweep;
-  std::string out =
-      "variant,label,n,mean,std,min,max,paper,difference,to_baseline,paper_to_baseline";
-  for (double value : sweep.milestones) out += cat(",epochs_to_", value);
-  out += ",parameters,images_per_second,failed\n";
+  std::string out = config::join(csv_header(report.sweep), ",") + "\n";
   for (const VariantResult& r : report.results) {
-    const SweepVariant& v = sweep.variants[r.variant];
-    std::vector<std::string> cells = {v.name, csv_text(v.label), std::to_string(r.runs.size())};
-    for (auto value :
-         {part_of(r.metric, &Statistics::mean), r.metric ? r.metric->std : std::nullopt,
-          part_of(r.metric, &Statistics::min), part_of(r.metric, &Statistics::max), v.paper,
-          r.difference, r.to_baseline, r.paper_to_baseline}) {
-      cells.push_back(csv_number(value));
-    }
-    for (const Milestone& milestone : r.milestones) cells.push_back(csv_number(milestone.epochs));
-    cells.push_back(std::to_string(r.parameters));
-    cells.push_back(csv_number(r.images_per_second));
-    cells.push_back(std::to_string(r.failures.size()));
-    for (std::size_t i = 0; i < cells.size(); ++i) out += (i ? "," : "") + cells[i];
-    out += "\n";
+    out += config::join(csv_row(report.sweep, r), ",") + "\n";
   }
   return out;
 }

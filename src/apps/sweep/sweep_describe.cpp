@@ -87,7 +87,7 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
       left.push_back(*whole * static_cast<double>(steps - run.step) / static_cast<double>(steps));
     }
     out += format("%-*s %10lld %12lld %10s  ", width, run.id.c_str(), static_cast<long long>(steps),
-                  static_cast<long long>(results[run.variant].parameters),
+                  static_cast<long long>(results[run.variant].cost.parameters),
                   whole ? format_duration(*whole).c_str() : "?");
     out += state_text(run, steps) + "\n";
   }
@@ -100,6 +100,7 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
              : cat("\n", counted(left.size(), "runs"), " left, about ",
                    format_duration(forecast.seconds), " with --jobs ", options.jobs,
                    " and --threads ", options.threads, " (without the time for loading data)\n");
+  for (const std::string& note : sweep.notes) out += cat("note: ", note, "\n");
   forecast.text = out + cat("output: ", options.output.string(), "\n");
   if (options.shared) options.shared->add(sweep.name, runs);
   return forecast;

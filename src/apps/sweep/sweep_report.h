@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct TableText {
   std::vector<std::vector<std::string>> rows;
 };
 TableText table_text(const SweepReport& report);
+// Returns sentences that explain the columns.
+std::vector<std::string> column_notes(const SweepReport& report);
 // Formats the table as Markdown with aligned columns.
 std::string markdown_table(const TableText& table);
 
@@ -34,6 +37,7 @@ std::string markdown_table(const TableText& table);
 struct CorruptionRow {
   struct Cell {
     std::optional<Statistics> error;  // top-1 error in percent, over the seeds
+    std::optional<Statistics> ce;     // error relative to AlexNet's in percent; "mean": the mCE
     // 100 x error / error of the baseline's run from the same seed, averaged over the seeds that
     // both have. For "mean": the mean of the corruptions' ratios, as in the mCE.
     std::optional<double> to_baseline;
@@ -44,8 +48,12 @@ struct CorruptionRow {
 // Returns nothing if no run was evaluated on ImageNet-C.
 std::vector<CorruptionRow> corruption_rows(const std::vector<VariantResult>& results,
                                            std::optional<std::size_t> baseline);
-// Returns a heading and a table of the evaluated variants; empty if there are none.
+// Returns the tables of errors and of CE, each below a heading; empty if there are none.
 std::string corruption_markdown(const SweepReport& report);
+// Returns the CE of the variants by corruption beside the paper's. Without columns if neither is
+// known, or if the images are too small for a CE.
+TableText ce_table(const SweepReport& report);
+inline constexpr const char* kCeTitle = "Corruption error CE (%), in parentheses the paper's";
 
 // Draws the metric over the epochs, as SVG: for each variant a line for the mean over the seeds,
 // and a band from the minimum to the maximum. The legend is sorted by result; DTN variants have
@@ -68,5 +76,16 @@ std::string metric_title(const SweepConfig& sweep);
 std::string rate_title(const SweepConfig& sweep);
 // Formats a value of the metric with its significant digits.
 std::string metric_text(const SweepConfig& sweep, double value);
+// Returns for instance "80.50 ± 0.35", or "-" if there are no values.
+std::string mean_text(const std::optional<Statistics>& s, int digits);
+// Formats a count with 4 digits and a unit: "22.05 M", "5.736 G"; "999" below a thousand.
+std::string count_text(double count);
+// Returns our value followed by the paper's in parentheses, if that is not empty.
+std::string beside_paper(const std::string& ours, const std::string& paper);
+
+// True if a variant is compared with the baseline by seed.
+bool has_pairs(std::span<const VariantResult> results);
+// Returns the result of any run on the suite, or null.
+const RobustnessResult* any_result(const SweepReport& report, const std::string& suite);
 
 }  // namespace dtn

@@ -13,13 +13,17 @@ namespace dtn {
 namespace fs = std::filesystem;
 namespace {
 
-double value_of(const SweepMetric& metric, const std::vector<CurvePoint>& curve) {
-  if (!metric.best_of_all) return curve.back().metric;
+// Returns the run's value of a figure: of the last evaluation, or the best of all.
+template <class ValueOf>
+double value_of(const std::vector<CurvePoint>& curve, const FigureSchema& figure, bool best_of_all,
+                ValueOf value) {
+  if (!best_of_all) return value(curve.back());
   double best = std::numeric_limits<double>::quiet_NaN();
   for (const CurvePoint& point : curve) {
-    if (std::isnan(point.metric)) continue;
-    const bool better = metric.figure.higher_is_better ? point.metric > best : point.metric < best;
-    if (std::isnan(best) || better) best = point.metric;
+    const double here = value(point);
+    if (std::isnan(here)) continue;
+    const bool better = figure.higher_is_better ? here > best : here < best;
+    if (std::isnan(best) || better) best = here;
   }
   return best;
 }
@@ -33,7 +37,13 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
     throw DataError(cat(metrics.string(), ": the run is finished but has no evaluation; delete ",
                         run.folder.string(), " to run it again"));
   }
-  result.value = value_of(sweep.metric, result.curve);
+  const bool best = sweep.metric.best_of_all;
+  result.value = value_of(result.curve, sweep.metric.figure, best,
+                          [](const CurvePoint& point) { return point.metric; });
+  for (std::size_t i = 0; i < sweep.paper_figures.size(); ++i) {
+    result.figures.push_back(value_of(result.curve, sweep.paper_figures[i], best,
+                                      [i](const CurvePoint& point) { return point.figures[i]; }));
+  }
   const auto summary = json_of_file(run.folder / "summary.json");
   result.images_per_second = number_at(summary, "images_per_second");
   result.wall_seconds = number_at(summary, "wall_seconds");
@@ -54,6 +64,15 @@ Milestone milestone_of(const SweepConfig& sweep, double value, const std::vector
   milestone.reached = epochs.size();
   if (auto s = statistics_of(epochs)) milestone.epochs = s->mean;
   return milestone;
+}
+
+// Statistics of the i-th of SweepConfig::paper_figures over the runs that have it.
+std::optional<Statistics> statistics_of_figure(const std::vector<RunResult>& runs, std::size_t i) {
+  std::vector<double> values;
+  for (const RunResult& run : runs) {
+    if (std::isfinite(run.figures[i])) values.push_back(run.figures[i]);
+  }
+  return statistics_of(values);
 }
 
 void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity& cost) {
@@ -77,7 +96,10 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
     }
     if (auto s = statistics_of(figures)) result.suites[suite] = *s;
   }
-  result.parameters = cost.parameters;
+  for (std::size_t i = 0; i < sweep.paper_figures.size(); ++i) {
+    result.figures.push_back(statistics_of_figure(result.runs, i));
+  }
+  result.cost = cost;
 }
 
 // Differences between runs with equal seeds, in which the common effect of the seed cancels.
@@ -148,8 +170,13 @@ std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& met
     if (line.find("\"split\"") == std::string::npos) continue;
     auto object = nlohmann::ordered_json::parse(line, nullptr, false);
     if (!object.is_object() || object["split"] != split) continue;
-    curve.push_back({number_at(object, "epoch"), number_at(object, sweep.metric.figure.name),
-                     number_at(object, sweep.milestone_figure.name)});
+    CurvePoint& point = curve.emplace_back();
+    point.epoch = number_at(object, "epoch");
+    point.metric = number_at(object, sweep.metric.figure.name);
+    point.milestone = number_at(object, sweep.milestone_figure.name);
+    for (const FigureSchema& figure : sweep.paper_figures) {
+      point.figures.push_back(number_at(object, figure.name));
+    }
   }
   return curve;
 }

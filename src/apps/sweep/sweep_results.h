@@ -16,8 +16,9 @@ namespace dtn {
 // An evaluation.
 struct CurvePoint {
   double epoch = 0;
-  double metric = 0;     // the sweep's metric
-  double milestone = 0;  // value to compare with the milestones
+  double metric = 0;                 // the sweep's metric
+  double milestone = 0;              // value to compare with the milestones
+  std::vector<double> figures = {};  // SweepConfig::paper_figures
 };
 
 // A finished run.
@@ -28,6 +29,7 @@ struct RunResult {
   double wall_seconds = 0;
   std::vector<CurvePoint> curve;
   std::map<std::string, RobustnessResult> suites = {};  // by suite
+  std::vector<double> figures = {};                     // SweepConfig::paper_figures
 };
 
 struct Statistics {
@@ -62,7 +64,9 @@ struct VariantResult {
   std::vector<Milestone> milestones;
   std::optional<double> images_per_second;   // mean
   std::map<std::string, Statistics> suites;  // of the runs' figures, by suite
-  std::int64_t parameters = 0;
+  // SweepConfig::paper_figures; empty until a run is finished.
+  std::vector<std::optional<Statistics>> figures;
+  Complexity cost;  // of the model
 };
 
 // Returns the results in the order of the variants. `costs` has the same order.

@@ -41,7 +41,7 @@ evaluate: [imagenet-c]
   EXPECT_EQ(all.tables[0].title, "Table 1");
   ASSERT_TRUE(all.tables[0].sweep);
   EXPECT_EQ(all.tables[0].sweep->suites, (std::vector<std::string>{"imagenet-r", "imagenet-c"}));
-  EXPECT_EQ(all.tables[0].sweep->variants[0].paper_suites.at("imagenet-c"), 41.9);
+  EXPECT_EQ(all.tables[0].sweep->variants[0].paper_suites.at("imagenet-c").figure, 41.9);
   EXPECT_EQ(all.tables[0].sweep->variants[0].config.optim.lr, 2e-3);
   EXPECT_FALSE(all.tables[1].sweep);
   EXPECT_EQ(all.tables[1].not_yet, "no such models");
@@ -104,6 +104,51 @@ TEST_F(SweepCollections, FigureErrorsNameLineAndColumn) {
   folder_.write("figures.yaml", "base: base.yaml\nvariants:\n  - {name: b}\n");
   expect_contains(error("sweeps: [figures.yaml, {title: T, figure: f, analyze: [figures/b]}]\n"),
                   "'figures' is the folder of the figures");
+}
+
+TEST_F(SweepCollections, TablesOfCosts) {
+  const SweepCollection all = load(R"yaml(
+sweeps:
+  - one.yaml
+  - title: "Table 7b"
+    costs:
+      base: base.yaml
+      norms:
+        - {norm: ln, parameters: 2C}
+        - {norm: {type: dtn, variant: official}, label: DTN, operations: "O(BCT^2)"}
+      notes: "counted"
+)yaml",
+                                   {"model.embed_dim=384"});
+  ASSERT_EQ(all.tables.size(), 2u);
+  EXPECT_FALSE(all.tables[0].costs);
+  EXPECT_FALSE(all.tables[1].sweep);
+  ASSERT_TRUE(all.tables[1].costs);
+  const NormCosts& costs = *all.tables[1].costs;
+  ASSERT_EQ(costs.rows.size(), 2u);
+  EXPECT_EQ(costs.rows[0].label, "ln");
+  EXPECT_EQ(costs.rows[0].paper_parameters, "2C");
+  EXPECT_EQ(costs.rows[0].paper_operations, "");
+  EXPECT_EQ(costs.rows[1].label, "DTN");
+  EXPECT_EQ(costs.rows[1].paper_operations, "O(BCT^2)");
+  EXPECT_EQ(*costs.rows[1].model.norm.find<std::string>("variant"), "official");
+  EXPECT_EQ(costs.rows[1].model.embed_dim.at(0), 384);
+  EXPECT_EQ(costs.notes, (std::vector<std::string>{"counted"}));
+}
+
+TEST_F(SweepCollections, ErrorsOfCostsNameLineAndColumn) {
+  const auto error_in = [&](const std::string& costs) {
+    return error("sweeps:\n  - title: T\n    costs: " + costs + "\n");
+  };
+  expect_contains(error_in("3"), "all.yaml:3:12: costs is a map of base, norms, notes");
+  expect_contains(error_in("{norms: [{norm: ln}]}"), "all.yaml:3:12: costs: base is missing");
+  expect_contains(error_in("{base: base.yaml}"), "all.yaml:3:12: costs: norms is missing");
+  expect_contains(error_in("{base: base.yaml, norms: []}"), "norms must be a list of normalizers");
+  expect_contains(error_in("{base: none.yaml, norms: [{norm: ln}]}"), "base: no file");
+  expect_contains(error_in("{base: base.yaml, norms: [{norm: lm}]}"), "all.yaml:3:45: ");
+  expect_contains(error_in("{base: base.yaml, norms: [{label: x}]}"), "costs: norm is missing");
+  expect_contains(error_in("{base: base.yaml, norms: [{norm: ln, paper: 2}]}"),
+                  "unknown key 'paper'");
+  expect_contains(error("sweeps: [{title: T, not_yet: x, costs: {}}]\n"), "unknown key 'not_yet'");
 }
 
 TEST_F(SweepCollections, DistinguishedFromSweeps) {

@@ -145,6 +145,128 @@ variants:
   }
 }
 
+TEST_F(Sweeps, RowsOfThePaper) {
+  const SweepConfig s = load(R"(
+base: base.yaml
+metric: best_top1
+variants:
+  - {name: a, paper: {top1: 72.2, top5: 91.3, params: 5.7M, flops: 1.26G}}
+  - {name: b, paper: {params: 5710672, flops: null}}
+  - {name: c, paper: 73}
+  - {name: d, paper: {loss: 2.5, flops: 305M}}
+)");
+  EXPECT_EQ(s.variants[0].paper, 72.2);
+  EXPECT_EQ(s.variants[0].paper_figures, (std::map<std::string, double>{{"top5", 91.3}}));
+  EXPECT_EQ(s.variants[0].paper_parameters, 5700000);
+  EXPECT_EQ(s.variants[0].paper_multiply_adds, 1260000000);
+  EXPECT_FALSE(s.variants[1].paper);
+  EXPECT_EQ(s.variants[1].paper_parameters, 5710672);
+  EXPECT_FALSE(s.variants[1].paper_multiply_adds);
+  EXPECT_EQ(s.variants[2].paper, 73);
+  EXPECT_FALSE(s.variants[2].paper_parameters);
+  EXPECT_EQ(s.variants[3].paper_multiply_adds, 305000000);
+  ASSERT_EQ(s.paper_figures.size(), 2u) << "in the order of the task";
+  EXPECT_EQ(s.paper_figures[0].name, "top5");
+  EXPECT_EQ(s.paper_figures[1].name, "loss");
+
+  // Another metric makes top-1 one of the other figures.
+  const SweepConfig loss = load(R"(
+base: base.yaml
+metric: loss
+variants: [{name: a, paper: {top1: 72.2, loss: 1}}, {name: b, paper: 2}]
+)");
+  EXPECT_EQ(loss.variants[0].paper, 1);
+  EXPECT_EQ(loss.variants[1].paper, 2);
+  EXPECT_EQ(loss.paper_figures.at(0).name, "top1");
+  // The figures are those of the task.
+  EXPECT_EQ(load("base: base.yaml\nset: {task: regress}\n"
+                 "variants: [{name: a, paper: {error: 200, params: 1k}}]\n")
+                .variants[0]
+                .paper,
+            200);
+}
+
+TEST_F(Sweeps, InheritedRowOfThePaperIsReplaced) {
+  folder_.write("full.yaml",
+                "base: base.yaml\nnotes: [one, two]\nvariants:\n"
+                "  - {name: a, paper: {top1: 72.2, params: 5.7M}}\n"
+                "  - {name: b, paper: {top1: 73, params: 6M}}\n");
+  const SweepConfig s = load("base_sweep: full.yaml\nvariants: [{name: a, paper: 71}]\n");
+  EXPECT_EQ(s.variants[0].paper, 71);
+  EXPECT_FALSE(s.variants[0].paper_parameters);
+  EXPECT_EQ(s.variants[1].paper_parameters, 6000000);
+  EXPECT_EQ(s.notes, (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(load("base_sweep: full.yaml\nnotes: three\n").notes,
+            (std::vector<std::string>{"three"}));
+  EXPECT_TRUE(load("base_sweep: full.yaml\nnotes: null\n").notes.empty());
+  EXPECT_TRUE(load("base_sweep: full.yaml\nnotes: []\n").notes.empty());
+}
+
+TEST_F(Sweeps, CorruptionErrorsOfThePaper) {
+  const SweepConfig s = load(R"(
+base: base.yaml
+variants:
+  - {name: a, paper_suites: {imagenet-c: 42.8, imagenet-r: 30.7}}
+  - name: b
+    paper_suites:
+      imagenet-c: {mce: 38, ce: [36, 37, 37, 45, 55, 41, 54, 36, 35, 31, 23, 30, 41, 34, 33.5]}
+)");
+  const PaperSuite &a = s.variants[0].paper_suites.at("imagenet-c"),
+                   &b = s.variants[1].paper_suites.at("imagenet-c");
+  EXPECT_EQ(a.figure, 42.8);
+  EXPECT_TRUE(a.corruption_errors.empty());
+  EXPECT_EQ(s.variants[0].paper_suites.at("imagenet-r").figure, 30.7);
+  EXPECT_EQ(b.figure, 38);
+  ASSERT_EQ(b.corruption_errors.size(), 15u);
+  EXPECT_EQ(b.corruption_errors.front(), 36);
+  EXPECT_EQ(b.corruption_errors.back(), 33.5);
+}
+
+TEST_F(Sweeps, ErrorsInRowsOfThePaper) {
+  const auto in_variant = [&](const std::string& key, const std::string& value) {
+    return error("base: base.yaml\nvariants:\n  - name: a\n    " + key + ": " + value + "\n");
+  };
+  const std::pair<const char*, std::vector<const char*>> papers[] = {
+      {"{top2: 3}",
+       {"s.yaml:4:19", "unknown figure 'top2'; did you mean 'top1'?", "params, flops"}},
+      {"{top5: 101}", {"s.yaml:4:19", "paper.top5 must be in [0, 100], not 101"}},
+      {"{top1: high}", {"s.yaml:4:19", "paper.top1 must be a finite number, not 'high'"}},
+      {"{params: 22.1}",
+       {"s.yaml:4:21",
+        "paper.params must be a count such as 22.1M, 5.77G or 22050664, not '22.1'"}},
+      {"{params: 22.1X}", {"must be a count", "not '22.1X'"}},
+      {"{params: M}", {"must be a count"}},
+      {"{params: [1]}", {"must be a count", "a list"}},
+      {"{params: -5M}", {"paper.params must be in [1, 1.0e+15], not -5M"}},
+      {"{params: 0}", {"must be in [1, 1.0e+15], not 0"}},
+      {"{flops: 1e30}", {"s.yaml:4:20", "paper.flops must be in [1, 1.0e+15], not 1e30"}},
+      {"{flops: 9e9T}", {"must be in [1, 1.0e+15], not 9e9T"}},
+      {"[1]", {"s.yaml:4:12", "paper must be a finite number"}},
+  };
+  for (const auto& [value, parts] : papers) {
+    SCOPED_TRACE(value);
+    const std::string message = in_variant("paper", value);
+    for (const char* part : parts) expect_contains(message, part);
+  }
+  const std::pair<const char*, std::vector<const char*>> suites[] = {
+      {"{imagenet-c: {mce: -1}}",
+       {"s.yaml:4:38", "paper_suites.imagenet-c.mce must be at least 0"}},
+      {"{imagenet-c: {ce: [1, 2]}}",
+       {"s.yaml:4:37", "ce must be a list of 15 corruption errors", "not 2"}},
+      {"{imagenet-c: {ce: 3}}", {"must be a list of 15"}},
+      {"{imagenet-c: {gauss: 3}}", {"unknown key 'gauss'", "mce, ce"}},
+      {"{imagenet-r: {mce: 3}}", {"paper_suites.imagenet-r must be a finite number, not a map"}},
+      {"{imagenet-d: 3}", {"unknown key 'imagenet-d'"}},
+  };
+  for (const auto& [value, parts] : suites) {
+    SCOPED_TRACE(value);
+    const std::string message = in_variant("paper_suites", value);
+    for (const char* part : parts) expect_contains(message, part);
+  }
+  expect_contains(error(one("notes: {a: 1}")), "s.yaml:4:8: notes");
+  expect_contains(error(one("notes: ['']")), "notes is empty");
+}
+
 TEST_F(Sweeps, EmaWeightsNeedTrainEma) {
   EXPECT_TRUE(load(one("weights: ema\nset: {train.ema: 0.9}")).ema);
   const std::string message = error(one("weights: ema"));

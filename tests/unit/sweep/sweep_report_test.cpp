@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
 #include "texts.h"
@@ -21,7 +23,7 @@ SweepReport example(const SweepConfig& sweep) {
   results[0].difference = 80.5 - 80.6;
   results[0].milestones = {{80, 2, 1.76}, {85, 0, {}}};
   results[0].images_per_second = 1925;
-  results[0].parameters = 5710312;
+  results[0].cost.parameters = 5710312;
   results[1].variant = 1;
   results[1].runs = {{4, 81.5, 99.95, 0, {{1, 81.5, 81.5}}}};
   results[1].metric = Statistics{1, 81.5, 81.5, 81.5, {}};
@@ -30,13 +32,13 @@ SweepReport example(const SweepConfig& sweep) {
   results[1].paper_to_baseline = 1.15;
   results[1].milestones = {{80, 1, 1}, {85, 0, {}}};
   results[1].images_per_second = 99.95;
-  results[1].parameters = 999;
+  results[1].cost.parameters = 999;
   results[1].open = {5, 6};
   results[2].variant = 2;
   results[2].failures[0] = {4, "training diverged, see /home/me/out/bn/seed-0/checkpoints"};
   results[2].failures[1] = {137, "Killed"};
   results[2].milestones = {{80, 0, {}}, {85, 0, {}}};
-  results[2].parameters = 1000;
+  results[2].cost.parameters = 1000;
   return {sweep, std::move(results), "/home/me/out",
           "dtn-sweep --config /home/me/t.yaml --set 'data.root=/data/my set'"};
 }
@@ -70,9 +72,9 @@ fashion-mnist (idx); several models; 6 epochs; batches of 128 in fp32; several s
 
 | variant            |    top-1 (%) | paper | difference | to LayerNorm | to LayerNorm in the paper | epochs to 80 % | epochs to 85 % | parameters | images/s |  seeds |
 | :----------------- | -----------: | ----: | ---------: | -----------: | ------------------------: | -------------: | -------------: | ---------: | -------: | -----: |
-| LayerNorm          | 80.50 ± 0.35 | 80.60 |      -0.10 |            - |                         - |           1.76 |              - |  5,710,312 |     1925 |      2 |
+| LayerNorm          | 80.50 ± 0.35 | 80.60 |      -0.10 |            - |                         - |           1.76 |              - |    5.710 M |     1925 |      2 |
 | DTN \| ours, "new" |        81.50 | 81.75 |      -0.25 |        +1.00 |                     +1.15 |           1.00 |              - |        999 |    100.0 | 1 of 3 |
-| bn                 |       failed |     - |          - |            - |                         - |              - |              - |      1,000 |        - | 0 of 2 |
+| bn                 |       failed |     - |          - |            - |                         - |              - |              - |    1.000 k |        - | 0 of 2 |
 
 - Top-1 (%) of the last evaluation: mean ± sample standard deviation over the seeds.
 - Epochs to a top-1: interpolated between two evaluations, mean over the seeds; -: no run reached it.
@@ -84,6 +86,126 @@ fashion-mnist (idx); several models; 6 epochs; batches of 128 in fp32; several s
 dtn-sweep --config .../t.yaml --set 'data.root=.../my set'
 ```
 )");
+}
+
+// A sweep whose first two variants have a top-5 and a size in the paper.
+SweepConfig sweep_with_sizes() {
+  SweepConfig sweep = example_sweep();
+  sweep.milestones.clear();
+  sweep.baseline.reset();
+  sweep.paper_figures = {task_registry().at("classify").schema.figures[1]};
+  sweep.notes = {"A note: of | the sweep."};
+  sweep.variants[0].paper_figures["top5"] = 95.2;
+  sweep.variants[0].paper_parameters = 27800000;
+  sweep.variants[0].paper_multiply_adds = 5770000000;
+  sweep.variants[1].paper_parameters = 7800000;
+  return sweep;
+}
+
+SweepReport report_with_sizes(const SweepConfig& sweep) {
+  SweepReport report = example(sweep);
+  for (VariantResult& r : report.results) {
+    r.milestones.clear();
+    r.figures = {std::nullopt};
+    r.cost = {.parameters = 27776872,
+              .paper_multiply_adds = 5736291840,
+              .multiply_adds = 5736291840,
+              .computed_multiply_adds = 5432100000};
+  }
+  report.results[0].figures = {Statistics{2, 95.25, 95, 95.5, 0.353553390593}};
+  return report;
+}
+
+TEST(SweepReports, MarkdownWithTop5AndSizes) {
+  const SweepConfig sweep = sweep_with_sizes();
+  const std::string text = to_markdown(report_with_sizes(sweep));
+  expect_contains(text,
+                  "|   top-5 in % (paper) | parameters (paper) | multiply-adds (paper) | computed "
+                  "| images/s |");
+  expect_contains(text,
+                  "| 95.25 ± 0.35 (95.20) |   27.78 M (27.8 M) |      5.736 G (5.77 G) |  5.432 G "
+                  "|     1925 |");
+  expect_contains(text, "|                    - |    27.78 M (7.8 M) |               5.736 G |");
+  expect_contains(text, "\n\n- A note: of | the sweep.\n- Top-1 (%) of the last evaluation");
+  expect_contains(text, "counted with a dense P as in the paper");
+}
+
+TEST(SweepReports, DataWithTop5AndSizes) {
+  const SweepConfig sweep = sweep_with_sizes();
+  const SweepReport report = report_with_sizes(sweep);
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json["notes"][0], "A note: of | the sweep.");
+  const auto &first = json["variants"][0], &second = json["variants"][1];
+  EXPECT_EQ(first["paper"], 80.6) << "a number, as it was before a row had more";
+  EXPECT_EQ(first["paper_parameters"], 27800000);
+  EXPECT_EQ(first["paper_multiply_adds"], 5770000000);
+  EXPECT_EQ(first["multiply_adds"]["dense"].dump(), "5736291840");
+  EXPECT_EQ(first["multiply_adds"]["computed"].dump(), "5432100000");
+  EXPECT_EQ(first["figures"]["top5"]["paper"], 95.2);
+  EXPECT_EQ(first["figures"]["top5"]["mean"], 95.25);
+  EXPECT_TRUE(second["figures"]["top5"]["mean"].is_null());
+  EXPECT_FALSE(second.contains("paper_multiply_adds"));
+  const std::string csv = to_csv(report);
+  expect_contains(csv,
+                  ",paper_parameters,multiply_adds,computed_multiply_adds,"
+                  "paper_multiply_adds,top5,paper_top5\n");
+  expect_contains(csv, ",27800000,5736291840,5432100000,5770000000,95.25,95.2\n");
+}
+
+// Images of ImageNet-C's size have a CE by corruption, beside the paper's.
+TEST(SweepReports, CorruptionErrorsBesideThePaper) {
+  SweepConfig sweep = example_sweep();
+  sweep.suites = {"imagenet-c"};
+  sweep.variants[1].paper_suites["imagenet-c"] = {38.5, std::vector<double>(15, 40)};
+  SweepReport report = example(sweep);
+  // Before any evaluation, the paper's alone.
+  TableText table = ce_table(report);
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"corruption", "DTN | ours, \"new\""}));
+  ASSERT_EQ(table.rows.size(), 16u);
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"gaussian_noise", "- (40)"}));
+  EXPECT_EQ(table.rows[14][0], "jpeg_compression");
+  EXPECT_EQ(table.rows[15], (std::vector<std::string>{"mCE", "- (38.5)"}));
+
+  const auto evaluated = [](double noise, double snow) {
+    RobustnessResult result;
+    result.figure = (noise + snow) / 2;
+    result.corruptions = {{"clean", 20, {}}, {"gaussian_noise", 30, noise}, {"snow", 31, snow}};
+    return std::map<std::string, RobustnessResult>{{"imagenet-c", result}};
+  };
+  report.results[0].runs[0].suites = evaluated(41, 43);
+  report.results[0].runs[1].suites = evaluated(42, 43);
+  report.results[1].runs[0].suites = evaluated(39.04, 37);
+  table = ce_table(report);
+  ASSERT_EQ(table.columns.size(), 3u);
+  EXPECT_EQ(table.columns[1], "LayerNorm");
+  EXPECT_EQ(table.rows[0][1], "41.5 ± 0.7");
+  EXPECT_EQ(table.rows[0][2], "39.0 (40)");
+  EXPECT_EQ(table.rows[1][1], "-");
+  EXPECT_EQ(table.rows[7][2], "37.0 (40)");
+  EXPECT_EQ(table.rows[15][2], "38.0 (38.5)") << "without the clean images";
+  const std::string text = to_markdown(report);
+  expect_contains(text, "## Top-1 error (%) by corruption");
+  expect_contains(text, "\n\n## Corruption error CE (%), in parentheses the paper's\n\n| corr");
+  const auto json = nlohmann::json::parse(to_json(report))["variants"][1];
+  EXPECT_EQ(json["suites"]["imagenet-c"]["errors"]["gaussian_noise"]["ce"], 39.04);
+  EXPECT_EQ(json["paper_suites"]["imagenet-c"]["figure"], 38.5);
+  EXPECT_EQ(json["paper_suites"]["imagenet-c"]["ce"].size(), 15u);
+
+  report.results[0].runs[0].suites["imagenet-c"].small_images = true;
+  EXPECT_TRUE(ce_table(report).columns.empty()) << "small images have no CE";
+}
+
+TEST(SweepReports, SizesHaveFourDigits) {
+  EXPECT_EQ(count_text(0), "0");
+  EXPECT_EQ(count_text(999), "999");
+  EXPECT_EQ(count_text(1000), "1.000 k");
+  EXPECT_EQ(count_text(116314), "116.3 k");
+  EXPECT_EQ(count_text(999949), "999.9 k");
+  EXPECT_EQ(count_text(999950), "1.000 M");
+  EXPECT_EQ(count_text(22050664), "22.05 M");
+  EXPECT_EQ(count_text(305e6), "305.0 M");
+  EXPECT_EQ(count_text(17.58e9), "17.58 G");
+  EXPECT_EQ(count_text(2.5e12), "2.500 T");
 }
 
 TEST(SweepReports, UsesNounOfData) {
@@ -113,12 +235,13 @@ TEST(SweepReports, Csv) {
   const SweepConfig sweep = example_sweep();
   EXPECT_EQ(to_csv(example(sweep)),
             "variant,label,n,mean,std,min,max,paper,difference,to_baseline,paper_to_baseline,"
-            "epochs_to_80,epochs_to_85,parameters,images_per_second,failed\n"
+            "epochs_to_80,epochs_to_85,parameters,images_per_second,failed,"
+            "paper_parameters,multiply_adds,computed_multiply_adds,paper_multiply_adds\n"
             "ln,LayerNorm,2,80.5,0.353553390593,80.25,80.75,80.6,-0.09999999999999432,,,1.76,,"
-            "5710312,1925.0,0\n"
+            "5710312,1925.0,0,,0,0,\n"
             "dtn,\"DTN | ours, \"\"new\"\"\",1,81.5,,81.5,81.5,81.75,-0.25,1.0,1.15,1.0,,"
-            "999,99.95,0\n"
-            "bn,bn,0,,,,,,,,,,,1000,,2\n");
+            "999,99.95,0,,0,0,\n"
+            "bn,bn,0,,,,,,,,,,,1000,,2,,0,0,\n");
 }
 
 TEST(SweepReports, Json) {

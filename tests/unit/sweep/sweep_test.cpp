@@ -307,11 +307,17 @@ TEST_F(Sweeps, EvaluatesFinishedRunsOnSuites) {
   options.device = "cpu";
   options.evaluator = {"sh", write("evaluator.sh",
                                    "echo \"$@\"\nwhile [ \"$1\" != --save ]; do shift; done\n"
-                                   "echo '{\"mce\": 61.5, \"top1\": 20}' > \"$2\"\n")};
+                                   "echo '{\"mce\": 61.5, \"top1\": 20, \"corruptions\": "
+                                   "{\"snow\": {\"error\": 30, \"ce\": 34.6}}}' > \"$2\"\n")};
   options.suite_roots = {{"imagenet-c", kOnTheFly}};
   EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
   ASSERT_TRUE(robustness_result(runs[0], "imagenet-c"));
   EXPECT_EQ(robustness_result(runs[0], "imagenet-c")->figure, 61.5);
+  const auto corruptions = robustness_result(runs[0], "imagenet-c")->corruptions;
+  ASSERT_EQ(corruptions.size(), 1u);
+  EXPECT_EQ(corruptions[0].name, "snow");
+  EXPECT_EQ(corruptions[0].error, 30);
+  EXPECT_EQ(corruptions[0].ce, 34.6);
   EXPECT_FALSE(robustness_result(runs[0], "imagenet-r")) << "its folder is not known";
   EXPECT_FALSE(robustness_result(runs[1], "imagenet-c")) << "it has no checkpoint";
   const std::string log = read("out/ln/seed-0/imagenet-c.log");
@@ -393,6 +399,14 @@ TEST_F(Sweeps, Results) {
   EXPECT_FALSE(results[0].milestones[1].epochs);
   EXPECT_EQ(results[1].milestones[1].epochs, 2);
   EXPECT_EQ(results[0].images_per_second, 123.4);
+
+  // The paper's top-5 asks for ours.
+  const SweepConfig more = load("  - {name: late, paper: {top5: 95.5}}\n");
+  const auto figures = collect_results(more, runs, costs_of(more, standard_registries()));
+  ASSERT_EQ(figures[0].figures.size(), 1u);
+  EXPECT_EQ(figures[0].figures[0]->mean, 99);
+  EXPECT_EQ(figures[0].figures[0]->n, 2u);
+  EXPECT_FALSE(figures[2].figures[0]);
 
   const auto value = [&](const std::string& metric) {
     const SweepConfig other = load("metric: " + metric + "\n");
