@@ -312,7 +312,7 @@ expect 0 dtn-sweep --config all.yaml --output elsewhere-all --results kept-all -
 if grep -q starts "$log"; then fail "a run was run again whose result is kept"; fi
 expect 0 dtn-sweep --config all.yaml --output all --device cpu --only again
 expect 2 dtn-sweep --config all.yaml --output all --device cpu --only table1
-expect_text 'the collection has no such sweep; its sweeps are norms, again'
+expect_text 'the collection has no such sweep or figure; it has norms, again'
 
 echo "refused"
 expect 2 "${sweep[@]}" --output whole --set optim.lr=1e-3
