@@ -96,7 +96,8 @@ SweepCollection load_sweep_collection(const std::string& path,
     }
     names.push_back(sweep.name);
     add_suites(sweep, suites);
-    collection.tables.push_back({.title = sweep.title, .sweep = std::move(sweep)});
+    const std::string title = sweep.title;
+    collection.tables.push_back({.title = title, .sweep = std::move(sweep)});
   }
   // A figure may stand in front of the sweeps that train its runs.
   for (std::size_t i = 0; i < list.items.size(); ++i) {
