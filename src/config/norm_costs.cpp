@@ -35,7 +35,7 @@ NormCosts::Row read_row(const Node& node, Node root, std::span<const std::string
   apply_overrides(root, overrides, schemas);
   NormCosts::Row row;
   row.model = resolve(root, schemas, Resample::kPillow13).model;
-  if (row.model.family != "vit") {
+  if (row.model.embed_dim.is_list() || row.model.max_length > 0) {
     fail(node.where, "costs: base must be a vision transformer of one stage, not ",
          row.model.preset);
   }
