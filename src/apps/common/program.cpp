@@ -21,6 +21,7 @@
 #include "config/document.h"
 #include "config/key_docs.h"
 #include "core/cuda_device.h"
+#include "core/stop_signal.h"
 #include "dist/device_transport.h"
 #include "dist/launch.h"
 #include "dtn/core/check.h"
@@ -304,6 +305,7 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
     }
     return kExitUsage;
   }
+  watch_stop_signals();
   try {
     const int code = body();
     job().reset();  // waits for the others

@@ -351,6 +351,10 @@ SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   remove_stale_temporaries(options.output);
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, schemas);
+  for (const SweepRun& run : runs) {
+    // A run that was killed after its summary does not start again, and cannot remove them.
+    if (run.state == RunState::kFinished) remove_stale_temporaries(run.folder);
+  }
   if (!options.results.empty()) fs::create_directories(options.results);
   adopt_kept_results(runs, options.results, schemas);
   if (options.shared) options.shared->adopt(runs);
