@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,7 +43,7 @@ namespace {
   constexpr const char* kVariable = "GOMP_SPINCOUNT";
   if (std::getenv(kVariable) || std::getenv("OMP_WAIT_POLICY")) return;
   ::setenv(kVariable, "3000", 0);
-  ::execv(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), argv);
+  ::execv(std::bit_cast<const char*>(::getauxval(AT_EXECFN)), argv);
   // If the system refuses, the program goes on with the default.
 }
 
