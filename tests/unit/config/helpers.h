@@ -2,20 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 #include "texts.h"
 #include "unit/config/fake_norms.h"
 
 namespace dtn::testing {
 
 using test::expect_contains;
+using test::TempFolder;
 
 inline ExperimentConfig parse(const std::string& text, const std::vector<std::string>& set = {}) {
   return parse_experiment(text, "t.yaml", set, fake_schemas());
@@ -40,29 +40,5 @@ std::string error_of(const Run& run) {
 inline std::string parse_error(const std::string& text, const std::vector<std::string>& set = {}) {
   return error_of([&] { parse(text, set); });
 }
-
-// A temporary folder, removed with the object.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "dtn_config_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
-    path_ = name;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << text;
-    return path.string();
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace dtn::testing

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "apps/sweep/known_runs.h"
+#include "temp_folder.h"
 #include "texts.h"
 
 namespace dtn {
@@ -16,9 +17,6 @@ using test::expect_contains;
 class CollectionFigures : public ::testing::Test {
  protected:
   CollectionFigures() {
-    std::string name = (fs::temp_directory_path() / "dtn_figures_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
-    folder_ = name;
     write("base.yaml",
           "model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 2,\n"
           "        num_heads: 4, num_classes: 10}\n"
@@ -31,17 +29,11 @@ class CollectionFigures : public ::testing::Test {
           "  - {name: bn, set: {model.norm: bn}}\n");
     options_.output = folder_ / "out";
   }
-  ~CollectionFigures() override { fs::remove_all(folder_); }
 
   std::string write(const fs::path& file, const std::string& text) const {
-    fs::create_directories((folder_ / file).parent_path());
-    std::ofstream(folder_ / file, std::ios::binary) << text;
-    return folder_ / file;
+    return temporary_.write(file, text);
   }
-  std::string read(const fs::path& file) const {
-    std::ifstream in(folder_ / file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string read(const fs::path& file) const { return temporary_.read(file); }
 
   // Plans the runs of both sweeps; `two` shares a run with `one`.
   CollectionRuns plan() const {
@@ -81,7 +73,8 @@ class CollectionFigures : public ::testing::Test {
     options_.analyzer = {"/bin/sh", script};
   }
 
-  fs::path folder_;
+  test::TempFolder temporary_;
+  fs::path folder_ = temporary_.path();
   SweepOptions options_;
 };
 

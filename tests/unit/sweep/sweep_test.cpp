@@ -17,6 +17,7 @@
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "io/child_process.h"
+#include "temp_folder.h"
 #include "texts.h"
 
 namespace dtn {
@@ -26,22 +27,10 @@ using test::expect_contains;
 
 class Sweeps : public ::testing::Test {
  protected:
-  Sweeps() {
-    std::string name = (fs::temp_directory_path() / "dtn_sweep_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
-    folder_ = name;
-  }
-  ~Sweeps() override { fs::remove_all(folder_); }
-
   std::string write(const fs::path& file, const std::string& text) const {
-    fs::create_directories((folder_ / file).parent_path());
-    std::ofstream(folder_ / file, std::ios::binary) << text;
-    return folder_ / file;
+    return temporary_.write(file, text);
   }
-  std::string read(const fs::path& file) const {
-    std::ifstream in(folder_ / file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string read(const fs::path& file) const { return temporary_.read(file); }
 
   // Two variants, with two seeds and one seed.
   SweepConfig load(const std::string& more = "", const std::vector<std::string>& set = {}) const {
@@ -77,7 +66,8 @@ class Sweeps : public ::testing::Test {
         << ",\"wall_seconds\":2,\"images_per_second\":123.4}\n";
   }
 
-  fs::path folder_;
+  test::TempFolder temporary_;
+  fs::path folder_ = temporary_.path();
 };
 
 std::string error_of(const auto& run) {
