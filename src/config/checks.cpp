@@ -25,6 +25,7 @@ class Checker {
     check_train();
     check_loss();
     check_teacher();
+    check_task();
   }
 
  private:
@@ -241,6 +242,11 @@ class Checker {
                 "distill.reduction"}),
          "the section distill means nothing without distill.teacher; set it to the weights of a "
          "trained model, or remove the section");
+  }
+
+  void check_task() const {
+    const auto schema = std::ranges::find(schemas_.tasks, c_.task, &TaskSchema::name);
+    if (schema != schemas_.tasks.end() && schema->check) report(schema->check(c_), "task");
   }
 
   const ExperimentConfig& c_;

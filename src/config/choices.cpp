@@ -21,22 +21,42 @@ std::vector<std::string> paths_in(const std::string& section,
   return paths;
 }
 
-// Returns a choice whose key holds the name of the entry, which `of_config` finds in a config.
-// `own` lists keys that mean something else in each entry.
-template <class Schema>
-Choice choice_by_name(const char* key, const char* what, const std::string& section,
-                      const std::vector<Schema>& schemas, std::string Schema::*name,
-                      std::function<std::string(const ExperimentConfig&)> of_config,
-                      const std::vector<std::string>& own = {}) {
+// Returns a choice without entries, whose key holds the name of the entry. `of_config` finds that
+// name in a config.
+Choice named_choice(const char* key, const char* what,
+                    std::function<std::string(const ExperimentConfig&)> of_config) {
   Choice choice;
   choice.key = key;
   choice.what = what;
   choice.usual = of_config(ExperimentConfig());
   choice.of_config = std::move(of_config);
   choice.of_layer = [key](const Node& layer) { return text_of(layer, key); };
+  return choice;
+}
+
+// Returns a choice among `schemas`, which read keys of one section. `own` lists keys that mean
+// something else in each entry.
+template <class Schema>
+Choice choice_by_name(const char* key, const char* what, const std::string& section,
+                      const std::vector<Schema>& schemas, std::string Schema::*name,
+                      std::function<std::string(const ExperimentConfig&)> of_config,
+                      const std::vector<std::string>& own = {}) {
+  Choice choice = named_choice(key, what, std::move(of_config));
   for (const Schema& schema : schemas) {
     choice.entries.push_back(
         {schema.*name, paths_in(section, schema.reads), paths_in(section, own)});
+  }
+  return choice;
+}
+
+Choice task_choice(const ConfigSchemas& schemas) {
+  Choice choice = named_choice("task", "task", FIELD(task));
+  for (const TaskSchema& task : schemas.tasks) {
+    Choice::Entry& entry = choice.entries.emplace_back();
+    entry.name = task.name;
+    for (const Key& key : keys()) {
+      if (contains(task.sections, section_of(key.path))) entry.reads.push_back(key.path);
+    }
   }
   return choice;
 }
@@ -112,8 +132,7 @@ bool Choice::reads(const std::string& entry, const std::string& path) const {
 }
 
 std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
-  return {choice_by_name("task", "task", "distill", schemas.tasks, &TaskSchema::name, FIELD(task)),
-          family_choice(schemas), norm_choice(schemas),
+  return {task_choice(schemas), family_choice(schemas), norm_choice(schemas),
           // Split names are folders, files or prefixes, depending on the data set.
           choice_by_name("data.dataset", "data set", "data", schemas.datasets, &DatasetSchema::name,
                          FIELD(data.dataset), {"train", "val"}),

@@ -23,6 +23,7 @@ inline constexpr Range kPositiveCount = between(1, 1e12);
 std::vector<Key> model_keys();
 std::vector<Key> data_keys();
 std::vector<Key> train_keys();
+std::vector<Key> self_supervised_keys();
 
 // Description of a value's format, for people.
 template <class T>

@@ -22,6 +22,9 @@ struct Key {
   // Allowed words, if the value is one of a fixed list. Empty if the words come from a registry.
   std::vector<std::string> choices{};
   std::string example{};  // needed only if the default gives none; see key_docs.h
+  // True if the section has the name of the task that reads it. A config of another task does not
+  // list the key.
+  bool of_task = false;
 };
 
 // All keys in the order in which they are read and written; model.preset comes before the keys that

@@ -9,9 +9,10 @@ namespace {
 
 // Must be read before the keys that it sets.
 Key augmentation() {
-  Key key = choice(KEY(augment.preset), {"none", "light", "deit", "official", "deit3"},
-                   "augmentation of training images; the other keys of this section start from its "
-                   "values; see docs/augmentation.md");
+  Key key =
+      choice(KEY(augment.preset), {"none", "light", "deit", "official", "deit3", "dino", "supcon"},
+             "augmentation of training images; the other keys of this section start from its "
+             "values; see docs/augmentation.md");
   key.read = [names = key.choices](const Field& f, ExperimentConfig& c) {
     c.augment = augment_preset(static_cast<AugmentPreset>(read_choice(f, names)));
   };
@@ -182,6 +183,12 @@ AugmentConfig augment_preset(AugmentPreset preset) {
       a.mixup = 0.8;
       a.cutmix = 1;
       a.repeats = 3;
+      break;
+    // Several views per image; see docs/augmentation.md.
+    case AugmentPreset::kDino: a.color_jitter = 0.4; break;
+    case AugmentPreset::kSupcon:
+      a.scale_min = 0.2;
+      a.color_jitter = 0.4;
       break;
   }
   return a;

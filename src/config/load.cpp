@@ -74,6 +74,7 @@ namespace {
 std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig& config) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const Key& key : keys()) {
+    if (key.of_task && section_of(key.path) != config.task) continue;
     out.emplace_back(key.path, key.write(config));
     if (key.path != last_norm_key()) continue;
     for (const NormOption& option : config.model.norm.options) {

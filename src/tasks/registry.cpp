@@ -12,7 +12,7 @@ const TaskRegistry& task_registry() {
          .figures = {{.name = "top1", .title = "top-1", .percent = true},
                      {.name = "top5", .title = "top-5", .percent = true},
                      {.name = "loss", .title = "loss", .higher_is_better = false}},
-         .reads = {"teacher", "teacher_config", "type", "alpha", "temperature", "reduction"}},
+         .sections = {"distill"}},
         [](const TaskSetup& setup) -> std::unique_ptr<Task> {
           return std::make_unique<Classify>(setup);
         }}});

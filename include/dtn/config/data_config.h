@@ -58,7 +58,7 @@ struct DataConfig {
 };
 
 // Values of augment.preset, see docs/augmentation.md.
-enum class AugmentPreset { kNone, kLight, kDeit, kOfficial, kDeit3 };
+enum class AugmentPreset { kNone, kLight, kDeit, kOfficial, kDeit3, kDino, kSupcon };
 
 // Augmentation of training images, in this order: crop and flip, `policy`, colour jitter,
 // normalisation, erasing; then whole batches are mixed. Without a preset, images are prepared as

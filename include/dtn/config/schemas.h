@@ -12,6 +12,7 @@
 
 namespace dtn {
 
+struct ExperimentConfig;
 struct OptimConfig;
 struct ScheduleConfig;
 
@@ -121,7 +122,10 @@ struct TaskSchema {
   std::string name;
   std::string doc;
   std::vector<FigureSchema> figures;  // the first decides which checkpoint is the best
-  std::vector<std::string> reads{};   // of `distill`
+  // Sections of a config that not every task reads, and that it reads: "distill".
+  std::vector<std::string> sections{};
+  // Checks the values beyond the ranges of the keys. Null: nothing to check.
+  std::function<std::optional<ConfigProblem>(const ExperimentConfig&)> check{};
 };
 
 // A possible start of augment.policy: a name, and the rest after a dash.

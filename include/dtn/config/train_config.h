@@ -8,6 +8,7 @@
 
 #include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
+#include "dtn/config/self_supervised_config.h"
 
 namespace dtn {
 
@@ -172,6 +173,8 @@ struct ExperimentConfig {
   ScheduleConfig schedule;
   TrainConfig train;
   DistillConfig distill;
+  DinoConfig dino;
+  SupconConfig supcon;
   bool operator==(const ExperimentConfig&) const = default;
 };
 
