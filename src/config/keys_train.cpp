@@ -91,6 +91,9 @@ std::vector<Key> train_keys() {
             "is not scaled"),
       value(KEY(optim.weight_decay), at_least(0),
             "decay of weights with two or more dimensions; see optim.decay"),
+      value(KEY(optim.weight_decay_end), at_least(0), "0.4",
+            "weight decay at the end of the run: the decay goes there from weight_decay along half "
+            "a cosine, step by step; unset: constant decay"),
       choice(KEY(optim.decay), {"matrices", "all"},
              "parameters that weight_decay applies to: matrices (weights with two or more "
              "dimensions) or all (also biases, norms, tokens and positions)"),

@@ -47,6 +47,7 @@ void set_common(Arguments& args, const OptimizerUpdate& u) {
   args.inputs = u.inputs;
   args.state = u.decision;
   args.lr_factor = u.lr_factor;
+  args.decays = u.decays;
 }
 
 // Returns buffer i of the state.

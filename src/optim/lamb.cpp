@@ -37,6 +37,11 @@ class TensorTable {
   Tensor first_chunk_;  // [tensors + 1]
 };
 
+// Returns true if the weight decay is above 0 in any part of the run.
+bool decays_at_all(const OptimConfig& config) {
+  return config.weight_decay != 0 || config.weight_decay_end.value_or(0) != 0;
+}
+
 class Lamb : public Optimizer {
  public:
   Lamb(const OptimConfig& config, ParameterStore& store)
@@ -50,7 +55,7 @@ class Lamb : public Optimizer {
   void update(const OptimizerUpdate& u) override {
     LambStep args{};
     set_adam(args, u, config());
-    if (u.weight_decay != 0) args.tensors = tables_[u.range].tensors();
+    if (u.decays && decays_at_all(config())) args.tensors = tables_[u.range].tensors();
     run_on(device(), args);
   }
 

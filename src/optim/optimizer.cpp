@@ -14,29 +14,32 @@ Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store,
 }
 
 void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
-  OptimizerUpdate update;
-  if (device() == kCpu) {
-    if (!decision->finite) return;
-    update.lr = inputs->lr;
-    update.grad_scale = decision->grad_scale;
-    update.updates = decision->updates;
-  } else {
-    update.inputs = inputs;
-    update.decision = decision;
+  for (std::size_t range = 0; range < ranges_.size(); ++range) {
+    update_range(range, inputs, decision);
   }
-  for (std::size_t range = 0; range < ranges_.size(); ++range) update_range(range, update);
 }
 
-void Optimizer::update_range(std::size_t range, OptimizerUpdate u) {
+void Optimizer::update_range(std::size_t range, const StepInputs* inputs,
+                             const UpdateState* decision) {
   const ParameterRange& r = ranges_[range];
+  OptimizerUpdate u;
+  if (device() == kCpu) {
+    if (!decision->finite) return;
+    u.lr = inputs->lr * r.lr_factor;
+    u.weight_decay = r.decays ? inputs->weight_decay : 0;
+    u.grad_scale = decision->grad_scale;
+    u.updates = decision->updates;
+  } else {
+    u.inputs = inputs;
+    u.decision = decision;
+  }
   u.values = store_.values().slice(r.begin, r.end);
   u.gradients = store_.gradients().slice(r.begin, r.end);
   if (store_.has_bfloat16()) u.bfloat16_values = store_.bfloat16_values().slice(r.begin, r.end);
   for (const auto& [name, flat] : state_) u.state.push_back(flat.slice(r.begin, r.end));
   u.range = range;
-  u.weight_decay = r.weight_decay;
-  u.lr *= r.lr_factor;
   u.lr_factor = r.lr_factor;
+  u.decays = r.decays;
   update(u);
 }
 

@@ -99,9 +99,7 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
       }
       if (p.frozen) continue;
       if (!open) {
-        const double weight_decay =
-            decays || config.decay == DecayScope::kAll ? config.weight_decay : 0;
-        ranges.push_back({p.offset, 0, weight_decay, factor, {}});
+        ranges.push_back({p.offset, 0, decays || config.decay == DecayScope::kAll, factor, {}});
       }
       open = true;
       const std::int64_t begin = p.offset - ranges.back().begin;

@@ -1,6 +1,7 @@
 #include "dtn/optim/schedule.h"
 
 #include <cmath>
+#include <numbers>
 
 #include "core/format.h"
 #include "dtn/core/check.h"
@@ -30,6 +31,8 @@ LearningRate::LearningRate(const OptimConfig& optim, const ScheduleConfig& sched
             total_steps_, ", epochs: ", format("%.4g", epochs_of(total_steps_)),
             "); shorten them or lengthen the run"));
   }
+  warmup_steps_ = std::llround(schedule.warmup_epochs * static_cast<double>(steps_per_epoch_));
+  linear_warmup_ = !row.has_warmup;
   curve_ = row.make(schedule, peak_);
 }
 
@@ -40,12 +43,23 @@ double LearningRate::epochs_of(std::int64_t steps) const {
 double LearningRate::at(std::int64_t step) const {
   double t = epochs_of(step), end = epochs_of(total_steps_) - schedule_.cooldown_epochs;
   if (per_epoch_) t = std::floor(t);
-  if (t < schedule_.warmup_epochs) {
+  if (linear_warmup_ && t < schedule_.warmup_epochs) {
     return schedule_.warmup_lr + t * (peak_ - schedule_.warmup_lr) / schedule_.warmup_epochs;
   }
   if (schedule_.cooldown_epochs > 0 && t + kNearly >= end) return schedule_.min_lr;
   const double before = schedule_.warmup_prefix ? schedule_.warmup_epochs : 0;
-  return curve_({step, t - before, end - before});
+  return curve_({step, t - before, end - before, warmup_steps_, total_steps_});
+}
+
+WeightDecay::WeightDecay(const OptimConfig& optim, std::int64_t total_steps)
+    : start_(optim.weight_decay),
+      end_(optim.weight_decay_end.value_or(optim.weight_decay)),
+      total_steps_(std::max<std::int64_t>(1, total_steps)) {}
+
+double WeightDecay::at(std::int64_t step) const {
+  if (start_ == end_) return start_;
+  const double progress = static_cast<double>(step) / static_cast<double>(total_steps_);
+  return end_ + (start_ - end_) * (1 + std::cos(std::numbers::pi * std::min(1.0, progress))) / 2;
 }
 
 }  // namespace dtn

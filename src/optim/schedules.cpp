@@ -130,6 +130,28 @@ ScheduleEntry wsd_schedule() {
           }};
 }
 
+// As in DINO's training code (Caron et al., ICCV 2021), for step i of n, with w steps of warmup:
+//     i < w:      warmup_lr + (peak - warmup_lr) i / (w - 1); warmup_lr if w = 1
+//     otherwise:  min_lr + (peak - min_lr) (1 + cos(pi (i - w) / (n - w))) / 2
+double dino_rate(const ScheduleConfig& s, double peak, const ScheduleTime& time) {
+  const auto i = static_cast<double>(time.step), w = static_cast<double>(time.warmup_steps),
+             n = static_cast<double>(time.total_steps);
+  if (i < w) return w > 1 ? s.warmup_lr + (peak - s.warmup_lr) * (i / (w - 1)) : s.warmup_lr;
+  const double progress = i < n ? (i - w) / (n - w) : 1.0;
+  return s.min_lr + (peak - s.min_lr) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+ScheduleEntry dino_schedule() {
+  return {{"dino",
+           "as in DINO: a warmup that ends at the peak, then half a cosine, step by step",
+           {"warmup_epochs", "warmup_lr", "min_lr"},
+           check_fall},
+          [](const ScheduleConfig& s, double peak) -> RateCurve {
+            return [s, peak](const ScheduleTime& time) { return dino_rate(s, peak, time); };
+          },
+          true};
+}
+
 Problem check_rsqrt(const ScheduleConfig& s, double) {
   if (s.warmup_steps) return {};
   return ConfigProblem{
@@ -155,7 +177,7 @@ ScheduleEntry rsqrt_schedule() {
 const ScheduleRegistry& schedule_registry() {
   static const ScheduleRegistry ours(
       "schedule", {cosine_schedule(), constant_schedule(), linear_schedule(), step_schedule(),
-                   poly_schedule(), wsd_schedule(), rsqrt_schedule()});
+                   poly_schedule(), wsd_schedule(), rsqrt_schedule(), dino_schedule()});
   return ours;
 }
 

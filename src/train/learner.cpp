@@ -40,6 +40,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
                  const OptimizerRegistry& optimizers)
     : train_(config.train),
       clip_(config.optim.clip_grad_norm.value_or(0)),
+      weight_decay_(config.optim.weight_decay),
       seed_(config.seed),
       compute_(compute_dtype_of(config.train.precision, device)),
       device_(device),
@@ -144,13 +145,17 @@ void Learner::run_step(const Fields& batch, const std::vector<MicroBatch>& parts
   update(parts.size());
 }
 
-void Learner::start_step(const Fields& batch, std::int64_t step, double lr) {
+void Learner::start_step(const Fields& batch, const StepInputs& inputs) {
   const std::int64_t n = batch.count();
   DTN_CHECK(!ranks_ || n == rows_.numel(), "a rank's rows of a batch of ", train_.batch_size,
             " are ", rows_.numel(), ", not ", n);
   const std::vector<MicroBatch> parts = micro_batches_.of(n);
-  pipeline_.start({lr, static_cast<std::uint32_t>(step)}, signature_of(batch), parts.size(),
-                  [&] { run_step(batch, parts, step); });
+  pipeline_.start(inputs, signature_of(batch), parts.size(),
+                  [&] { run_step(batch, parts, inputs.step); });
+}
+
+void Learner::start_step(const Fields& batch, std::int64_t step, double lr) {
+  start_step(batch, {lr, weight_decay_, static_cast<std::uint32_t>(step)});
 }
 
 void Learner::add_gradients(const Fields& batch, std::int64_t step) {

@@ -26,11 +26,13 @@ class Learner {
           const OptimizerRegistry& optimizers = optimizer_registry());
 
   // Starts one optimizer step on this rank's rows of a global batch, in micro-batches. Gradients
-  // are those of the mean loss over the whole batch, and every rank makes the same update. `step`
-  // counts finished steps and keys the random numbers. The fields are on the device. On a CUDA
-  // device, a step is only enqueued. From the third step with the fields at the same addresses on,
-  // a step is one captured graph (train.step_graph). At most kInFlight steps may await their
-  // reports.
+  // are those of the mean loss over the whole batch, and every rank makes the same update.
+  // `inputs.step` counts finished steps and keys the random numbers. The fields are on the device.
+  // On a CUDA device, a step is only enqueued. From the third step with the fields at the same
+  // addresses on, a step is one captured graph (train.step_graph). At most kInFlight steps may await
+  // their reports.
+  void start_step(const Fields& batch, const StepInputs& inputs);
+  // The same with the weight decay at the start of the run.
   void start_step(const Fields& batch, std::int64_t step, double lr);
   // Waits for the oldest step in flight and returns its report.
   StepReport finish_step() { return pipeline_.finish(ranks_); }
@@ -64,7 +66,8 @@ class Learner {
   void average_buffers();
 
   TrainConfig train_;
-  double clip_;  // 0: none
+  double clip_;          // 0: none
+  double weight_decay_;  // at the start of the run
   std::uint64_t seed_;
   DType compute_;
   Device device_;

@@ -32,6 +32,7 @@ class Trainer {
         val_split_(open_run_split(*task_, config, Split::kVal, options.device, ranks)),
         rate_(config.optim, config.schedule, config.train.batch_size,
               train_split_->loader().batches_per_epoch(), options.registries->schedules),
+        weight_decay_(config.optim, rate_.total_steps()),
         periods_(config.train, train_split_->loader().batches_per_epoch(), rate_.total_steps()),
         learner_(config, *task_, options.device, &ranks, options.registries->optimizers),
         progress_(load_start(config, options, *train_split_, learner_, ranks)),
@@ -95,7 +96,7 @@ class Trainer {
   // newest step while the host completes the previous step, so the loss is read one step late. If
   // something is due after the new step, completes it at once. Returns false if a signal arrived.
   bool one_step() {
-    learner_.start_step(batch_.fields, started(), rate_.at(started()));
+    learner_.start_step(batch_.fields, inputs_of(started()));
     bool now = learner_.device() == kCpu || periods_.needs_state_of(started()) || stopping_ ||
                progress_.bad_steps > 0;
     while (learner_.unfinished() > (now ? 0 : Learner::kInFlight - 1)) {
@@ -103,6 +104,10 @@ class Trainer {
       now = now || progress_.bad_steps > 0;
     }
     return true;
+  }
+
+  StepInputs inputs_of(std::int64_t step) const {
+    return {rate_.at(step), weight_decay_.at(step), static_cast<std::uint32_t>(step)};
   }
 
   // Takes the report of the oldest step in flight and does what is due after that step. Returns
@@ -268,6 +273,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::unique_ptr<OpenSplit> train_split_, val_split_;
   LearningRate rate_;
+  WeightDecay weight_decay_;
   RunPeriods periods_;
   Learner learner_;
   RunProgress progress_;

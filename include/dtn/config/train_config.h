@@ -34,6 +34,8 @@ struct OptimConfig {
   double lr = 5e-4;
   std::optional<double> lr_scale_batch;  // N: the effective rate is lr x batch / N
   double weight_decay = 0.05;            // decoupled for adamw, lion and muon, else in the update
+  // Decay at the end of a half cosine over the run, see WeightDecay; unset: constant.
+  std::optional<double> weight_decay_end;
   DecayScope decay = DecayScope::kMatrices;
   double beta1 = 0.9, beta2 = 0.999;
   std::optional<double> eps = 1e-8;               // unset: the optimizer has none

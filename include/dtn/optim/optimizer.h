@@ -22,8 +22,8 @@ struct UpdateState;
 // A contiguous range of parameters with the same update rule.
 struct ParameterRange {
   std::int64_t begin, end;  // in the flat buffers
-  double weight_decay;
-  double lr_factor;  // factor on the scheduled rate
+  bool decays;              // the scheduled weight decay applies; otherwise it is 0
+  double lr_factor;         // factor on the scheduled rate
   // First element and end of each tensor, counted from `begin`. The gaps between them are 0.
   std::vector<std::pair<std::int64_t, std::int64_t>> tensors;
 };
@@ -32,18 +32,19 @@ struct ParameterRange {
 struct OptimizerUpdate {
   // [n] float32, of the range.
   Tensor values, gradients;
-  Tensor bfloat16_values{};     // [n], copies to update; undefined: none
-  std::vector<Tensor> state{};  // [n] each, in the order of Optimizer::state()
-  std::size_t range = 0;        // index in Optimizer::ranges()
-  double weight_decay = 0;
+  Tensor bfloat16_values{};       // [n], copies to update; undefined: none
+  std::vector<Tensor> state{};    // [n] each, in the order of Optimizer::state()
+  std::size_t range = 0;          // index in Optimizer::ranges()
+  double weight_decay = 0;        // 0 unless `decays`
   double lr = 0, grad_scale = 1;  // gradients are multiplied by grad_scale
   std::int64_t updates = 0;       // number of updates, this one included
-  // Never set on the CPU. If set, lr (without lr_factor), grad_scale and the number of updates are
-  // read from device memory instead. Nothing may change if the update is to be skipped
-  // (UpdateState).
+  // Never set on the CPU. If set, lr (without lr_factor), weight_decay (if the range decays),
+  // grad_scale and the number of updates are read from device memory instead. Nothing may change if
+  // the update is to be skipped (UpdateState).
   const StepInputs* inputs = nullptr;
   const UpdateState* decision = nullptr;
   double lr_factor = 1;
+  bool decays = false;  // the parameters of the range decay
 };
 
 // An optimizer of all parameters of a store.
@@ -53,9 +54,9 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Makes one update, and updates the bfloat16 copies. Reads the rate, the factor of the gradients
-  // and the number of updates on the device of the parameters. Changes nothing if the update is to
-  // be skipped.
+  // Makes one update, and updates the bfloat16 copies. Reads the rate, the weight decay, the factor
+  // of the gradients and the number of updates on the device of the parameters. Changes nothing if
+  // the update is to be skipped.
   void step(const StepInputs* inputs, const UpdateState* decision);
 
   // The flat state buffers by name, laid out like the store's values. A checkpoint saves them and
@@ -83,7 +84,7 @@ class Optimizer {
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
 
  private:
-  void update_range(std::size_t range, OptimizerUpdate update);
+  void update_range(std::size_t range, const StepInputs* inputs, const UpdateState* decision);
 
   OptimConfig config_;
   ParameterStore& store_;

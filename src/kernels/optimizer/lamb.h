@@ -3,8 +3,8 @@
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + wd p
 //   p -= lr r u
-// r is ||p|| / ||u|| of the whole tensor if both norms are positive, otherwise 1; it is 1 without
-// weight decay.
+// r is ||p|| / ||u|| of the whole tensor if both norms are positive, otherwise 1; it is 1 for
+// parameters without weight decay.
 #pragma once
 
 #include <cstdint>

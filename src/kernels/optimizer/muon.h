@@ -55,6 +55,7 @@ struct MuonStep {
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
   double lr_factor = 1;
+  bool decays = true;
 };
 void run(CpuQueue&, const MuonStep&);
 void run(CudaQueue&, const MuonStep&);

@@ -2,6 +2,7 @@
 // grad_scale, which contains 1 / micro-batches and the clipping factor.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/queue.h"
@@ -9,10 +10,16 @@
 
 namespace dtn {
 
+// Maximum number of scheduled values of a task.
+inline constexpr std::size_t kMaxScheduled = 4;
+
 // Inputs that change from step to step, in device memory, where a captured step reads them.
 struct StepInputs {
   double lr;
-  std::uint32_t step;  // finished optimizer steps; key of the random numbers
+  double weight_decay;  // of the parameters that decay
+  std::uint32_t step;   // finished optimizer steps; key of the random numbers
+  // Values that the task schedules, such as the momentum of a teacher.
+  double scheduled[kMaxScheduled] = {};
 };
 
 // State of the update after a step's gradients, computed on their device.
@@ -58,11 +65,12 @@ struct AdamWStep {
   double lr, beta1, beta2, eps, weight_decay;
   std::int64_t t;  // 1 for the first update
   double grad_scale = 1;
-  // In device memory. If set, they replace lr (times lr_factor), t and grad_scale, and nothing is
-  // written if the update is skipped.
+  // In device memory. If set, they replace lr (times lr_factor), weight_decay (0 unless `decays`),
+  // t and grad_scale, and nothing is written if the update is skipped.
   const StepInputs* inputs = nullptr;
   const UpdateState* state = nullptr;
   double lr_factor = 1;
+  bool decays = true;  // the scheduled weight decay applies
 };
 void run(CpuQueue&, const AdamWStep&);
 void run(CudaQueue&, const AdamWStep&);
@@ -82,6 +90,7 @@ struct SgdStep {
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
   double lr_factor = 1;
+  bool decays = true;
   bool nesterov = false;  // no effect without momentum
 };
 void run(CpuQueue&, const SgdStep&);
@@ -101,6 +110,7 @@ struct LionStep {
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
   double lr_factor = 1;
+  bool decays = true;
 };
 void run(CpuQueue&, const LionStep&);
 void run(CudaQueue&, const LionStep&);

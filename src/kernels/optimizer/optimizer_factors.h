@@ -41,6 +41,13 @@ DTN_HOST_DEVICE static inline double rate_of(const Step& args) {
   return args.inputs ? args.inputs->lr * args.lr_factor : args.lr;
 }
 
+// Returns the weight decay of an update.
+template <class Step>
+DTN_HOST_DEVICE static inline double decay_of(const Step& args) {
+  if (!args.inputs) return args.weight_decay;
+  return args.decays ? args.inputs->weight_decay : 0.0;
+}
+
 // Returns the factor of the gradients of an update.
 template <class Step>
 DTN_HOST_DEVICE static inline float grad_scale_of(const Step& args) {
@@ -86,7 +93,7 @@ struct AdamWFactors : BetaFactors {
 DTN_HOST_DEVICE static inline AdamWFactors factors_of(const AdamWStep& args) {
   const double lr = rate_of(args);
   const BiasCorrections corrections = bias_corrections(args);
-  auto f = beta_factors<AdamWFactors>(args, 1.0 - lr * args.weight_decay);
+  auto f = beta_factors<AdamWFactors>(args, 1.0 - lr * decay_of(args));
   f.root_correction2 = static_cast<float>(std::sqrt(corrections.second));
   f.step = static_cast<float>(-lr / corrections.first);
   f.eps = static_cast<float>(args.eps);
@@ -99,7 +106,7 @@ struct LionFactors : BetaFactors {
 
 DTN_HOST_DEVICE static inline LionFactors factors_of(const LionStep& args) {
   const double lr = rate_of(args);
-  auto f = beta_factors<LionFactors>(args, 1.0 - lr * args.weight_decay);
+  auto f = beta_factors<LionFactors>(args, 1.0 - lr * decay_of(args));
   f.step = static_cast<float>(-lr);
   return f;
 }
@@ -114,7 +121,7 @@ DTN_HOST_DEVICE static inline SgdFactors factors_of(const SgdStep& args) {
   f.apply = is_applied(args.state);
   f.first = (args.state ? args.state->updates : args.t) == 1;
   f.grad_scale = grad_scale_of(args);
-  f.decay = static_cast<float>(args.weight_decay);
+  f.decay = static_cast<float>(decay_of(args));
   f.momentum = static_cast<float>(args.momentum);
   f.step = static_cast<float>(-rate_of(args));
   return f;
@@ -141,7 +148,7 @@ struct LambFactors : BetaFactors {
 
 DTN_HOST_DEVICE static inline LambFactors factors_of(const LambStep& args) {
   const BiasCorrections corrections = bias_corrections(args);
-  auto f = beta_factors<LambFactors>(args, args.weight_decay);
+  auto f = beta_factors<LambFactors>(args, decay_of(args));
   f.correction1 = static_cast<float>(corrections.first);
   f.root_correction2 = static_cast<float>(std::sqrt(corrections.second));
   f.eps = static_cast<float>(args.eps);
@@ -178,7 +185,7 @@ struct MuonStepFactors {
 
 DTN_HOST_DEVICE static inline MuonStepFactors factors_of(const MuonStep& args) {
   const double lr = rate_of(args);
-  return {is_applied(args.state), static_cast<float>(1.0 - lr * args.weight_decay),
+  return {is_applied(args.state), static_cast<float>(1.0 - lr * decay_of(args)),
           static_cast<float>(-lr * args.scale)};
 }
 

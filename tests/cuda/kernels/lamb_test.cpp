@@ -106,14 +106,14 @@ TEST(CudaLamb, StepReadsInputsOnDevice) {
   for (bool with_ratios : {true, false}) {
     for (std::int64_t finite : {1, 0}) {
       under_every_schedule([&] {
-        Twin inputs = struct_twin(StepInputs{4e-3, 9}),
+        Twin inputs = struct_twin(StepInputs{4e-3, 0.25, 9}),
              state = struct_twin(UpdateState{7, 0, 0, 0.125, finite});
         Problem passed, read;
         LambStep args = passed.step(kOnDevice, 7, with_ratios);
-        args.lr = 2e-3, args.grad_scale = 0.125;
+        args.lr = 2e-3, args.grad_scale = 0.125, args.weight_decay = 0.25;
         if (finite) run(cuda_queue(), args);
         args = read.step(kOnDevice, 1000000, with_ratios);
-        args.lr = args.grad_scale = NAN, args.lr_factor = 0.5;
+        args.lr = args.grad_scale = args.weight_decay = NAN, args.lr_factor = 0.5;
         args.inputs = static_cast<StepInputs*>(inputs.at(kOnDevice));
         args.state = static_cast<UpdateState*>(state.at(kOnDevice));
         run(cuda_queue(), args);

@@ -30,7 +30,7 @@ struct Buffers {
     param = random_twin({n + 1}, kF, 1), m = random_twin({n + 1}, kF, 2, 0.1);
     grad = random_twin({n + 1}, kF, 3), update = random_twin({n + 1}, kF, 4);
     copy = Twin::output({n + 1}, DType::kBFloat16);
-    inputs = struct_twin(StepInputs{4e-3, 9});
+    inputs = struct_twin(StepInputs{4e-3, 0.25, 9});
     state = struct_twin(UpdateState{7, 0, 0, 0.125, finite});
   }
   MuonMomentum momentum(Where w, bool nesterov) const {
@@ -48,7 +48,7 @@ struct Buffers {
             .update = floats(update, w, shift),
             .param_bf16 = static_cast<bfloat16*>(copy.at(w)) + shift,
             .lr = NAN,
-            .weight_decay = 0.05,
+            .weight_decay = NAN,
             .scale = 3,
             .inputs = static_cast<StepInputs*>(inputs.at(w)),
             .state = static_cast<UpdateState*>(state.at(w)),

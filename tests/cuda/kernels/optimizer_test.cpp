@@ -153,32 +153,38 @@ TEST(CudaOptimizer, AdamWMatchesFloat64) {
 }
 
 // A captured step reads from the device the inputs that the host would pass.
+std::vector<Tensor> compare_inputs_on_device(bool decays) {
+  const std::int64_t count = 5001, updates = 7;
+  Twin inputs = struct_twin(StepInputs{3e-3, 0.25, 9}),
+       state = struct_twin(UpdateState{updates, 0, 0, 0.125, 1});
+  Buffers passed(count, 0), read(count, 0);
+  auto both = [&](auto step) {
+    auto args = step(passed);
+    args.lr = 3e-3 * 0.5, args.grad_scale = 0.125;
+    args.weight_decay = decays ? 0.25 : 0;
+    if constexpr (requires { args.t; }) args.t = updates;
+    run(cuda_queue(), args);
+    args = step(read);
+    args.lr = args.grad_scale = args.weight_decay = NAN;
+    args.lr_factor = 0.5, args.decays = decays;
+    if constexpr (requires { args.t; }) args.t = 1000000;
+    args.inputs = static_cast<StepInputs*>(inputs.at(kOnDevice));
+    args.state = static_cast<UpdateState*>(state.at(kOnDevice));
+    run(cuda_queue(), args);
+    std::vector<Tensor> want = passed.on_device(), got = read.on_device();
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << i;
+  };
+  both([&](Buffers& b) { return b.adamw(kOnDevice, 1); });
+  both([&](Buffers& b) { return b.sgd(kOnDevice, 1); });
+  both([&](Buffers& b) { return b.lion(kOnDevice); });
+  return read.on_device();
+}
+
 TEST(CudaOptimizer, StepsReadInputsOnDevice) {
   DTN_SKIP_WITHOUT_DEVICE();
-  under_every_schedule([&] {
-    const std::int64_t count = 5001, updates = 7;
-    Twin inputs = struct_twin(StepInputs{3e-3, 9}),
-         state = struct_twin(UpdateState{updates, 0, 0, 0.125, 1});
-    Buffers passed(count, 0), read(count, 0);
-    auto both = [&](auto step) {
-      auto args = step(passed);
-      args.lr = 3e-3 * 0.5, args.grad_scale = 0.125;
-      if constexpr (requires { args.t; }) args.t = updates;
-      run(cuda_queue(), args);
-      args = step(read);
-      args.lr = args.grad_scale = NAN, args.lr_factor = 0.5;
-      if constexpr (requires { args.t; }) args.t = 1000000;
-      args.inputs = static_cast<StepInputs*>(inputs.at(kOnDevice));
-      args.state = static_cast<UpdateState*>(state.at(kOnDevice));
-      run(cuda_queue(), args);
-      std::vector<Tensor> want = passed.on_device(), got = read.on_device();
-      for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << i;
-    };
-    both([&](Buffers& b) { return b.adamw(kOnDevice, 1); });
-    both([&](Buffers& b) { return b.sgd(kOnDevice, 1); });
-    both([&](Buffers& b) { return b.lion(kOnDevice); });
-    return read.on_device();
-  });
+  for (bool decays : {true, false}) {
+    under_every_schedule([=] { return compare_inputs_on_device(decays); });
+  }
 }
 
 // prepare_update stores bias corrections for the optimizer's betas. With other betas they are not
@@ -186,7 +192,7 @@ TEST(CudaOptimizer, StepsReadInputsOnDevice) {
 TEST(CudaOptimizer, UsesPreparedBiasCorrectionsForSameBetasOnly) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 5001;
-  Twin inputs = struct_twin(StepInputs{3e-3, 9}), loss = random_twin({1}, kF, 7),
+  Twin inputs = struct_twin(StepInputs{3e-3, 0.25, 9}), loss = random_twin({1}, kF, 7),
        sum = Twin(Tensor::full({1}, DType::kFloat64, 4));
   const auto after_update = [&](double prepared_beta1, double planted_correction) {
     Twin state = struct_twin(UpdateState{6, 0, 0, 0, 0});
@@ -216,7 +222,8 @@ TEST(CudaOptimizer, UsesPreparedBiasCorrectionsForSameBetasOnly) {
 TEST(CudaOptimizer, SkippedUpdateWritesNothing) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
-    Twin inputs = struct_twin(StepInputs{3e-3, 9}), state = struct_twin(UpdateState{7, 0, 0, 1, 0});
+    Twin inputs = struct_twin(StepInputs{3e-3, 0.25, 9}),
+         state = struct_twin(UpdateState{7, 0, 0, 1, 0});
     auto* on_device = static_cast<UpdateState*>(state.at(kOnDevice));
     Buffers b(1003, 0), slice(1003, 1);
     std::vector<Tensor> before = b.on_device();

@@ -168,7 +168,7 @@ TEST(Lamb, SameBitsForAnyNumberOfThreads) {
 
 TEST(Lamb, ReadsStepInputsFromMemory) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const StepInputs inputs{4e-3, 9};
+  const StepInputs inputs{4e-3, 0.25, 9};
   for (const LambTensors& tensors : {layout().tensors(), LambTensors{}}) {
     for (std::int64_t finite : {1, 0}) {
       const UpdateState state{7, 0, 0, 0.125, finite};
@@ -177,10 +177,10 @@ TEST(Lamb, ReadsStepInputsFromMemory) {
         Buffers passed(layout()), read(layout());
         const std::vector<float> grad = gradient(layout(), 1);
         LambStep args = passed.step(grad, 7, tensors);
-        args.lr = 2e-3, args.grad_scale = 0.125;
+        args.lr = 2e-3, args.grad_scale = 0.125, args.weight_decay = 0.25;
         if (finite) run_on(isa, args);
         args = read.step(grad, 1000000, tensors);
-        args.lr = args.grad_scale = nan;
+        args.lr = args.grad_scale = args.weight_decay = nan;
         args.inputs = &inputs, args.state = &state, args.lr_factor = 0.5;
         run_on(isa, args);
         EXPECT_TRUE(same_bits(read.param, passed.param));

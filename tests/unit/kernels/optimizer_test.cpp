@@ -410,18 +410,20 @@ TEST(Optimizer, InputsInMemoryReplaceArguments) {
   const Grads grads = draw_grads(n, 1);
   const Buffers start(normal_values<float>(n, 1));
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const StepInputs inputs{3e-3, 9};
+  const StepInputs inputs{3e-3, 0.25, 9};
   const UpdateState state{7, 0, 0, 0.125, 1};
-  for (Isa isa : isas()) {
-    SCOPED_TRACE(name_of(isa));
+  const auto compare = [&](Isa isa, bool decays) {
+    SCOPED_TRACE(cat(name_of(isa), decays ? ", decays" : ""));
     Buffers passed = start, read = start;
     auto both = [&](auto step) {
       auto args = step(passed);
       args.lr = inputs.lr * 0.5, args.grad_scale = state.grad_scale;
+      args.weight_decay = decays ? inputs.weight_decay : 0;
       if constexpr (requires { args.t; }) args.t = state.updates;
       run_on(isa, args);
       args = step(read);
-      args.lr = args.grad_scale = nan, args.lr_factor = 0.5;
+      args.lr = args.grad_scale = args.weight_decay = nan;
+      args.lr_factor = 0.5, args.decays = decays;
       if constexpr (requires { args.t; }) args.t = 1000000;
       args.inputs = &inputs, args.state = &state;
       run_on(isa, args);
@@ -433,13 +435,16 @@ TEST(Optimizer, InputsInMemoryReplaceArguments) {
     both([&](Buffers& b) { return b.adamw(grads, 1); });
     both([&](Buffers& b) { return b.sgd(grads, 1); });
     both([&](Buffers& b) { return b.lion(grads, 1); });
+  };
+  for (Isa isa : isas()) {
+    for (bool decays : {true, false}) compare(isa, decays);
   }
 }
 
 TEST(Optimizer, SkippedUpdateWritesNothing) {
   const Grads grads = draw_grads(77, 1);
   const Buffers start(normal_values<float>(77, 1));
-  const StepInputs inputs{3e-3, 9};
+  const StepInputs inputs{3e-3, 0.25, 9};
   const UpdateState left_out{7, 0, 0, 1, 0};
   for (Isa isa : isas()) {
     Buffers b = start;

@@ -170,7 +170,7 @@ void compare(const OptimConfig& config) {
   for (int t = 1; t <= kSteps; ++t) {
     set_gradients(store, t);
     want.step(t);
-    test::take_step(*optimizer, kLr, kGradScale, t);
+    test::take_step(*optimizer, kLr, kGradScale, t, config.weight_decay);
   }
   // Rounding of u matters most for singular values near 0, which five steps enlarge 500 times.
   const double tolerance = kSteps * kLr * 2 * 500 * 4 * test::unit_roundoff(DType::kFloat32);
@@ -211,7 +211,7 @@ TEST(Muon, ZeroGradientMakesNoStep) {
   config.weight_decay = 0;
   const Tensor before = store.values().clone();
   store.gradients().zero();
-  test::take_step(*make_optimizer(config, store), kLr, 1, 1);
+  test::take_step(*make_optimizer(config, store), kLr, 1, 1, config.weight_decay);
   EXPECT_TRUE(test::same_bits(store.values(), before));
 }
 

@@ -31,7 +31,7 @@ struct Scalar {
   double p, m = 0, v = 0;
 };
 
-// Runs the optimizer next to a loop in double.
+// Runs the optimizer next to a loop in double. The weight decay changes from step to step.
 void compare(const OptimConfig& config,
              const std::function<void(Scalar&, double g, double decay, int t)>& update) {
   ParameterStore store;
@@ -41,13 +41,14 @@ void compare(const OptimConfig& config,
   std::vector<Scalar> want;
   for (double v : test::doubles(store.values())) want.push_back({v});
   for (int t = 1; t <= kSteps; ++t) {
+    const double weight_decay = config.weight_decay * t;
     set_gradients(store, t);
     for (std::size_t i = 0; i < want.size(); ++i) {
       double g = kGradScale * test::element(store.gradients(), static_cast<std::int64_t>(i));
       bool decays = static_cast<std::int64_t>(i) < store.decay_end();
-      update(want[i], g, decays ? config.weight_decay : 0, t);
+      update(want[i], g, decays ? weight_decay : 0, t);
     }
-    test::take_step(*optimizer, kLr, kGradScale, t);
+    test::take_step(*optimizer, kLr, kGradScale, t, weight_decay);
   }
   // A few roundings per step, for numbers of at most 1.
   double tolerance = kSteps * 4 * test::unit_roundoff(DType::kFloat32);
@@ -123,8 +124,9 @@ TEST(Optimizer, LambMatchesFormula) {
   for (double v : test::doubles(store.values())) want.push_back({v});
   for (int t = 1; t <= kSteps; ++t) {
     set_gradients(store, t);
+    const double weight_decay = config.weight_decay * t;
     for (const Parameter& p : store.parameters()) {
-      const double decay = p.decay == Decay::kYes ? config.weight_decay : 0;
+      const double decay = p.decay == Decay::kYes ? weight_decay : 0;
       double weights = 0, moves = 0;
       test::Doubles u;
       for (std::int64_t i = p.offset; i < p.offset + p.shape.numel(); ++i) {
@@ -142,7 +144,7 @@ TEST(Optimizer, LambMatchesFormula) {
       std::size_t i = static_cast<std::size_t>(p.offset);
       for (double move : u) want[i++].p -= kLr * ratio * move;
     }
-    test::take_step(*optimizer, kLr, kGradScale, t);
+    test::take_step(*optimizer, kLr, kGradScale, t, weight_decay);
   }
   const double tolerance = kSteps * 4 * test::unit_roundoff(DType::kFloat32);
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -232,7 +234,7 @@ TEST(Optimizer, SkipsAnUpdateThatIsNotFinite) {
     build(finite);
     build(all);
     const auto a = make_optimizer(config, finite), b = make_optimizer(config, all);
-    StepInputs inputs{};
+    StepInputs inputs{0, config.weight_decay, 0};
     UpdateState state;
     for (int t = 1; t <= 4; ++t) {
       set_gradients(finite, t);
@@ -363,7 +365,7 @@ TEST(Optimizer, ProgramsCanAddOptimizers) {
   EXPECT_THROW(make_optimizer(config, store), ConfigError) << "ours know nothing of it";
   const auto optimizer = make_optimizer(config, store, mine);
   set_gradients(store, 1);
-  StepInputs inputs{0.25, 0};
+  StepInputs inputs{0.25, 0, 0};
   UpdateState state;
   state.grad_scale = -1;
   optimizer->step(&inputs, &state);  // skipped

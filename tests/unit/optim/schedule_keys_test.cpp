@@ -30,6 +30,7 @@ TEST(ScheduleKeys, RoundTrip) {
            "name: step, decay_epochs: 30, steps: 7",
            "name: wsd, decay_epochs: 2.5, per: step",
            "name: constant",
+           "name: dino, warmup_epochs: 10, warmup_lr: 0, min_lr: 1e-6",
        }) {
     SCOPED_TRACE(keys);
     const ExperimentConfig c = parse(cat("model: {preset: vit_t}\nschedule: {", keys, "}"));
@@ -73,8 +74,10 @@ TEST(ScheduleKeys, RejectInvalidValues) {
            {"name: constant, cooldown_epochs: 1", 45, "schedule.cooldown_epochs is not read"},
            {"name: constant, min_lr: 1e-3", 36, "schedule.min_lr is not read"},
            {"name: rsqrt, warmup_steps: 5, warmup_epochs: 2", 57,
-            "it is read by: cosine, constant, linear, step, poly, wsd; remove it"},
+            "it is read by: cosine, constant, linear, step, poly, wsd, dino; remove it"},
            {"name: rsqrt", 18, "needs schedule.warmup_steps"},
+           {"name: dino, per: step", 29, "schedule.per is not read by the schedule 'dino'"},
+           {"name: dino, min_lr: 1", 32, "schedule.min_lr 1 is above the rate 0.0005"},
            {"name: constant, warmup_prefix: true", 43, "schedule.warmup_prefix is not read"},
            {"name: step", 18, "needs schedule.milestones"},
            {"name: wsd", 18, "needs schedule.decay_epochs"},

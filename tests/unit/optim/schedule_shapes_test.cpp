@@ -208,6 +208,71 @@ TEST(Schedule, MatchesTimm) {
   }
 }
 
+// Rates of every step of a run.
+std::vector<double> all_rates(const ScheduleConfig& schedule, std::int64_t steps_per_epoch) {
+  OptimConfig optim;
+  optim.lr = 1;
+  const LearningRate rate(optim, schedule, 1, steps_per_epoch);
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < rate.total_steps(); ++i) all.push_back(rate.at(i));
+  return all;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], kRelative) << i;
+}
+
+// The list of DINO's cosine_scheduler(1, 0.1, epochs=5, niter_per_ep=2, warmup_epochs=2): both ends
+// of the warmup are in it, so the first step has the rate warmup_lr.
+TEST(Schedule, DinoWarmsUpToPeakAndFallsEveryStep) {
+  ScheduleConfig s = shape("dino");
+  s.epochs = 5;
+  s.warmup_epochs = 2;
+  const double root = std::sqrt(3.0) / 2;  // cos(pi / 6)
+  const auto fall = [](double cosine) { return 0.1 + 0.9 * (1 + cosine) / 2; };
+  expect_near(all_rates(s, 2),
+              {0, 1.0 / 3, 2.0 / 3, 1, 1, fall(root), fall(0.5), fall(0), fall(-0.5), fall(-root)});
+  s.warmup_lr = 0.4;
+  EXPECT_NEAR(all_rates(s, 2)[1], 0.6, kRelative);
+}
+
+TEST(Schedule, DinoTakesShortAndFractionalWarmups) {
+  ScheduleConfig s = shape("dino");
+  s.epochs = 2;
+  s.warmup_lr = 0.25;
+  const double root = std::sqrt(0.5);  // cos(pi / 4)
+  const auto fall = [](double cosine) { return 0.1 + 0.9 * (1 + cosine) / 2; };
+  s.warmup_epochs = 0;
+  expect_near(all_rates(s, 2), {1, fall(root), fall(0), fall(-root)});
+  s.warmup_epochs = 0.5;  // one step: NumPy's linspace(start, peak, 1) holds the start alone
+  expect_near(all_rates(s, 2), {0.25, 1, fall(0.5), fall(-0.5)});
+  s.warmup_epochs = 0.9;  // rounded to two steps
+  expect_near(all_rates(s, 2), {0.25, 1, 1, fall(0)});
+  s.warmup_epochs = 5;  // longer than the run, which ends in the warmup
+  expect_near(all_rates(s, 2), {0.25, 0.25 + 0.75 / 9, 0.25 + 1.5 / 9, 0.5});
+  s.warmup_epochs = 1;
+  EXPECT_NEAR(rate_of(s).at(1000), s.min_lr, kRelative) << "does not rise again";
+}
+
+// The list of DINO's cosine_scheduler(0.04, 0.4, epochs=2, niter_per_ep=2).
+TEST(WeightDecay, FollowsHalfCosineToItsEnd) {
+  OptimConfig optim;
+  optim.weight_decay = 0.04;
+  EXPECT_EQ(WeightDecay(optim, 4).at(3), 0.04) << "constant";
+  optim.weight_decay_end = 0.4;
+  const WeightDecay decay(optim, 4);
+  const double root = std::sqrt(0.5);  // cos(pi / 4)
+  EXPECT_NEAR(decay.at(0), 0.04, kRelative);
+  EXPECT_NEAR(decay.at(1), 0.4 - 0.18 * (1 + root), kRelative);
+  EXPECT_NEAR(decay.at(2), 0.22, kRelative);
+  EXPECT_NEAR(decay.at(3), 0.4 - 0.18 * (1 - root), kRelative);
+  EXPECT_NEAR(decay.at(4), 0.4, kRelative);
+  EXPECT_NEAR(decay.at(7), 0.4, kRelative) << "does not fall again";
+  optim.weight_decay_end = 0;
+  EXPECT_NEAR(WeightDecay(optim, 4).at(2), 0.02, kRelative);
+}
+
 TEST(Schedule, CountsStepsAsFractionsOfEpochs) {
   ScheduleConfig s = shape("wsd");
   s.epochs.reset();

@@ -15,8 +15,9 @@ inline UpdateState update_state(std::int64_t updates, double grad_scale = 1) {
   return state;
 }
 
-inline void take_step(Optimizer& optimizer, double lr, double grad_scale, std::int64_t updates) {
-  const StepInputs inputs{lr, 0};
+inline void take_step(Optimizer& optimizer, double lr, double grad_scale, std::int64_t updates,
+                      double weight_decay = OptimConfig().weight_decay) {
+  const StepInputs inputs{lr, weight_decay, 0};
   const UpdateState state = update_state(updates, grad_scale);
   optimizer.step(&inputs, &state);
 }

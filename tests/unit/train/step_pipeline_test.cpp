@@ -18,7 +18,7 @@ void add_micro_batches(StepPipeline& pipeline) {
 TEST(StepPipeline, ReportsTermsAsMeans) {
   StepPipeline pipeline(kCpu, false);
   for (int step = 0; step < 2; ++step) {  // the second starts from zero
-    pipeline.start({0.1, 0}, {}, 2, [&] { add_micro_batches(pipeline); });
+    pipeline.start({0.1, 0.05, 0}, {}, 2, [&] { add_micro_batches(pipeline); });
     EXPECT_EQ(pipeline.unfinished(), 1u);
     EXPECT_EQ(*pipeline.sums().data<float>(), 0.5f * 2 + 1.5f * 4);
     const StepReport report = pipeline.finish(nullptr);
@@ -37,7 +37,7 @@ TEST(StepPipeline, HoldsAtMostMaxTerms) {
   for (std::size_t i = 0; i < Task::kMaxTerms; ++i) {
     terms.push_back({cat("term", i), value(static_cast<float>(i))});
   }
-  pipeline.start({0.1, 0}, {}, 1, [&] {
+  pipeline.start({0.1, 0.05, 0}, {}, 1, [&] {
     pipeline.zero_sums();
     pipeline.add_to_sums(value(1), terms, 1);
   });
