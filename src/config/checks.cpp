@@ -169,9 +169,18 @@ class Checker {
           "optim.clip_adaptive_head means nothing without optim.clip_adaptive; set that, or remove "
           "it");
     }
+    check_clipping();
     const auto schema = std::ranges::find(schemas_.optimizers, o.name, &OptimizerSchema::name);
     if (schema == schemas_.optimizers.end()) return;
     if (schema->check) report(schema->check(o), "optim.name");
+  }
+
+  void check_clipping() const {
+    const OptimConfig& o = c_.optim;
+    if (!o.clip_param_norm || (!o.clip_grad_norm && !o.clip_adaptive)) return;
+    const char* other = o.clip_grad_norm ? "optim.clip_grad_norm" : "optim.clip_adaptive";
+    fail(blame({"optim.clip_param_norm", other}), "optim.clip_param_norm and ", other,
+         " are both set; use one of them and set the other to null");
   }
 
   void check_schedule() const {

@@ -116,6 +116,9 @@ std::vector<Key> train_keys() {
       value(KEY(optim.clip_grad_norm), above(0), "1",
             "largest gradient norm over all weights; a gradient with a larger norm is scaled down "
             "to it; unset: no clipping"),
+      value(KEY(optim.clip_param_norm), above(0), "3",
+            "largest gradient norm of each parameter by itself, as in DINO; a larger gradient is "
+            "scaled down to it; unset: no clipping"),
       value(KEY(optim.clip_adaptive), above(0), "0.01",
             "adaptive clipping: largest gradient norm of each output's weights, relative to the "
             "norm of these weights; a larger gradient is scaled down to it; unset: no clipping"),

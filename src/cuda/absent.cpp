@@ -35,6 +35,7 @@
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/muon.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/parameter_clip.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/gather.h"
 #include "kernels/pointwise/gelu_backward.h"
@@ -184,6 +185,7 @@ DTN_ABSENT(AddDiagonal)
 DTN_ABSENT(MuonStep)
 DTN_ABSENT(LambStep)
 DTN_ABSENT(AdaptiveClip)
+DTN_ABSENT(ParameterClip)
 DTN_ABSENT(EmaStep)
 DTN_ABSENT(CommitBuffers)
 DTN_ABSENT(SumSquares)

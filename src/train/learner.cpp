@@ -59,6 +59,9 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
     adaptive_clipping_.emplace(parameters_, *config.optim.clip_adaptive,
                                config.optim.clip_adaptive_head);
   }
+  if (config.optim.clip_param_norm) {
+    parameter_clipping_.emplace(parameters_, *config.optim.clip_param_norm);
+  }
   if (train_.ema) average_.emplace(parameters_, *train_.ema, train_.ema_warmup);
   if (!ranks_) return;
   gradient_sum_.emplace(
@@ -120,6 +123,7 @@ void Learner::update(std::size_t parts) {
   run_on(device_,
          SumSquares{parameters_.flat_size(),
                     static_cast<const float*>(parameters_.gradients().raw()), &memory.sum_squares});
+  if (parameter_clipping_) parameter_clipping_->clip(scale);  // the logged norm is that before it
   run_on(device_,
          PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()), &memory.sum_squares,
                        scale, clip_, &memory.state, optimizer_->clip_epsilon(), optimizer_->beta1(),

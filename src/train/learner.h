@@ -9,6 +9,7 @@
 #include "dtn/optim/optimizer.h"
 #include "dtn/tasks/task.h"
 #include "optim/adaptive_clipping.h"
+#include "optim/parameter_clipping.h"
 #include "train/gradient_sum.h"
 #include "train/micro_batches.h"
 #include "train/step_pipeline.h"
@@ -77,6 +78,7 @@ class Learner {
   MicroBatches micro_batches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<AdaptiveClipping> adaptive_clipping_;
+  std::optional<ParameterClipping> parameter_clipping_;
   std::optional<MovingAverage> average_;
   // Set if there are several ranks.
   std::optional<GradientSum> gradient_sum_;

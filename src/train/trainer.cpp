@@ -192,9 +192,11 @@ class Trainer {
     if (retreat.set_aside) {
       text += cat("The checkpoint after it is now ", retreat.set_aside->string(), ". ");
     }
-    const bool clips = config_.optim.clip_grad_norm.has_value();
+    const OptimConfig& optim = config_.optim;
+    const bool clips = optim.clip_grad_norm || optim.clip_param_norm;
     return cat(text, "Lower optim.lr, lengthen schedule.warmup_epochs, or ",
-               clips ? "lower" : "set", " optim.clip_grad_norm; then ",
+               clips ? "lower" : "set", " optim.",
+               optim.clip_param_norm ? "clip_param_norm" : "clip_grad_norm", "; then ",
                retreat.confirmed ? "continue" : "start again", " with --resume auto.");
   }
 

@@ -44,6 +44,7 @@ struct OptimConfig {
   std::optional<NsCoefficients> ns_coefficients;  // muon; unset: original
   std::optional<MuonScale> muon_scale;            // muon; unset: match_rms_adamw
   std::optional<double> clip_grad_norm;
+  std::optional<double> clip_param_norm;   // max gradient norm of each parameter by itself
   std::optional<double> clip_adaptive;     // max ratio of a unit's gradient norm to its weight norm
   bool clip_adaptive_head = false;         // also clip the units of the head
   std::optional<double> layer_decay;       // factor on the rate from each layer to the one before

@@ -167,9 +167,9 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
     // With the trust ratio of a single tensor. The chunks of a whole model are as many.
     cases.add("lamb", {count}, [=](KernelTensors& m) {
       auto args = update_of<LambStep>(m, s, count);
-      std::vector<std::int64_t> chunks;  // a LambChunk each
-      for (std::int64_t i = 0; i < count; i += kLambChunk) {
-        chunks.insert(chunks.end(), {i, std::min(i + kLambChunk, count), 0});
+      std::vector<std::int64_t> chunks;  // a TensorChunk each
+      for (std::int64_t i = 0; i < count; i += kTensorChunk) {
+        chunks.insert(chunks.end(), {i, std::min(i + kTensorChunk, count), 0});
       }
       const auto n = static_cast<std::int64_t>(chunks.size()) / 3;
       const std::vector<std::int64_t> first_chunk = {0, n};

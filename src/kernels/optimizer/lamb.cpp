@@ -41,7 +41,7 @@ void step_without_ratios(const LambStep& args, const LambFactors& f) {
   });
 }
 
-LambSums advance_chunk(const LambStep& args, const LambFactors& f, LambChunk chunk) {
+LambSums advance_chunk(const LambStep& args, const LambFactors& f, TensorChunk chunk) {
   SquareSum params, updates;
   for_each_vector<float>(chunk.end - chunk.begin, [&](std::int64_t at, auto count) {
     const std::int64_t i = chunk.begin + at;
@@ -54,7 +54,7 @@ LambSums advance_chunk(const LambStep& args, const LambFactors& f, LambChunk chu
 }
 
 void step_with_ratios(Scratch& scratch, const LambStep& args, const LambFactors& f) {
-  const LambTensors& t = args.tensors;
+  const TensorChunks& t = args.tensors;
   Scratch::Scope scope(scratch);
   LambSums* partial = scope.take<LambSums>(t.chunk_count);
   float* steps = scope.take<float>(t.tensor_count);
@@ -70,7 +70,7 @@ void step_with_ratios(Scratch& scratch, const LambStep& args, const LambFactors&
     steps[i] = lamb_step(f, sums);
   }
   parallel_for(t.chunk_count, [=, &args](std::int64_t c) {
-    const LambChunk chunk = args.tensors.chunks[c];
+    const TensorChunk chunk = args.tensors.chunks[c];
     for_each_vector<float>(chunk.end - chunk.begin, [=, &args](std::int64_t i, auto count) {
       move(args, f, steps[chunk.tensor], chunk.begin + i, count);
     });

@@ -6,12 +6,14 @@
 // Products and sums are fused exactly where the host compilers fuse them.
 #include "kernels/cuda/sums.cuh"
 #include "kernels/optimizer/lamb.h"
+#include "kernels/optimizer/tensor_chunks.cuh"
 #include "kernels/optimizer/update_map.cuh"
 
 namespace dtn {
 namespace {
 
-constexpr int kChunkThreads = 256;
+using cuda::kChunkThreads, cuda::for_each_of_chunk;
+
 constexpr int kRatioThreads = 128;
 constexpr int kWarps = kChunkThreads / cuda::kWarpSize;
 
@@ -44,19 +46,6 @@ struct LambMap
     store_params(i, v[0]);
   }
 };
-
-// Calls f(integral_constant n, i) for this thread's elements i .. i + n - 1: vectors of 4, then
-// single elements after the last vector.
-template <class F>
-__device__ __forceinline__ void for_each_of_chunk(const LambChunk& chunk, F&& f) {
-  const std::int64_t count = chunk.end - chunk.begin, vectors = count / 4;
-  for (std::int64_t j = threadIdx.x; j < vectors; j += kChunkThreads) {
-    f(std::integral_constant<int, 4>{}, chunk.begin + 4 * j);
-  }
-  if (threadIdx.x < count % 4) {
-    f(std::integral_constant<int, 1>{}, chunk.begin + 4 * vectors + threadIdx.x);
-  }
-}
 
 struct LambShared {
   LambFactors factors;
@@ -117,7 +106,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   __syncthreads();
   const LambFactors f = shared->factors;
   if (!f.apply) return;
-  const LambChunk chunk = args.tensors.chunks[blockIdx.x];
+  const TensorChunk chunk = args.tensors.chunks[blockIdx.x];
   const float step = steps[chunk.tensor];
   for_each_of_chunk(chunk, [&](auto width, std::int64_t i) {
     constexpr int n = decltype(width)::value;
@@ -133,7 +122,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 }
 
 void step_with_ratios(CudaQueue& queue, const LambStep& args) {
-  const LambTensors& t = args.tensors;
+  const TensorChunks& t = args.tensors;
   DTN_CHECK(cuda::all_aligned(args.param, args.m, args.v, args.grad, args.param_bf16),
             "lamb: tensors must be aligned to 16 bytes");
   auto partial = queue.scratch<LambSums>(t.chunk_count);

@@ -10,6 +10,7 @@
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/muon.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/parameter_clip.h"
 
 namespace dtn {
 
@@ -202,6 +203,13 @@ DTN_HOST_DEVICE static inline float adaptive_factor(const AdaptiveClip& args, do
   const double largest = args.factor * (weight_norm > 1e-3 ? weight_norm : 1e-3);
   if (norm < largest) return 1;
   return static_cast<float>(largest / (norm < 1e-6 ? 1e-6 : norm));
+}
+
+// Computes the factor of clipping from the sum of squares of a tensor's gradient. It is 1 if that
+// is NaN.
+DTN_HOST_DEVICE static inline float parameter_factor(const ParameterClip& args, double squares) {
+  const double factor = args.clip / (args.scale * std::sqrt(squares) + 1e-6);
+  return factor < 1 ? static_cast<float>(factor) : 1.0f;
 }
 
 }  // namespace dtn

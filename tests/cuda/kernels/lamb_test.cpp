@@ -22,16 +22,16 @@ float* floats(const Twin& t, Where w) { return static_cast<float*>(t.at(w)); }
 // Tensors with gaps between them. The first is part of a vector, the second is several chunks and a
 // remainder, the third is whole chunks, and the last is zero.
 struct Problem {
-  static constexpr std::int64_t kSizes[] = {3, 2 * kLambChunk + 77, kLambChunk, 130};
+  static constexpr std::int64_t kSizes[] = {3, 2 * kTensorChunk + 77, kTensorChunk, 130};
   std::int64_t count = 0, chunk_count = 0, tensor_count = 0;
   Twin param, m, v, grad, copy, chunks, first_chunk;
 
   Problem() {
     std::vector<std::int64_t> begins, table, first{0};
     for (const std::int64_t size : kSizes) {
-      for (std::int64_t i = 0; i < size; i += kLambChunk, ++chunk_count) {
+      for (std::int64_t i = 0; i < size; i += kTensorChunk, ++chunk_count) {
         table.insert(table.end(),
-                     {count + i, count + std::min(i + kLambChunk, size), tensor_count});
+                     {count + i, count + std::min(i + kTensorChunk, size), tensor_count});
       }
       begins.push_back(count);
       first.push_back(chunk_count);
@@ -67,7 +67,7 @@ struct Problem {
     s.lr = 1e-2, s.beta1 = 0.9, s.beta2 = 0.999, s.eps = 1e-6, s.weight_decay = 0.05;
     s.t = t, s.grad_scale = 0.5;
     if (with_ratios) {
-      s.tensors = {chunk_count, tensor_count, static_cast<const LambChunk*>(chunks.at(w)),
+      s.tensors = {chunk_count, tensor_count, static_cast<const TensorChunk*>(chunks.at(w)),
                    static_cast<const std::int64_t*>(first_chunk.at(w))};
     }
     return s;

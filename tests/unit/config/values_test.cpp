@@ -261,6 +261,7 @@ optim:
   lr_multiples: ["head.*=2", "a=b=0"]
   lr_scale_batch: 512
   weight_decay: 1e-4
+  weight_decay_end: 0.4
   betas: [0, 0.95]
   eps: 1e-6
   momentum: 0.8
@@ -365,6 +366,7 @@ TEST(ConfigKeys, EveryKeyIsRead) {
   EXPECT_EQ(c.optim.nesterov, true);
   EXPECT_EQ(c.optim.ns_coefficients, NsCoefficients::kQuintic);
   EXPECT_EQ(c.optim.muon_scale, MuonScale::kOriginal);
+  EXPECT_EQ(c.optim.weight_decay_end, 0.4);
   EXPECT_EQ(c.optim.clip_grad_norm, 5);
   EXPECT_EQ(c.optim.clip_adaptive, 0.01);
   EXPECT_TRUE(c.optim.clip_adaptive_head);

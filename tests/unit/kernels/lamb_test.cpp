@@ -16,7 +16,7 @@ constexpr double kEps = 0x1p-23;
 // Consecutive tensors, each aligned to 128 elements, and their chunks.
 struct Layout {
   std::vector<std::int64_t> begins, ends;
-  std::vector<LambChunk> chunks;
+  std::vector<TensorChunk> chunks;
   std::vector<std::int64_t> first_chunk{0};
   std::int64_t count = 0;
 
@@ -24,15 +24,15 @@ struct Layout {
     for (std::int64_t size : sizes) {
       begins.push_back(count);
       ends.push_back(count + size);
-      for (std::int64_t i = 0; i < size; i += kLambChunk) {
-        chunks.push_back({count + i, count + std::min(i + kLambChunk, size),
+      for (std::int64_t i = 0; i < size; i += kTensorChunk) {
+        chunks.push_back({count + i, count + std::min(i + kTensorChunk, size),
                           static_cast<std::int64_t>(begins.size()) - 1});
       }
       first_chunk.push_back(static_cast<std::int64_t>(chunks.size()));
       count += (size + 127) / 128 * 128;
     }
   }
-  LambTensors tensors() const {
+  TensorChunks tensors() const {
     return {static_cast<std::int64_t>(chunks.size()), static_cast<std::int64_t>(begins.size()),
             chunks.data(), first_chunk.data()};
   }
@@ -52,7 +52,7 @@ struct Buffers {
                 param.begin() + layout.begins[k]);
     }
   }
-  LambStep step(const std::vector<float>& grad, int t, LambTensors tensors) {
+  LambStep step(const std::vector<float>& grad, int t, TensorChunks tensors) {
     LambStep s{};
     s.count = static_cast<std::int64_t>(param.size());
     s.param = param.data(), s.m = m.data(), s.v = v.data();
@@ -105,7 +105,7 @@ struct Reference {
 
 // A tensor of one weight, one of several chunks, one of exactly one chunk, a small one and zeros.
 const Layout& layout() {
-  static const Layout some({1, 3 * kLambChunk + 77, kLambChunk, 130, 515});
+  static const Layout some({1, 3 * kTensorChunk + 77, kTensorChunk, 130, 515});
   return some;
 }
 
@@ -115,7 +115,7 @@ TEST(Lamb, TenStepsMatchFloat64) {
       SCOPED_TRACE(cat(name_of(isa), with_ratios ? ", ratios" : ""));
       Buffers b(layout());
       Reference want(b);
-      const LambTensors tensors = with_ratios ? layout().tensors() : LambTensors{};
+      const TensorChunks tensors = with_ratios ? layout().tensors() : TensorChunks{};
       for (int t = 1; t <= 10; ++t) {
         const std::vector<float> grad = gradient(layout(), t);
         const LambStep step = b.step(grad, t, tensors);
@@ -169,7 +169,7 @@ TEST(Lamb, SameBitsForAnyNumberOfThreads) {
 TEST(Lamb, ReadsStepInputsFromMemory) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const StepInputs inputs{4e-3, 0.25, 9};
-  for (const LambTensors& tensors : {layout().tensors(), LambTensors{}}) {
+  for (const TensorChunks& tensors : {layout().tensors(), TensorChunks{}}) {
     for (std::int64_t finite : {1, 0}) {
       const UpdateState state{7, 0, 0, 0.125, finite};
       for (Isa isa : isas()) {
