@@ -13,9 +13,10 @@ Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store,
   }
 }
 
-void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
+void Optimizer::step(const StepInputs* inputs, const UpdateState* decision,
+                     const UpdateState* late) {
   for (std::size_t range = 0; range < ranges_.size(); ++range) {
-    update_range(range, inputs, decision);
+    update_range(range, inputs, ranges_[range].late && late ? late : decision);
   }
 }
 
@@ -57,6 +58,17 @@ void average_into(ParameterStore& to, const ParameterStore& from, double decay,
   run_on(to.device(), EmaStep{to.values().numel(), static_cast<float*>(to.values().raw()),
                               static_cast<const float*>(from.values().raw()), decay, state});
   to.restart_buffers();
+  to.refresh_bfloat16();
+}
+
+void average_parameters_into(ParameterStore& to, const ParameterStore& from, const double* decay,
+                             const UpdateState* state) {
+  DTN_CHECK(to.flat_size() == from.flat_size(), "average_parameters_into: cannot average ",
+            from.flat_size(), " values into ", to.flat_size());
+  EmaStep step{to.flat_size(), static_cast<float*>(to.values().raw()),
+               static_cast<const float*>(from.values().raw()), 0, state};
+  step.device_decay = decay;
+  run_on(to.device(), step);
   to.refresh_bfloat16();
 }
 

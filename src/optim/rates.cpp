@@ -93,13 +93,14 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
     for (const Parameter& p : store.parameters()) {
       const double factor = factors[i++];
       if (p.decay != decay) continue;
-      if (open && (p.frozen || ranges.back().lr_factor != factor)) {
+      if (open && (p.frozen || ranges.back().lr_factor != factor || ranges.back().late != p.late)) {
         ranges.back().end = p.offset;
         open = false;
       }
       if (p.frozen) continue;
       if (!open) {
-        ranges.push_back({p.offset, 0, decays || config.decay == DecayScope::kAll, factor, {}});
+        ranges.push_back(
+            {p.offset, 0, decays || config.decay == DecayScope::kAll, factor, p.late, {}});
       }
       open = true;
       const std::int64_t begin = p.offset - ranges.back().begin;

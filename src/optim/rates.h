@@ -22,8 +22,8 @@ int layer_of(std::string_view parameter, int blocks);
 // parameter.
 std::vector<double> rate_factors(const OptimConfig& config, const ParameterStore& store);
 
-// Returns the ranges of equal weight decay and rate, as few as possible, in the order of the flat
-// buffers.
+// Returns the ranges of equal weight decay, rate and lateness, as few as possible, in the order of
+// the flat buffers.
 std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
                                              const ParameterStore& store);
 

@@ -1,5 +1,7 @@
 #include "train/learner.h"
 
+#include <algorithm>
+
 #include "core/cuda_device.h"
 #include "data/feed/epoch_plan.h"
 #include "kernels/pointwise/pointwise.h"
@@ -47,6 +49,8 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
       ranks_(ranks && !ranks->is_single() ? ranks : nullptr),
       task_(task),
       parameters_(learning(train_, task)),
+      has_late_(std::ranges::any_of(parameters_.parameters(),
+                                    [](const Parameter& p) { return p.late && !p.frozen; })),
       micro_batches_(config.train, ranks_),
       optimizer_(make_optimizer(config.optim, parameters_, optimizers)),
       pipeline_(device, config.train.step_graph) {
@@ -115,10 +119,10 @@ void Learner::average_buffers() {
   }
 }
 
-void Learner::update(std::size_t parts) {
-  cuda::TraceRange range("update");
+// Clips the gradients and decides on the device whether the step updates the parameters. `scale`:
+// later factor of the gradients.
+void Learner::decide_update(double scale) {
   StepPipeline::Memory& memory = pipeline_.memory();
-  const double scale = 1 / static_cast<double>(parts);
   if (adaptive_clipping_) adaptive_clipping_->clip(scale);
   run_on(device_,
          SumSquares{parameters_.flat_size(),
@@ -128,7 +132,16 @@ void Learner::update(std::size_t parts) {
          PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()), &memory.sum_squares,
                        scale, clip_, &memory.state, optimizer_->clip_epsilon(), optimizer_->beta1(),
                        optimizer_->beta2()});
-  optimizer_->step(&memory.inputs, &memory.state);
+  if (!has_late_) return;
+  run_on(device_, PrepareLateUpdate{&memory.state, &memory.inputs, late_from_, optimizer_->beta1(),
+                                    optimizer_->beta2(), &memory.late});
+}
+
+void Learner::update(std::size_t parts) {
+  cuda::TraceRange range("update");
+  StepPipeline::Memory& memory = pipeline_.memory();
+  decide_update(1 / static_cast<double>(parts));
+  optimizer_->step(&memory.inputs, &memory.state, has_late_ ? &memory.late : nullptr);
   for (const Named<ParameterStore*>& store : task_.stores()) {
     store.value->commit_buffers(&memory.state);
   }

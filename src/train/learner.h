@@ -30,8 +30,8 @@ class Learner {
   // are those of the mean loss over the whole batch, and every rank makes the same update.
   // `inputs.step` counts finished steps and keys the random numbers. The fields are on the device.
   // On a CUDA device, a step is only enqueued. From the third step with the fields at the same
-  // addresses on, a step is one captured graph (train.step_graph). At most kInFlight steps may await
-  // their reports.
+  // addresses on, a step is one captured graph (train.step_graph). At most kInFlight steps may
+  // await their reports.
   void start_step(const Fields& batch, const StepInputs& inputs);
   // The same with the weight decay at the start of the run.
   void start_step(const Fields& batch, std::int64_t step, double lr);
@@ -59,11 +59,22 @@ class Learner {
   std::int64_t updates() const { return pipeline_.updates(); }
   void set_updates(std::int64_t n) { pipeline_.set_updates(n); }
 
+  // The step from which late parameters are updated (Parameter::late), 0 by default: as the others.
+  // Call before the first step.
+  void set_late_from(std::int64_t step) { late_from_ = step; }
+  // Returns true if a parameter that is trained is late.
+  bool has_late_parameters() const { return has_late_; }
+  // Returns the number of updates of late parameters, for checkpoints. Waits for the steps in
+  // flight.
+  std::int64_t late_updates() const { return pipeline_.late_updates(); }
+  void set_late_updates(std::int64_t n) { pipeline_.set_late_updates(n); }
+
  private:
   void run_step(const Fields& batch, const std::vector<MicroBatch>& parts, std::int64_t step);
   void accumulate(const Fields& batch, const MicroBatch& part, std::int64_t step);
   Context context_of(const MicroBatch& part, std::int64_t step, Tape& tape);
   void update(std::size_t parts);
+  void decide_update(double scale);
   void average_buffers();
 
   TrainConfig train_;
@@ -75,6 +86,8 @@ class Learner {
   Communicator* ranks_;  // null: a single process
   Task& task_;
   ParameterStore& parameters_;
+  bool has_late_;
+  std::int64_t late_from_ = 0;
   MicroBatches micro_batches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<AdaptiveClipping> adaptive_clipping_;

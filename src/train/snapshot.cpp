@@ -38,20 +38,38 @@ void restart_stores(Learner& learner) {
   }
 }
 
-void bind_numbers(StateDict& state, RunProgress& p, std::int64_t& updates) {
+// The numbers of updates that a learner has made.
+struct UpdateCounts {
+  std::int64_t all = 0;
+  std::optional<std::int64_t> late{};  // of late parameters; unset: there are none
+};
+
+UpdateCounts counts_of(const Learner& learner) {
+  UpdateCounts counts{learner.updates()};
+  if (learner.has_late_parameters()) counts.late = learner.late_updates();
+  return counts;
+}
+
+void set_counts(Learner& learner, const UpdateCounts& counts) {
+  learner.set_updates(counts.all);
+  if (counts.late) learner.set_late_updates(*counts.late);
+}
+
+void bind_numbers(StateDict& state, RunProgress& p, UpdateCounts& counts) {
   state.bind("steps_per_epoch", p.steps_per_epoch);
-  state.bind("updates", updates);
+  state.bind("updates", counts.all);
+  if (counts.late) state.bind("late_updates", *counts.late);
   state.bind("evaluated_step", p.evaluated_step);
   state.bind("best_step", p.best_step);
   state.bind("best", p.best, "best_top1");
   state.bind("bad_steps", p.bad_steps);
 }
 
-StateDict state_of(Learner& learner, RunProgress& progress, std::int64_t& updates) {
+StateDict state_of(Learner& learner, RunProgress& progress, UpdateCounts& counts) {
   StateDict state;
   state.bind(optimizer_state(learner));
   state.bind(other_stores(learner));
-  bind_numbers(state, progress, updates);
+  bind_numbers(state, progress, counts);
   return state;
 }
 
@@ -113,8 +131,8 @@ void RunProgress::forget_bad_steps() {
 CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
                              RunProgress& progress) {
   ParameterStore& store = learner.parameters();
-  std::int64_t updates = learner.updates();
-  const StateDict state = state_of(learner, progress, updates);
+  UpdateCounts counts = counts_of(learner);
+  const StateDict state = state_of(learner, progress, counts);
   CheckpointData data;
   data.model = named_values(store);
   if (learner.average()) data.ema = named_weights(store, learner.average()->values().to(kCpu));
@@ -135,31 +153,32 @@ void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config
       parse_experiment(data.config_yaml, "checkpoint config", {}, schemas, ConfigOrigin::kStored),
       as_kept(learner.task(), config));
   load_exact(learner.parameters(), data.model, "checkpoint");
-  std::int64_t updates = 0;
-  state_of(learner, progress, updates).load(data.state, data.state_metadata, "state.safetensors");
+  UpdateCounts counts = counts_of(learner);
+  state_of(learner, progress, counts).load(data.state, data.state_metadata, "state.safetensors");
   if (MovingAverage* average = learner.average()) {
     StateDict ema;
     ema.bind(named_weights(learner.parameters(), average->values()));
     ema.load(data.ema, {}, "ema.safetensors");
   }
   restart_stores(learner);
-  learner.set_updates(updates);
+  set_counts(learner, counts);
   progress.step = data.step;
   if (data.state_metadata.contains(kConfirmedKey)) progress.finite_step = data.step;
 }
 
 void share_run(Learner& learner, RunProgress& progress, Communicator& ranks) {
   if (ranks.is_single()) return;
-  std::int64_t updates = learner.updates(), resumed = progress.resumed_at.value_or(-1);
+  UpdateCounts counts = counts_of(learner);
+  std::int64_t resumed = progress.resumed_at.value_or(-1);
   StateDict all;
   for (const auto& [name, store] : learner.task().stores()) all.bind(name, store->values());
   if (learner.average()) all.bind("average", learner.average()->values());
   for (const auto& [name, moments] : learner.optimizer().state()) all.bind(name, moments);
   all.bind("step", progress.step);
   all.bind("resumed_at", resumed);
-  bind_numbers(all, progress, updates);
+  bind_numbers(all, progress, counts);
   all.broadcast(ranks);
-  learner.set_updates(updates);
+  set_counts(learner, counts);
   if (resumed >= 0) progress.resumed_at = resumed;
   restart_stores(learner);
   check_equal_weights(learner.parameters().values(), ranks);

@@ -1,7 +1,6 @@
 #include "train/step_pipeline.h"
 
 #include <cmath>
-#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -155,20 +154,20 @@ std::size_t StepPipeline::unfinished() const {
   return device_ == kCpu ? done_.size() : started_ - finished_;
 }
 
-std::int64_t StepPipeline::updates() const {
+StepPipeline::Memory StepPipeline::read_memory() const {
   Memory memory;
   const Tensor host = memory_tensor_.to(kCpu);
   std::memcpy(&memory, host.raw(), sizeof memory);
-  return memory.state.updates;
+  return memory;
 }
 
-void StepPipeline::set_updates(std::int64_t n) {
+void StepPipeline::write_updates(std::size_t at, std::int64_t n) {
   UpdateState state;
   state.updates = n;
   Tensor host = Tensor::empty({sizeof state}, DType::kUInt8);
   std::memcpy(host.raw(), &state, sizeof state);
-  const std::int64_t at = offsetof(Memory, state);
-  memory_tensor_.slice(at, at + host.numel()).copy_from(host);
+  const auto begin = static_cast<std::int64_t>(at);
+  memory_tensor_.slice(begin, begin + host.numel()).copy_from(host);
 }
 
 }  // namespace dtn

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -60,6 +61,7 @@ class StepPipeline {
   struct Memory {
     StepInputs inputs;
     UpdateState state;
+    UpdateState late;  // of late parameters; zero if there are none
     double sum_squares;
   };
 
@@ -90,8 +92,11 @@ class StepPipeline {
   std::size_t unfinished() const;
 
   // Returns the number of updates made. Waits for the steps in flight.
-  std::int64_t updates() const;
-  void set_updates(std::int64_t n);
+  std::int64_t updates() const { return read_memory().state.updates; }
+  void set_updates(std::int64_t n) { write_updates(offsetof(Memory, state), n); }
+  // The same for late parameters.
+  std::int64_t late_updates() const { return read_memory().late.updates; }
+  void set_late_updates(std::int64_t n) { write_updates(offsetof(Memory, late), n); }
 
  private:
   // Page-locked memory: the data that goes to the device with a step, and the data that comes back.
@@ -110,6 +115,9 @@ class StepPipeline {
 
   Pinned& pinned_at(std::size_t n) { return reinterpret_cast<Pinned*>(pinned_.get())[n % kSlots]; }
   Marks& marks_at(std::size_t n) { return *marks_[n % kSlots]; }
+  Memory read_memory() const;
+  // Writes an UpdateState with n updates at a byte of the memory.
+  void write_updates(std::size_t at, std::int64_t n);
   StepReport report_of(const UpdateState& state, const float* sums) const;
 
   Device device_;

@@ -72,6 +72,10 @@ struct Parameter {
   Variable variable;        // defined once the store is allocated
   bool frozen = false;      // not trained: no gradient is computed for it
   bool head = false;        // belongs to a classifier's last layer
+  // Not updated in the first steps of a run, see Learner::set_late_from(): no decay and no moments.
+  // The optimizer counts the updates of late parameters from their first one. Set before the
+  // optimizer is made.
+  bool late = false;
   // The grid of a table of positions. load_adapted() resamples tables of other grids to it.
   std::optional<PositionLayout> positions{};
 };

@@ -24,6 +24,7 @@ struct ParameterRange {
   std::int64_t begin, end;  // in the flat buffers
   bool decays;              // the scheduled weight decay applies; otherwise it is 0
   double lr_factor;         // factor on the scheduled rate
+  bool late;                // the parameters are late, see Parameter::late
   // First element and end of each tensor, counted from `begin`. The gaps between them are 0.
   std::vector<std::pair<std::int64_t, std::int64_t>> tensors;
 };
@@ -56,8 +57,9 @@ class Optimizer {
 
   // Makes one update, and updates the bfloat16 copies. Reads the rate, the weight decay, the factor
   // of the gradients and the number of updates on the device of the parameters. Changes nothing if
-  // the update is to be skipped.
-  void step(const StepInputs* inputs, const UpdateState* decision);
+  // the update is to be skipped. `late`: the decision for late parameters; null: as for the others.
+  void step(const StepInputs* inputs, const UpdateState* decision,
+            const UpdateState* late = nullptr);
 
   // The flat state buffers by name, laid out like the store's values. A checkpoint saves them and
   // restores them in place.
@@ -136,5 +138,10 @@ class MovingAverage {
 // With `state`, changes nothing if that update was skipped.
 void average_into(ParameterStore& to, const ParameterStore& from, double decay,
                   const UpdateState* state = nullptr);
+
+// The same over the parameters alone, with a decay in the memory of their device that may change
+// from step to step. With a decay of 1, `to` keeps its bits.
+void average_parameters_into(ParameterStore& to, const ParameterStore& from, const double* decay,
+                             const UpdateState* state = nullptr);
 
 }  // namespace dtn

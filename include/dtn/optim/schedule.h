@@ -77,8 +77,8 @@ class LearningRate {
   bool per_epoch_, linear_warmup_;
 };
 
-// The weight decay of every update of a run: optim.weight_decay, or with optim.weight_decay_end half
-// a cosine from one to the other, as in DINO's training code (Caron et al., ICCV 2021).
+// The weight decay of every update of a run: optim.weight_decay, or with optim.weight_decay_end
+// half a cosine from one to the other, as in DINO's training code (Caron et al., ICCV 2021).
 class WeightDecay {
  public:
   // total_steps: the updates of the run.

@@ -38,6 +38,8 @@ double sum_squares_range(const float* x, std::int64_t n) {
 
 void run(CpuQueue&, const PrepareUpdate& args) { prepare_update(args); }
 
+void run(CpuQueue&, const PrepareLateUpdate& args) { prepare_late_update(args); }
+
 void run(CpuQueue&, const AdamWStep& args) {
   const AdamWFactors f = factors_of(args);
   if (!f.apply) return;
@@ -115,6 +117,7 @@ void run(CpuQueue& queue, const SumSquares& args) {
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(PrepareUpdate)
+DTN_DISPATCH(PrepareLateUpdate)
 DTN_DISPATCH(AdamWStep)
 DTN_DISPATCH(SgdStep)
 DTN_DISPATCH(LionStep)

@@ -126,10 +126,18 @@ __global__ void prepare_update_kernel(PrepareUpdate args) {
   if (threadIdx.x == 0) prepare_update(args);
 }
 
+__global__ void prepare_late_update_kernel(PrepareLateUpdate args) {
+  if (threadIdx.x == 0) prepare_late_update(args);
+}
+
 }  // namespace
 
 void run(CudaQueue& queue, const PrepareUpdate& args) {
   launch(queue, {"prepare_update"}, prepare_update_kernel, {1, 32}, args);
+}
+
+void run(CudaQueue& queue, const PrepareLateUpdate& args) {
+  launch(queue, {"prepare_late_update"}, prepare_late_update_kernel, {1, 32}, args);
 }
 
 void run(CudaQueue& queue, const AdamWStep& args) {

@@ -50,6 +50,20 @@ struct PrepareUpdate {
 void run(CpuQueue&, const PrepareUpdate&);
 void run(CudaQueue&, const PrepareUpdate&);
 
+// Fills *late, the state of the update of late parameters, after PrepareUpdate. It is a copy of
+// *state with
+//   finite = state->finite and inputs->step >= from_step
+// and with its own number of updates and bias corrections.
+struct PrepareLateUpdate {
+  const UpdateState* state;
+  const StepInputs* inputs;
+  std::int64_t from_step;
+  double beta1, beta2;  // as for PrepareUpdate
+  UpdateState* late;    // late->updates: late updates so far
+};
+void run(CpuQueue&, const PrepareLateUpdate&);
+void run(CudaQueue&, const PrepareLateUpdate&);
+
 // AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization", ICLR 2019), as in PyTorch:
 //   p -= lr wd p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
 //   p -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
@@ -115,9 +129,10 @@ struct LionStep {
 void run(CpuQueue&, const LionStep&);
 void run(CudaQueue&, const LionStep&);
 
-// average = decay average + (1 - decay) param. With warmup, after update t = state->updates, the
-// decay is min(decay, 1 - t^(-2/3)). This is the decay of timm's ModelEmaV3 with gamma 1 and power
-// 2/3, which counts from 0 and copies the weights after the first update.
+// average = decay average + (1 - decay) param. Nothing is written with a decay of 1. With warmup,
+// after update t = state->updates, the decay is min(decay, 1 - t^(-2/3)). This is the decay of
+// timm's ModelEmaV3 with gamma 1 and power 2/3, which counts from 0 and copies the weights after
+// the first update.
 struct EmaStep {
   std::int64_t count;
   float* average;
@@ -125,6 +140,8 @@ struct EmaStep {
   double decay;
   const UpdateState* state = nullptr;  // if set, nothing is written if the update is skipped
   bool warmup = false;                 // needs `state`
+  // In device memory. If set, it replaces `decay`.
+  const double* device_decay = nullptr;
 };
 void run(CpuQueue&, const EmaStep&);
 void run(CudaQueue&, const EmaStep&);

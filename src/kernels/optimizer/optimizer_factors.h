@@ -14,6 +14,17 @@
 
 namespace dtn {
 
+// Counts the update unless it is skipped, and computes the bias corrections of these betas.
+DTN_HOST_DEVICE static inline void count_update(UpdateState& state, double beta1, double beta2) {
+  state.updates += state.finite;
+  state.beta1 = beta1;
+  state.beta2 = beta2;
+  if (beta1 < 0 || beta2 < 0) return;
+  const double t = static_cast<double>(state.updates);
+  state.correction1 = 1.0 - std::pow(beta1, t);
+  state.correction2 = 1.0 - std::pow(beta2, t);
+}
+
 DTN_HOST_DEVICE static inline void prepare_update(const PrepareUpdate& args) {
   UpdateState& state = *args.state;
   const double norm = std::sqrt(*args.sum_squares) * args.scale;
@@ -22,13 +33,16 @@ DTN_HOST_DEVICE static inline void prepare_update(const PrepareUpdate& args) {
   state.grad_scale = args.scale;
   if (args.clip > 0 && norm > args.clip) state.grad_scale *= args.clip / (norm + args.epsilon);
   state.finite = std::isfinite(state.loss) && std::isfinite(norm);
-  state.updates += state.finite;
-  state.beta1 = args.beta1;
-  state.beta2 = args.beta2;
-  if (args.beta1 < 0 || args.beta2 < 0) return;
-  const double t = static_cast<double>(state.updates);
-  state.correction1 = 1.0 - std::pow(args.beta1, t);
-  state.correction2 = 1.0 - std::pow(args.beta2, t);
+  count_update(state, args.beta1, args.beta2);
+}
+
+DTN_HOST_DEVICE static inline void prepare_late_update(const PrepareLateUpdate& args) {
+  UpdateState& late = *args.late;
+  const std::int64_t updates = late.updates;
+  late = *args.state;
+  late.updates = updates;
+  late.finite = late.finite != 0 && args.inputs->step >= args.from_step;
+  count_update(late, args.beta1, args.beta2);
 }
 
 // Returns true unless the update is skipped.
@@ -134,12 +148,14 @@ struct EmaFactors {
 };
 
 DTN_HOST_DEVICE static inline EmaFactors factors_of(const EmaStep& args) {
-  double decay = args.decay;
+  double decay = args.device_decay ? *args.device_decay : args.decay;
   if (args.warmup) {
     const double grown = 1.0 - std::pow(static_cast<double>(args.state->updates), -2.0 / 3.0);
     if (grown < decay) decay = grown;
   }
-  return {is_applied(args.state), static_cast<float>(decay), static_cast<float>(1.0 - decay)};
+  // A product would turn -0 into 0, and weights that are not finite would spread.
+  const bool apply = is_applied(args.state) && decay != 1;
+  return {apply, static_cast<float>(decay), static_cast<float>(1.0 - decay)};
 }
 
 struct LambFactors : BetaFactors {

@@ -321,10 +321,13 @@ TEST(CudaOptimizer, Ema) {
     for (int shift : {0, 1}) {
       under_every_schedule([&] {
         Twin average = random_twin({count + 1}, kF, 5), param = random_twin({count + 1}, kF, 6);
-        Twin state = struct_twin(UpdateState{7, 0, 0, 1, 1});
+        Twin state = struct_twin(UpdateState{7, 0, 0, 1, 1}), decay = struct_twin(0.99996);
         auto args = [&](Where w) {
-          return EmaStep{count, floats(average, w, shift), floats(param, w, shift), 0.99996,
-                         shift ? static_cast<UpdateState*>(state.at(w)) : nullptr};
+          EmaStep step{count, floats(average, w, shift), floats(param, w, shift), 0.99996};
+          if (!shift) return step;
+          step.state = static_cast<UpdateState*>(state.at(w));
+          step.decay = NAN, step.device_decay = static_cast<double*>(decay.at(w));
+          return step;
         };
         run(cpu_queue(), args(kOnHost));
         run(cuda_queue(), args(kOnDevice));
@@ -347,12 +350,8 @@ TEST(CudaOptimizer, EmaWarmsUp) {
         Twin state = struct_twin(UpdateState{updates, 0, 0, 1, 1});
         const Tensor before = average.host().clone();
         auto args = [&](Where w) {
-          return EmaStep{count,
-                         floats(average, w, shift),
-                         floats(param, w, shift),
-                         0.98,
-                         static_cast<UpdateState*>(state.at(w)),
-                         true};
+          const auto* s = static_cast<UpdateState*>(state.at(w));
+          return EmaStep{count, floats(average, w, shift), floats(param, w, shift), 0.98, s, true};
         };
         run(cpu_queue(), args(kOnHost));
         run(cuda_queue(), args(kOnDevice));

@@ -96,6 +96,18 @@ TEST(ShareRun, BroadcastsStateOfFirstRank) {
   }
 }
 
+TEST(ShareRun, BroadcastsNumberOfLateUpdates) {
+  const ExperimentConfig config = small_run("ln");
+  const auto updates = on_ranks(3, [&](Communicator& ranks) {
+    LateHead late(config, 2 - ranks.rank());
+    for (int i = 0; i < 3; ++i) take_step(late.learner, global_batch(config, i), i);
+    RunProgress progress;
+    share_run(late.learner, progress, ranks);
+    return late.learner.late_updates();
+  });
+  EXPECT_EQ(updates, (std::vector<std::int64_t>{1, 1, 1}));
+}
+
 // --- weights ------------------------------------------------------------------------------------
 
 // Compares the same model on three ranks, after `change` has modified its weights.

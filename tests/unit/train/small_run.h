@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,21 @@ inline Fields batch_of(const ExperimentConfig& c, int step, const Communicator* 
   if (!ranks) return all;
   return rows_of(all, rows_of_rank(c.train.batch_size, ranks->rank(), ranks->size()));
 }
+
+// A task whose head is late, and its learner.
+struct LateHead {
+  explicit LateHead(const ExperimentConfig& config, std::int64_t late_from = 2)
+      : task(marked(config)), learner(config, *task) {
+    learner.set_late_from(late_from);
+  }
+  static std::unique_ptr<Classify> marked(const ExperimentConfig& config) {
+    auto task = std::make_unique<Classify>(config, kCpu);
+    for (Parameter& p : task->stores().front().value->parameters()) p.late = p.head;
+    return task;
+  }
+  std::unique_ptr<Classify> task;
+  Learner learner;
+};
 
 inline StepReport take_step(Learner& learner, const Fields& batch, int step, double lr = 0.1) {
   return learner.step(batch, step, lr);

@@ -84,6 +84,31 @@ TEST(Snapshot, ResumesBitForBit) {
   }
 }
 
+TEST(Snapshot, ResumesLateParametersBitForBit) {
+  for (const char* optimizer : {"adamw", "sgd", "lamb"}) {
+    for (int stop : {1, 3}) {  // before and after the first late update
+      SCOPED_TRACE(cat(optimizer, ", ", stop, " steps"));
+      ExperimentConfig config = loaded_run("dtn");
+      use_optimizer(config, optimizer);
+      LateHead unbroken(config), resumed(config);
+      perturb(unbroken.learner.parameters());
+      for (int i = 0; i < stop; ++i) take_step(unbroken.learner, global_batch(config, i), i);
+      RunProgress progress = kProgress, found;
+      const CheckpointData data = take_snapshot(config, unbroken.learner, progress);
+      EXPECT_EQ(data.state_metadata.at("late_updates"), stop == 1 ? "0" : "1");
+      restore_snapshot(data, config, standard_registries().schemas(), resumed.learner, found);
+      EXPECT_EQ(resumed.learner.late_updates(), unbroken.learner.late_updates());
+      for (int i = stop; i < 5; ++i) {
+        take_step(unbroken.learner, global_batch(config, i), i);
+        take_step(resumed.learner, global_batch(config, i), i);
+      }
+      EXPECT_EQ(resumed.learner.late_updates(), 3);
+      expect_same_bits(outcome_of(resumed.learner), outcome_of(unbroken.learner));
+    }
+  }
+  EXPECT_FALSE(snapshot_of(loaded_run("ln")).state_metadata.contains("late_updates"));
+}
+
 TEST(Snapshot, StoresDataPositionOfRun) {
   const CheckpointData data = snapshot_of(loaded_run("ln"));
   EXPECT_EQ(data.step, 3);

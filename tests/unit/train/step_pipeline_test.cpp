@@ -63,6 +63,10 @@ TEST(StepPipeline, ContinuesUpdateCount) {
   EXPECT_EQ(pipeline.updates(), 0);
   pipeline.set_updates(123'456'789'012);
   EXPECT_EQ(pipeline.updates(), 123'456'789'012);
+  EXPECT_EQ(pipeline.late_updates(), 0);
+  pipeline.set_late_updates(98'765'432'109);
+  EXPECT_EQ(pipeline.late_updates(), 98'765'432'109);
+  EXPECT_EQ(pipeline.updates(), 123'456'789'012);
 }
 
 }  // namespace
