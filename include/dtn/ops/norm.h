@@ -1,4 +1,4 @@
-// LayerNorm as an operation (Ba et al., "Layer normalization", 2016).
+// LayerNorm (Ba et al., "Layer normalization", 2016) and L2 normalization as operations.
 #pragma once
 
 #include "dtn/autograd/context.h"
@@ -20,8 +20,15 @@ SumAndNorm residual_layer_norm(Context&, const Variable& residual, const Variabl
                                const Tensor& scale, const Variable& weight, const Variable& bias,
                                double eps);
 
+// Divides each row of x [.., C] by its length, or by 1e-12 if it is shorter:
+//     y  = x / max(|x|, 1e-12)
+//     dx = (dy - y (dy . y)) / |x|, or dy / 1e-12 for |x| <= 1e-12
+// A row of zeros stays zero. Lengths are float32 for bfloat16 x.
+Variable l2_normalize(Context&, const Variable& x);
+
 namespace reference {
 Variable layer_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps);
-}
+Variable l2_normalize(Context&, const Variable& x);
+}  // namespace reference
 }  // namespace dtn::ops
