@@ -84,6 +84,7 @@
 #include "dtn/nn/windows.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/attention.h"
+#include "dtn/ops/contrastive.h"
 #include "dtn/ops/convolution.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/gather.h"

@@ -23,6 +23,7 @@
 #include "kernels/image/images.h"
 #include "kernels/image/mix_images.h"
 #include "kernels/loss/binary_cross_entropy.h"
+#include "kernels/loss/contrastive.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
@@ -158,6 +159,7 @@ DTN_ABSENT_PASSES(ChannelMoments)
 DTN_ABSENT(ShareSums)
 DTN_ABSENT(PackMoments)
 DTN_ABSENT(CombineMoments)
+DTN_ABSENT_PASSES(Contrastive)
 DTN_ABSENT_PASSES(CrossEntropy)
 DTN_ABSENT_PASSES(DtnNorm)
 DTN_ABSENT_PASSES(DtnSequence)
