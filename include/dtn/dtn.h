@@ -95,6 +95,7 @@
 #include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"
+#include "dtn/ops/self_distillation.h"
 #include "dtn/ops/sparse_attention.h"
 #include "dtn/ops/tokens.h"
 #include "dtn/optim/optimizer.h"

@@ -25,6 +25,7 @@
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/contrastive.h"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/dino_loss.h"
 #include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
@@ -32,6 +33,7 @@
 #include "kernels/norm/power_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/norm/switchable_norm.h"
+#include "kernels/norm/weight_norm.h"
 #include "kernels/optimizer/adaptive_clip.h"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/muon.h"
@@ -161,6 +163,8 @@ DTN_ABSENT(PackMoments)
 DTN_ABSENT(CombineMoments)
 DTN_ABSENT_PASSES(Contrastive)
 DTN_ABSENT_PASSES(CrossEntropy)
+DTN_ABSENT_PASSES(DinoLoss)
+DTN_ABSENT(DinoCenterStep)
 DTN_ABSENT_PASSES(DtnNorm)
 DTN_ABSENT_PASSES(DtnSequence)
 DTN_ABSENT_PASSES(DtnDense)
@@ -223,6 +227,8 @@ DTN_ABSENT_PASSES(RmsNorm)
 DTN_ABSENT(SwitchableNormStatistics)
 DTN_ABSENT_PASSES(SwitchableNorm)
 DTN_ABSENT(SwitchableNormBackwardSums)
+DTN_ABSENT(WeightNormScale)
+DTN_ABSENT(WeightNormBackward)
 #undef DTN_ABSENT_WEIGHTED
 #undef DTN_ABSENT_PASSES
 #undef DTN_ABSENT

@@ -165,6 +165,7 @@ void print_ops() {
       "dropout, residual_add, gelu, cast\n"
       "cross_entropy     labels with smoothing, or soft targets\n"
       "contrastive       supervised contrastive loss of rows, among all rows of the global batch\n"
+      "self_distillation DINO: all pairs of views, with a weight-normalised last layer\n"
       "primitive         add sub mul div maximum minimum where affine neg exp log sqrt erf "
       "sigmoid\n"
       "                  tanh relu abs cos sin power sum mean max softmax reshape permute\n"
