@@ -1,5 +1,5 @@
-// Self-distillation between views; see dino_loss.h for the formulas. u_ak and w_bk are the arguments
-// of the teacher's and the student's softmax. The forward pass reads the logits from memory once. A
+// Self-distillation between views; see dino_loss.h for the formulas. u_ak and w_bk are arguments of
+// the softmax of the teacher and the student. The forward pass reads the logits from memory once. A
 // block of columns of a sample gives sums relative to the largest values u_a and w_b in the block:
 //    sum_k e_ak,    e_ak = e^(u_ak - u_a)
 //    sum_k e^(w_bk - w_b)
@@ -21,7 +21,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Columns of a block: a row of it is a page of memory, and a few rows stay in the nearest cache.
+// Columns of a block: a few rows of a block stay in the nearest cache.
 constexpr std::int64_t kDinoColumns = 1024;
 
 struct DinoColumns {
@@ -71,13 +71,22 @@ A teacher_arguments(const DinoLossInputs& in, std::int64_t row, DinoColumns c, A
   });
 }
 
+// The same columns of the next row, to be fetched ahead: a row of a block is too short for the
+// prefetchers of the processor. Returns `columns` itself in the last row.
+template <class T>
+const T* next_student_row(const DinoLossInputs& in, std::int64_t row, const T* columns) {
+  return row + 1 < in.views() * in.samples ? columns + in.outputs : columns;
+}
+
 // Writes scale z / student_temp of a row.
 template <class T, class A = AccumulatorOf<T>>
 A student_arguments(const DinoLossInputs& in, std::int64_t row, DinoColumns c, A* w) {
   const T* z = static_cast<const T*>(in.student) + row * in.outputs + c.first;
+  const T* next = next_student_row(in, row, z);
   const A* scale = static_cast<const A*>(in.student_scale) + c.first;
   const A inverse_temp = static_cast<A>(1 / in.student_temp);
   return write_arguments(c.count, w, [=](std::int64_t k, auto count) -> Vec<A> {
+    __builtin_prefetch(next + k);
     return load_n(scale + k, count) * load_n(z + k, count) * inverse_temp;
   });
 }
@@ -262,6 +271,7 @@ template <class T, class A = AccumulatorOf<T>>
 void backward_part(const DinoLossBackward& args, std::int64_t row, DinoColumns c, const A* target,
                    A mass) {
   const T* z = static_cast<const T*>(args.student) + row * args.outputs + c.first;
+  const T* next = next_student_row(args, row, z);
   T* dz = static_cast<T*>(args.dstudent) + row * args.outputs + c.first;
   const A* scale = static_cast<const A*>(args.student_scale) + c.first;
   A* sums = static_cast<A*>(args.column_sums) + c.first;
@@ -271,6 +281,7 @@ void backward_part(const DinoLossBackward& args, std::int64_t row, DinoColumns c
   const A factor =
       *static_cast<const A*>(args.upstream) * static_cast<A>(1 / (args.student_temp * terms));
   for_each_vector<A>(c.count, [=](std::int64_t k, auto count) {
+    __builtin_prefetch(next + k);
     const Vec<A> logit = load_n(z + k, count), s = load_n(scale + k, count);
     const Vec<A> p = exp(s * logit * inverse_temp - lse);
     const Vec<A> ds = factor * (mass * p - load_n(target + k, count));
