@@ -25,8 +25,10 @@ void check_inputs(const Variable& logits, const Variable& direction, const Varia
   const DType acc = accumulator_of(logits.dtype());
   DTN_CHECK(how.teacher_temp || logits.device().type == DeviceType::kMeta,
             "self-distillation needs the teacher's temperature");
-  DTN_CHECK(how.local_views >= 0 && how.student_temp > 0, "self-distillation with ",
-            how.local_views, " local views and a student temperature of ", how.student_temp);
+  DTN_CHECK(
+      how.local_views >= 0 && how.student_temp > 0,
+      "self-distillation needs 0 or more local views and a positive student temperature, not ",
+      how.local_views, " and ", how.student_temp);
   DTN_CHECK(how.teacher.defined() && how.teacher.rank() == 2 && how.teacher.dim(0) >= 2 &&
                 how.teacher.dim(0) % 2 == 0 && how.teacher.dim(1) == outputs &&
                 how.teacher.dtype() == logits.dtype(),
@@ -162,7 +164,7 @@ using namespace primitive;
 
 namespace {
 
-// Reads the temperature from the memory of the device.
+// Reads a number from the memory of the device.
 double value_on_device(const double* value, Device device) {
   const std::shared_ptr<std::byte> borrowed(
       std::shared_ptr<void>(), reinterpret_cast<std::byte*>(const_cast<double*>(value)));
@@ -183,7 +185,7 @@ Variable by_sample(Context& ctx, const Variable& rows, std::int64_t samples, std
   return concat(ctx, global, reshape(ctx, local, {samples, locals, outputs}), 1);
 }
 
-// Mean over [n, 2, views] pairs that `counts` 1, else 0: [2, views].
+// Mean of the pairs [n, 2, views] that count: `counts` [2, views] is 1 for them and 0 for the rest.
 Variable mean_of_pairs(Context& ctx, const Variable& pairs, const Tensor& counts) {
   const Variable kept = mul(ctx, pairs, Variable(counts));
   const Variable number = sum(ctx, Variable(counts), {0, 1});
