@@ -179,17 +179,75 @@ Variable log_softmax_of_last(Context& ctx, const Variable& x) {
 // Orders rows by sample and view: [n, 2 + L, K].
 Variable by_sample(Context& ctx, const Variable& rows, std::int64_t samples, std::int64_t locals) {
   const std::int64_t outputs = rows.dim(1);
-  const Variable global = reshape(ctx, narrow(ctx, rows, 0, 0, 2 * samples), {samples, 2, outputs});
+  Variable global = reshape(ctx, narrow(ctx, rows, 0, 0, 2 * samples), {samples, 2, outputs});
   if (locals == 0) return global;
   const Variable local = narrow(ctx, rows, 0, 2 * samples, rows.dim(0));
   return concat(ctx, global, reshape(ctx, local, {samples, locals, outputs}), 1);
 }
 
-// Mean of the pairs [n, 2, views] that count: `counts` [2, views] is 1 for them and 0 for the rest.
-Variable mean_of_pairs(Context& ctx, const Variable& pairs, const Tensor& counts) {
+// log p of the student's views, [n, 2 + L, K].
+Variable student_log_softmax(Context& ctx, const Variable& logits, const Variable& direction,
+                             const Variable& gain, const SelfDistillation& how) {
+  const std::int64_t outputs = logits.dim(1);
+  const Variable length = sqrt(ctx, sum(ctx, mul(ctx, direction, direction), 1));  // [K, 1]
+  const Variable scale = div(ctx, reshape(ctx, gain, {outputs, 1}), length);
+  const Variable scaled = mul(ctx, upcast(ctx, logits), reshape(ctx, scale, {1, outputs}));
+  const Variable w = affine(ctx, scaled, 1 / how.student_temp);
+  return log_softmax_of_last(ctx, by_sample(ctx, w, how.teacher.dim(0) / 2, how.local_views));
+}
+
+// The teacher's scaled logits, log q and q, each [2 n, K].
+struct TeacherOutputs {
+  Variable logits, log_q, q;
+};
+
+TeacherOutputs teacher_outputs(const SelfDistillation& how) {
+  Context unrecorded;
+  const Shape row = {1, how.teacher.dim(1)};
+  TeacherOutputs t;
+  t.logits = mul(unrecorded, upcast(unrecorded, Variable(how.teacher)),
+                 Variable(how.teacher_scale.reshape(row)));
+  const Variable centered = sub(unrecorded, t.logits, Variable(how.center.reshape(row)));
+  const double temp = value_on_device(how.teacher_temp, how.teacher.device());
+  t.log_q = log_softmax_of_last(unrecorded, affine(unrecorded, centered, 1 / temp));
+  t.q = exp(unrecorded, t.log_q);
+  return t;
+}
+
+void move_next_center(const Variable& teacher, const SelfDistillation& how) {
+  if (!how.next_center.defined()) return;
+  Context unrecorded;
+  const Shape row = {1, teacher.dim(1)};
+  const Variable step =
+      sub(unrecorded, mean(unrecorded, teacher, 0), Variable(how.center.reshape(row)));
+  Tensor next = how.next_center;
+  next.copy_from(
+      add(unrecorded, Variable(next.reshape(row)), affine(unrecorded, step, how.center_share))
+          .value());
+}
+
+// -sum_k q_ak log p_bk of all rows a and b of a sample, [n, 2, views].
+Variable cross_entropies(Context& ctx, const Variable& q, const Variable& log_p) {
+  const std::int64_t n = log_p.dim(0), views = log_p.dim(1), outputs = log_p.dim(2);
+  const Variable products =
+      mul(ctx, reshape(ctx, q, {n, 2, 1, outputs}), reshape(ctx, log_p, {n, 1, views, outputs}));
+  return neg(ctx, reshape(ctx, sum(ctx, products, -1), {n, 2, views}));
+}
+
+// Mean of the pairs [n, 2, views] of different views with begin <= b < end; 0 if there are none.
+Variable mean_of_pairs(Context& ctx, const Variable& pairs, std::int64_t begin, std::int64_t end) {
+  const std::int64_t views = pairs.dim(2);
+  double number = 0;
+  const Tensor counts =
+      host_constant({2, views}, pairs.dtype(), pairs.device(), [&](std::int64_t i) {
+        const std::int64_t a = i / views, b = i % views;
+        const bool is_counted = a != b && begin <= b && b < end;
+        number += is_counted;
+        return is_counted ? 1.0 : 0.0;
+      });
   const Variable kept = mul(ctx, pairs, Variable(counts));
-  const Variable number = sum(ctx, Variable(counts), {0, 1});
-  return reshape(ctx, div(ctx, sum(ctx, mean(ctx, kept, 0), {1, 2}), number), {1});
+  const Variable total = reshape(ctx, sum(ctx, mean(ctx, kept, 0), {1, 2}), {1});
+  return affine(ctx, total, number > 0 ? 1 / number : 0);
 }
 
 }  // namespace
@@ -198,58 +256,20 @@ SelfDistillationLoss self_distillation(Context& ctx, const Variable& logits,
                                        const Variable& direction, const Variable& gain,
                                        const SelfDistillation& how) {
   check_inputs(logits, direction, gain, how);
-  const Device device = logits.device();
-  const DType acc = accumulator_of(logits.dtype());
-  const std::int64_t n = how.teacher.dim(0) / 2, views = 2 + how.local_views;
-  const std::int64_t outputs = logits.dim(1);
   Context unrecorded;
+  const TeacherOutputs t = teacher_outputs(how);
+  const Variable log_p = student_log_softmax(ctx, logits, direction, gain, how);
+  const Variable pairs = cross_entropies(ctx, t.q, log_p);
+  move_next_center(t.logits, how);
 
-  const Variable length = sqrt(ctx, sum(ctx, mul(ctx, direction, direction), 1));  // [K, 1]
-  const Variable scale =
-      reshape(ctx, div(ctx, reshape(ctx, gain, {outputs, 1}), length), {1, outputs});
-  const Variable w = affine(ctx, mul(ctx, upcast(ctx, logits), scale), 1 / how.student_temp);
-  const Variable log_p =
-      log_softmax_of_last(ctx, by_sample(ctx, w, n, how.local_views));  // [n, V, K]
-
-  const Variable center(how.center.reshape({1, outputs}));
-  const Variable t = mul(unrecorded, upcast(unrecorded, Variable(how.teacher)),
-                         Variable(how.teacher_scale.reshape({1, outputs})));
-  const double temp = value_on_device(how.teacher_temp, device);
-  const Variable log_q = log_softmax_of_last(
-      unrecorded, affine(unrecorded, sub(unrecorded, t, center), 1 / temp));  // [2 n, K]
-  const Variable q = exp(unrecorded, log_q);
-  const Variable entropy =
-      neg(unrecorded, mean(unrecorded, sum(unrecorded, mul(unrecorded, q, log_q), 1), 0));
-
-  // -sum_k q_ak log p_bk of all a and b, [n, 2, V].
-  const Variable pairs = neg(ctx, reshape(ctx,
-                                          sum(ctx,
-                                              mul(ctx, reshape(ctx, q, {n, 2, 1, outputs}),
-                                                  reshape(ctx, log_p, {n, 1, views, outputs})),
-                                              -1),
-                                          {n, 2, views}));
-  const auto counts = [&](auto&& is_counted) {
-    return host_constant({2, views}, acc, device, [&](std::int64_t i) {
-      return i / views != i % views && is_counted(i % views) ? 1.0 : 0.0;
-    });
-  };
-  const auto all = counts([](std::int64_t) { return true; });
-  const auto global = counts([](std::int64_t b) { return b < 2; });
-  const auto local = counts([](std::int64_t b) { return b >= 2; });
-  const Tensor zero = Tensor::zeros({1}, acc, device);
-
-  if (how.next_center.defined()) {
-    const Variable step = sub(unrecorded, mean(unrecorded, t, 0), center);
-    Tensor next = how.next_center;
-    const Variable before(next.reshape({1, outputs}));
-    next.copy_from(add(unrecorded, before, affine(unrecorded, step, how.center_share)).value());
-  }
-  return {mean_of_pairs(ctx, pairs, all), entropy.value().reshape({1}),
-          sqrt(unrecorded, sum(unrecorded, mul(unrecorded, center, center), {0, 1}))
-              .value()
-              .reshape({1}),
-          mean_of_pairs(unrecorded, pairs, global).value(),
-          how.local_views > 0 ? mean_of_pairs(unrecorded, pairs, local).value() : zero};
+  const Variable entropies = neg(unrecorded, sum(unrecorded, mul(unrecorded, t.q, t.log_q), 1));
+  const Variable center(how.center.reshape({1, logits.dim(1)}));
+  const Variable squares = sum(unrecorded, mul(unrecorded, center, center), 1);
+  const std::int64_t views = 2 + how.local_views;
+  return {mean_of_pairs(ctx, pairs, 0, views), mean(unrecorded, entropies, 0).value().reshape({1}),
+          sqrt(unrecorded, squares).value().reshape({1}),
+          mean_of_pairs(unrecorded, pairs, 0, 2).value(),
+          mean_of_pairs(unrecorded, pairs, 2, views).value()};
 }
 
 }  // namespace reference
