@@ -94,6 +94,7 @@
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
+#include "dtn/ops/positions.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/self_distillation.h"
 #include "dtn/ops/sparse_attention.h"

@@ -4,34 +4,10 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/pointwise/cubic_taps.h"
+
 namespace dtn {
 namespace {
-
-// Cubic convolution kernel by R. Keys.
-double cubic(double x, double a) {
-  x = std::abs(x);
-  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
-  return 0;
-}
-
-// An input position along one side, and its weight in an output position.
-struct Tap {
-  std::int64_t index;
-  double weight;
-};
-using Taps = std::vector<Tap>;
-
-// torch.nn.functional.interpolate(mode="bicubic"): four taps; taps outside repeat the border.
-Taps border_taps(double centre, std::int64_t from) {
-  Taps taps;
-  const double base = std::floor(centre);
-  for (int k = -1; k <= 2; ++k) {
-    const auto at = static_cast<std::int64_t>(base) + k;
-    taps.push_back({std::clamp<std::int64_t>(at, 0, from - 1), cubic(centre - (base + k), -0.75)});
-  }
-  return taps;
-}
 
 // mode="bilinear": two taps; taps outside repeat the border.
 Taps linear_taps(double centre, std::int64_t from) {
@@ -61,7 +37,7 @@ std::vector<Taps> taps_of_side(std::int64_t from, std::int64_t to, PosResize rul
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * ratio - 0.5;
     switch (rule) {
-      case PosResize::kBicubic: side.push_back(border_taps(centre, from)); break;
+      case PosResize::kBicubic: side.push_back(clamped_cubic_taps(centre, from)); break;
       case PosResize::kBicubicAntialias:
         side.push_back(antialias_taps(centre, std::max(1.0, ratio), from));
         break;

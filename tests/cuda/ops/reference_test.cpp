@@ -9,6 +9,7 @@
 #include "dtn/ops/linear.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/modulation.h"
+#include "dtn/ops/positions.h"
 #include "dtn/ops/tokens.h"
 #include "op_runs.h"
 
@@ -104,6 +105,14 @@ TEST(CudaReferences, OperationsMatchFloat64) {
         return r::cross_entropy(c, v[0], targets);
       },
       {Input::activation({3, 11}, 13, 9)}, 11);
+}
+
+TEST(CudaReferences, ResampledPositionsMatchFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const Op op = [](Context& c, const std::vector<Variable>& v) {
+    return ops::resample_positions(c, v[0], {5, 4}, {3, 7});
+  };
+  check("resample_positions", op, {Input::weight({1, 2 + 20, 6}, 15)}, 16);
 }
 
 // The activation is kept for the backward pass if memory allows. Otherwise it is recomputed.

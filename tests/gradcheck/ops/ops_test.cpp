@@ -5,6 +5,7 @@
 #include "dtn/ops/linear.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/norm.h"
+#include "dtn/ops/positions.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "gradcheck/ops/op_gradients.h"
@@ -280,6 +281,15 @@ TEST(OpGradients, Tokens) {
              {tokens, random_tensor({1, 3, 7}, 29)});
   check_both("first_token", one(ops::first_token), one(ops::reference::first_token), {tokens});
   check_both("mean_token", one(ops::mean_token), one(ops::reference::mean_token), {tokens});
+}
+
+TEST(OpGradients, ResamplePositions) {
+  const auto resampled = [](ops::GridSize from, ops::GridSize to) {
+    return Op(
+        [=](Context& c, const Inputs& v) { return ops::resample_positions(c, v[0], from, to); });
+  };
+  check("resample_positions", resampled({5, 4}, {2, 7}), {random_tensor({1, 21, 3}, 34)});
+  check("resample_positions", resampled({3, 3}, {2, 2}), {random_tensor({1, 9, 3}, 35)});
 }
 
 // x is the input of the norm and also bypasses it, so x already has a gradient when the norm's

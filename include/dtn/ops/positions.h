@@ -1,0 +1,46 @@
+// Resampling of learned positions to another grid of tokens.
+#pragma once
+
+#include <cstdint>
+
+#include "dtn/autograd/context.h"
+
+namespace dtn::ops {
+
+// Rows and columns of a grid of tokens.
+struct GridSize {
+  std::int64_t height, width;
+  bool operator==(const GridSize&) const = default;
+  std::int64_t tokens() const { return height * width; }
+};
+
+// Resampling along both axes of a grid, as in DINO (Caron et al., Emerging Properties in
+// Self-Supervised Vision Transformers, ICCV 2021): bicubic with a = -0.75, not antialiased, with
+// clamped borders. On an axis of G positions, output i of g reads the position
+//     (i + 1/2) G / (g + 0.1) - 1/2
+// The 0.1 is DINO's. It shifts the samples, and DINO's public weights were trained with it.
+class PositionResampling {
+ public:
+  // `dtype` (float32 or float64) and `device` are those of the positions.
+  PositionResampling(const GridSize& from, const GridSize& to, DType dtype, Device device);
+
+  const GridSize& from() const { return from_; }  // the grid that the positions belong to
+  const GridSize& to() const { return to_; }      // the grid of the result
+  const Tensor& down() const { return down_; }    // M_y [to.height, from.height]
+  const Tensor& along() const { return along_; }  // M_x [to.width, from.width]
+
+ private:
+  GridSize from_, to_;
+  Tensor down_, along_;
+};
+
+// positions [1, prefix + h w, C] on the grid from() -> [1, prefix + h' w', C] on the grid to():
+// M_y p M_x^T for every channel. The prefix rows, which precede the grid, are kept. The gradient of
+// the positions is the transposed product.
+Variable resample_positions(Context&, const Variable& positions, const PositionResampling&);
+// The same, with matrices for this call, which a captured step on a CUDA device cannot make.
+// Positions of the grid `to` are returned as they are.
+Variable resample_positions(Context&, const Variable& positions, const GridSize& from,
+                            const GridSize& to);
+
+}  // namespace dtn::ops
