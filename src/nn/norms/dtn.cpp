@@ -92,7 +92,8 @@ void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
   DTN_CHECK(grid.height % options_.pool == 0 && grid.width % options_.pool == 0, "dtn: a grid of ",
             grid.height, " x ", grid.width, " tokens is not divisible into squares of ",
             options_.pool, " x ", options_.pool);
-  DTN_CHECK(options_.position != DtnOptions::Position::kFree ||
+  const bool has_grid = grid.height * grid.width > 0;
+  DTN_CHECK(!has_grid || options_.position != DtnOptions::Position::kFree ||
                 (grid.height == shape_.grid.height && grid.width == shape_.grid.width),
             "dtn: the position table was made for ", shape_.grid.height, " x ", shape_.grid.width,
             " tokens, not for ", grid.height, " x ", grid.width);

@@ -200,6 +200,21 @@ TEST(VisionTransformer, RejectsImagesOfAnotherSize) {
   EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 3, 15, 15}, DType::kFloat32)), Error);
 }
 
+// The last block computes the class token alone. It then has no grid for DTN's table of positions.
+TEST(VisionTransformer, FreePositionsAllowClassTokenAlone) {
+  ModelConfig c = test::prefix_vit();
+  c.pool = Pooling::kCls;
+  c.norm.options.push_back({"position", std::string("free")});
+  Classifier model(c, 0, DType::kFloat64);
+  test::perturb(model.parameters());
+  Context ctx = test::computing_in(DType::kFloat64);
+  const Tensor images = test::some_images(c, 2, DType::kFloat64);
+  const test::Doubles alone = test::doubles(model.forward(ctx, images).value());
+  ctx.mode.skip_unread = false;
+  const test::Doubles whole = test::doubles(model.forward(ctx, images).value());
+  EXPECT_LE(test::max_abs_difference(alone, whole), 1e-12);
+}
+
 TEST(VisionTransformer, EvaluatesEachImageIndependently) {
   for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit()}) {
     Classifier model(c, 0, DType::kFloat64);
