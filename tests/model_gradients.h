@@ -2,16 +2,16 @@
 // of every parameter.
 #pragma once
 
+#include <optional>
+
 #include "tiny_vit.h"
 
 namespace dtn::test {
 
-inline double loss_of(Classifier& model, std::int64_t batch, Context ctx) {
+inline double loss_of(Classifier& model, std::int64_t batch, Context ctx,
+                      const std::vector<ImageSize>& sizes) {
   ctx.mode.compute = DType::kFloat64;
-  Variable logits = model.forward(ctx, some_images(model.config(), batch, DType::kFloat64));
-  return *ops::cross_entropy(ctx, logits, some_labels(model.config(), batch))
-              .mean.value()
-              .data<double>();
+  return *loss_on(ctx, model, batch, sizes).value().data<double>();
 }
 
 // True if a parameter changes no output: the bias of DTN's positions, which the softmax cancels.
@@ -30,16 +30,16 @@ inline bool is_shift_of_stream(const ModelConfig& config, const std::string& nam
 // difference quotient is this error divided by the step. A step may cross the kink of a ReLU, so
 // smaller steps are tried too.
 inline bool is_slope(double gradient, double scale, Classifier& model, Parameter& p, std::int64_t i,
-                     const Context& ctx) {
+                     const Context& ctx, const std::vector<ImageSize>& sizes) {
   constexpr std::int64_t kBatch = 3;
   Tensor leaf = p.variable.value();
   double& value = leaf.data<double>()[i];
   const double original = value;
   for (double h : {1e-5, 1e-6, 1e-7}) {
     value = original + h;
-    const double above = loss_of(model, kBatch, ctx);
+    const double above = loss_of(model, kBatch, ctx, sizes);
     value = original - h;
-    const double below = loss_of(model, kBatch, ctx);
+    const double below = loss_of(model, kBatch, ctx, sizes);
     value = original;
     const double numeric = (above - below) / (2 * h);
     if (std::abs(gradient - numeric) <= 1e-6 * scale + 2e-15 / h) return true;
@@ -47,13 +47,18 @@ inline bool is_slope(double gradient, double scale, Classifier& model, Parameter
   return false;
 }
 
+// Checks the loss of images of the model's size; with `other`, the sum of the losses of images of
+// both sizes.
 inline void check_gradients(const ModelConfig& config, const Context& ctx,
-                            bool checkpoint_blocks = false) {
+                            bool checkpoint_blocks = false,
+                            const std::optional<ImageSize>& other = {}) {
   constexpr std::int64_t kBatch = 3;
   Threads one(1);  // thousands of tiny passes
   Classifier model(config, 1, DType::kFloat64);
   perturb(model.parameters());
-  logits_and_gradients(model, kBatch, DType::kFloat64, ctx, checkpoint_blocks);
+  std::vector<ImageSize> sizes = {config.image_size};
+  if (other) sizes.push_back(*other);
+  run_gradients(model, kBatch, DType::kFloat64, ctx, sizes, checkpoint_blocks);
   for (Parameter& p : model.parameters().parameters()) {
     Tensor gradient = ParameterStore::view(model.parameters().gradients(), p);
     double scale = max_abs(doubles(gradient));
@@ -68,7 +73,7 @@ inline void check_gradients(const ModelConfig& config, const Context& ctx,
     if (p.frozen) continue;
     std::int64_t n = p.shape.numel(), stride = std::max<std::int64_t>(1, n / 5);
     for (std::int64_t i = n / 7; i < n; i += stride) {
-      EXPECT_TRUE(is_slope(element(gradient, i), scale, model, p, i, ctx))
+      EXPECT_TRUE(is_slope(element(gradient, i), scale, model, p, i, ctx, sizes))
           << config.preset << ", " << p.name << "[" << i << "]";
     }
   }

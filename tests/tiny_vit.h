@@ -5,6 +5,7 @@
 
 #include "dtn/models/classifier.h"
 #include "dtn/ops/loss.h"
+#include "dtn/ops/primitive.h"
 #include "tensors.h"
 
 namespace dtn::test {
@@ -170,10 +171,13 @@ inline void perturb(ParameterStore& store, double noise = 0.25) {
   store.refresh_bfloat16();
 }
 
+inline Tensor some_images(const ModelConfig& c, std::int64_t batch, DType dtype,
+                          const ImageSize& size) {
+  return as(representable(random_tensor({batch, c.channels, size.height, size.width}, 40)), dtype);
+}
+
 inline Tensor some_images(const ModelConfig& c, std::int64_t batch, DType dtype) {
-  return as(representable(
-                random_tensor({batch, c.channels, c.image_size.height, c.image_size.width}, 40)),
-            dtype);
+  return some_images(c, batch, dtype, c.image_size);
 }
 
 inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
@@ -190,6 +194,31 @@ inline Context computing_in(DType dtype) {
   Context ctx;
   ctx.mode.compute = dtype;
   return ctx;
+}
+
+// Returns the sum of the losses of images of each size.
+inline Variable loss_on(Context& ctx, Classifier& model, std::int64_t batch,
+                        const std::vector<ImageSize>& sizes) {
+  Variable sum;
+  for (const ImageSize& size : sizes) {
+    const Tensor images =
+        some_images(model.config(), batch, accumulator_of(ctx.mode.compute), size);
+    const Variable logits = model.forward(ctx, images);
+    const Variable loss = ops::cross_entropy(ctx, logits, some_labels(model.config(), batch)).mean;
+    sum = sum.defined() ? primitive::add(ctx, sum, loss) : loss;
+  }
+  return sum;
+}
+
+// Sets the gradients in the store to those of loss_on().
+inline void run_gradients(Classifier& model, std::int64_t batch, DType dtype, Context ctx,
+                          const std::vector<ImageSize>& sizes, bool checkpoint_blocks = false) {
+  Tape tape;
+  ctx.tape = &tape;
+  model.parameters().zero_gradients();
+  ctx.mode.compute = dtype;
+  ctx.mode.checkpoint_blocks = checkpoint_blocks;
+  tape.backward(loss_on(ctx, model, batch, sizes));
 }
 
 // Runs one forward and backward pass and returns the logits; the gradients are then in the store.

@@ -60,6 +60,7 @@
 #include "dtn/nn/conv2d.h"
 #include "dtn/nn/conv_mlp.h"
 #include "dtn/nn/drop.h"
+#include "dtn/nn/grid_cache.h"
 #include "dtn/nn/initializers.h"
 #include "dtn/nn/layer_scale.h"
 #include "dtn/nn/linear.h"

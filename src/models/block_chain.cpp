@@ -28,6 +28,16 @@ Tokens run_blocks(Context& ctx, const std::vector<Block>& blocks, Tokens tokens,
   return tokens;
 }
 
+std::string grid_problem(const std::vector<Block>& blocks, const TokenGrid& grid, int join_after) {
+  const TokenGrid alone{grid.height, grid.width};
+  int index = 0;
+  for (const Block& block : blocks) {
+    const std::string problem = block.grid_problem(index++ < join_after ? alone : grid);
+    if (!problem.empty()) return problem;
+  }
+  return {};
+}
+
 std::vector<LayerInfo> layers_of(const std::vector<Block>& blocks) {
   std::vector<LayerInfo> layers;
   for (const Block& block : blocks) layers.push_back(block.info());

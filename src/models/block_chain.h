@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "dtn/nn/block.h"
@@ -20,6 +21,11 @@ struct BlockChain {
 
 Tokens run_blocks(Context&, const std::vector<Block>& blocks, Tokens tokens,
                   const BlockChain& chain = {});
+
+// Returns the reason why one of the blocks cannot process tokens of a grid, as the end of a
+// sentence; empty: they can. The grid's prefix joins after `join_after` blocks.
+std::string grid_problem(const std::vector<Block>& blocks, const TokenGrid& grid,
+                         int join_after = 0);
 
 std::vector<LayerInfo> layers_of(const std::vector<Block>& blocks);
 

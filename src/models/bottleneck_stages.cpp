@@ -1,5 +1,7 @@
 #include "models/bottleneck_stages.h"
 
+#include <algorithm>
+
 #include "dtn/ops/activation.h"
 #include "dtn/ops/convolution.h"
 #include "dtn/ops/tokens.h"
@@ -36,6 +38,10 @@ std::vector<StageShape> BottleneckStages::stages() const {
   std::vector<StageShape> shapes;
   for (int s = 0; s < config_.stages(); ++s) shapes.push_back({config_.embed_dim.at(s), 4 << s});
   return shapes;
+}
+
+std::string BottleneckStages::size_problem(const ImageSize& size) const {
+  return std::min(size.height, size.width) < 1 ? "an image has at least one pixel" : "";
 }
 
 std::vector<LayerInfo> BottleneckStages::layers() const {

@@ -27,6 +27,8 @@ class BottleneckStages : public ImageBackbone {
   Features forward(Context&, const Fields&) override;
   Variable pooled(Context&, const Fields&) override;
   std::vector<StageShape> stages() const override;
+  // Any image has at least one pixel after each stage.
+  std::string size_problem(const ImageSize&) const override;
   std::vector<LayerInfo> layers() const override;
   std::vector<ClassHead> make_heads(const Scope&, int classes) const override;
 

@@ -42,6 +42,15 @@ std::vector<ClassHead> Backbone::make_heads(const Scope& scope, int classes) con
   return {make_linear_head(scope / "head", stages().back().channels, classes)};
 }
 
+std::string Backbone::size_problem(const ImageSize& size) const {
+  for (const FieldSpec& field : inputs()) {
+    if (field.name != "image" || field.row.rank() != 3) continue;
+    if (field.row[1] == size.height && field.row[2] == size.width) return {};
+    return cat("it is built for images of ", field.row[1], " x ", field.row[2], " pixels only");
+  }
+  return "it reads no images";
+}
+
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
                        const ModelRegistry& models, const NormRegistry& norms)
     : config_(config), row_(models.at(config.family)), norms_(&norms) {

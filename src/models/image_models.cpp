@@ -46,6 +46,22 @@ std::optional<ConfigProblem> image_size_problem(const ModelConfig& c, int of,
                            ", as ", reason, "; the nearest such size is ", want)};
 }
 
+std::string grid_limit_problem(const TokenGrid& grid) {
+  if (std::min(grid.height, grid.width) < 1) {
+    return cat("a grid would have only ", grid.height, " x ", grid.width, " tokens");
+  }
+  if (std::max(grid.height, grid.width) <= kMaxGrid) return {};
+  return cat("a grid would have ", grid.height, " x ", grid.width, " tokens; at most ", kMaxGrid,
+             " x ", kMaxGrid, " are allowed");
+}
+
+std::string division_problem(const ImageSize& size, std::int64_t of) {
+  for (const int side : {size.height, size.width}) {
+    if (side < 1 || side % of != 0) return cat("both sides must be multiples of ", of);
+  }
+  return {};
+}
+
 std::vector<FieldSpec> ImageBackbone::inputs() const {
   return {{"image", {config_.channels, config_.image_size.height, config_.image_size.width}}};
 }
@@ -53,10 +69,14 @@ std::vector<FieldSpec> ImageBackbone::inputs() const {
 const Tensor& ImageBackbone::image_of(const Fields& fields) const {
   const ModelConfig& c = config_;
   const Tensor& images = fields.at("image");
-  DTN_CHECK(images.rank() == 4 && images.dim(1) == c.channels &&
-                images.dim(2) == c.image_size.height && images.dim(3) == c.image_size.width,
-            "images ", to_string(images.shape()), " are not [B, ", c.channels, ", ",
-            c.image_size.height, ", ", c.image_size.width, "]");
+  DTN_CHECK(images.rank() == 4 && images.dim(1) == c.channels, "images ", to_string(images.shape()),
+            " are not [B, ", c.channels, ", height, width]");
+  const ImageSize size(static_cast<int>(images.dim(2)), static_cast<int>(images.dim(3)));
+  if (size == c.image_size) return images;
+  if (const std::string problem = size_problem(size); !problem.empty()) {
+    throw ConfigError(cat("the model of ", c.image_size, " pixels cannot process images of ", size,
+                          " pixels: ", problem));
+  }
   return images;
 }
 

@@ -24,7 +24,17 @@ std::optional<ConfigProblem> last_block_problem(const ModelConfig&, bool joins =
 std::optional<ConfigProblem> image_size_problem(const ModelConfig&, int of,
                                                 const std::string& reason);
 
-// A backbone that reads "image" [B, channels, height, width] of model.image_size.
+// The largest number of rows or columns of a grid of tokens.
+inline constexpr std::int64_t kMaxGrid = 512;
+// Returns the reason why a grid is too small or too large for any model, as the end of a sentence.
+// Empty: it is not.
+std::string grid_limit_problem(const TokenGrid&);
+// Returns the reason why images of this size are not divisible into tokens of `of` x `of` pixels,
+// as the end of a sentence. Empty: they are.
+std::string division_problem(const ImageSize&, std::int64_t of);
+
+// A backbone that reads "image" [B, channels, height, width] of model.image_size, or of another
+// size that size_problem() allows.
 class ImageBackbone : public Backbone {
  public:
   std::vector<FieldSpec> inputs() const override;
@@ -34,7 +44,8 @@ class ImageBackbone : public Backbone {
   ImageBackbone(const Scope& scope, const ModelConfig& config, ModelCheck check)
       : config_(checked(config, check, scope)) {}
 
-  // Returns the images. Throws Error if their size differs.
+  // Returns the images. Throws Error if the number of channels differs, ConfigError if the model
+  // cannot process their size.
   const Tensor& image_of(const Fields&) const;
 
   ModelConfig config_;

@@ -115,6 +115,12 @@ class Levit final : public ImageBackbone {
   std::vector<Variable> pooled_each(Context& ctx, const Fields& fields) override {
     return std::vector<Variable>(config_.distilled ? 2 : 1, pooled(ctx, fields));
   }
+  std::string size_problem(const ImageSize& size) const override {
+    if (size == config_.image_size) return {};
+    const TokenGrid grid = levit_grid(config_, 0);
+    return cat("the attention biases of LeViT are learned for a grid of ", grid.height, " x ",
+               grid.width, " tokens");
+  }
   std::vector<StageShape> stages() const override {
     std::vector<StageShape> shapes;
     for (int s = 0; s < config_.stages(); ++s) {

@@ -13,6 +13,7 @@
 //          with norm{s}
 #include "dtn/nn/conv_mlp.h"
 #include "dtn/nn/norm_layers.h"
+#include "dtn/nn/positions.h"
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/ops/tokens.h"
 #include "models/entries.h"
@@ -34,10 +35,11 @@ TokenConv::Options embed_options(Version version, const ModelConfig& c, int stag
       .kernel = 2 * stride - 1, .stride = stride, .padding = stride - 1, .init = ConvInit::kFanOut};
 }
 
-// A side that is too short for the kernel has 0 tokens.
-std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
+// Returns the grids of the stages for images of a size. A side that is too short for the kernel has
+// 0 tokens.
+std::vector<TokenGrid> grids_of(Version version, const ModelConfig& c, const ImageSize& size) {
   std::vector<TokenGrid> grids;
-  std::int64_t height = c.image_size.height, width = c.image_size.width;
+  std::int64_t height = size.height, width = size.width;
   for (int stage = 0; stage < c.stages(); ++stage) {
     const TokenConv::Options o = embed_options(version, c, stage);
     const auto after = [&](std::int64_t n) {
@@ -48,7 +50,11 @@ std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
     width = after(width);
     grids.push_back({height, width});
   }
-  return dtn::stages_of(c, grids);
+  return grids;
+}
+
+std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
+  return dtn::stages_of(c, grids_of(version, c, c.image_size));
 }
 
 // The last stage keeps LayerNorm: in PVT because of its class token, in PVTv2 to match PVT.
@@ -158,10 +164,11 @@ class PyramidTransformer final : public StagedTransformer {
       const bool last = s.index + 1 == config.stages();
       embeds_.push_back(make_embed(version, scope, config, s.index));
       if (is_first) {
-        positions_.push_back(scope.weight("pos_embed" + s.number(),
-                                          {1, s.grid.tokens() + last, s.channels},
-                                          InitKind::kTruncatedNormal, Decay::kYes));
-        positions_.back()->positions = {PositionKind::kTokens, s.grid.height, s.grid.width, last};
+        Parameter* table =
+            scope.weight("pos_embed" + s.number(), {1, s.grid.tokens() + last, s.channels},
+                         InitKind::kTruncatedNormal, Decay::kYes);
+        table->positions = {PositionKind::kTokens, s.grid.height, s.grid.width, last};
+        positions_.emplace_back(table);
       }
       auto blocks = make_blocks(version, scope / ("block" + s.number()), config, s);
       std::unique_ptr<Normalizer> norm;
@@ -177,6 +184,12 @@ class PyramidTransformer final : public StagedTransformer {
     }
   }
 
+  std::string size_problem(const ImageSize& size) const override {
+    std::vector<TokenGrid> grids = grids_of(version, config_, size);
+    if (class_token_) grids.back().prefix = 1;
+    return stage_grid_problem(grids);
+  }
+
  private:
   Tokens enter(Context& ctx, int stage, const Tokens& before) const override {
     const auto i = static_cast<std::size_t>(stage);
@@ -186,13 +199,13 @@ class PyramidTransformer final : public StagedTransformer {
       tokens.x = ops::prepend_tokens(ctx, tokens.x, class_token_->variable);
       tokens.extra = 1;
     }
-    tokens.x = ops::add_positions(ctx, tokens.x, positions_[i]->variable);
+    tokens.x = ops::add_positions(ctx, tokens.x, positions_[i].on(ctx, tokens.grid));
     return tokens;
   }
 
   std::vector<ConvEmbed> embeds_;
-  std::vector<Parameter*> positions_;  // PVT
-  Parameter* class_token_ = nullptr;   // PVT
+  std::vector<LearnedPositions> positions_;  // PVT
+  Parameter* class_token_ = nullptr;         // PVT
 };
 
 }  // namespace

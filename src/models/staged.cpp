@@ -22,6 +22,15 @@ std::vector<LayerInfo> StagedTransformer::layers() const {
   return layers;
 }
 
+std::string StagedTransformer::stage_grid_problem(const std::vector<TokenGrid>& grids) const {
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    std::string problem = grid_limit_problem(grids[stage]);
+    if (problem.empty()) problem = grid_problem(stages_[stage].blocks, grids[stage]);
+    if (!problem.empty()) return cat("in stage ", stage + 1, ", ", problem);
+  }
+  return {};
+}
+
 Tokens StagedTransformer::run_blocks(Context& ctx, int stage, Tokens tokens,
                                      bool pooled_alone) const {
   return dtn::run_blocks(ctx, stages_[static_cast<std::size_t>(stage)].blocks, std::move(tokens),

@@ -28,6 +28,10 @@ class StagedTransformer : public ImageBackbone {
 
   using ImageBackbone::ImageBackbone;
 
+  // Returns the reason why a stage cannot process tokens of its grid, as the end of a sentence;
+  // empty: all stages can.
+  std::string stage_grid_problem(const std::vector<TokenGrid>& grids) const;
+
   // Computes the input tokens of a stage's blocks from the tokens of the stage before; for the
   // first stage, from the tokens of the image.
   virtual Tokens enter(Context&, int stage, const Tokens&) const = 0;

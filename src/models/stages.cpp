@@ -74,7 +74,6 @@ std::vector<std::string> transformer_keys(std::vector<std::string> more) {
 
 std::optional<ConfigProblem> stage_problem(const ModelConfig& c,
                                            const std::vector<StageConfig>& stages) {
-  constexpr std::int64_t kMaxGrid = 512;
   for (const StageConfig& s : stages) {
     const std::string where = cat(" of stage ", s.number());
     const std::int64_t height = s.grid.height, width = s.grid.width;

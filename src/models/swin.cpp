@@ -5,12 +5,14 @@
 // blocks stays in windows of model.window x model.window tokens, which are shifted by half a window
 // in every second block. `downsample` halves the grid at the end of every stage but the last. If a
 // side of the grid is no longer than the window, the window has the length of that side and is not
-// shifted. The head reads the mean of the last tokens after `norm`.
+// shifted. Images of another size have windows of the same length. The head reads the mean of the
+// last tokens after `norm`.
 #include <algorithm>
 
 #include "dtn/nn/norm_layers.h"
 #include "dtn/nn/patch_merging.h"
 #include "dtn/nn/window_attention.h"
+#include "dtn/nn/windows.h"
 #include "models/entries.h"
 #include "models/staged.h"
 #include "models/stages.h"
@@ -19,30 +21,27 @@
 namespace dtn {
 namespace {
 
-// Rounds down sides that do not divide; the check reports them.
-std::vector<StageConfig> stages_of(const ModelConfig& c) {
+// Returns the grids of the stages for images of a size. Rounds down sides that do not divide.
+std::vector<TokenGrid> grids_of(const ModelConfig& c, const ImageSize& size) {
   std::vector<TokenGrid> grids;
-  TokenGrid grid{c.image_size.height / c.patch_size, c.image_size.width / c.patch_size};
+  TokenGrid grid{size.height / c.patch_size, size.width / c.patch_size};
   for (int stage = 0; stage < c.stages(); ++stage) {
     grids.push_back(grid);
     grid = {grid.height / 2, grid.width / 2};
   }
-  return dtn::stages_of(c, grids);
+  return grids;
 }
 
-// Side of the windows on a grid, and the shift of the windows in odd blocks; tokens.
-struct Windows {
-  std::int64_t side, shift;
-};
-
-Windows windows_on(const TokenGrid& grid, std::int64_t window) {
-  const std::int64_t shorter = std::min(grid.height, grid.width);
-  if (shorter <= window) return {shorter, 0};
-  return {window, window / 2};
+// The check reports sides that do not divide.
+std::vector<StageConfig> stages_of(const ModelConfig& c) {
+  return dtn::stages_of(c, grids_of(c, c.image_size));
 }
+
+// Pixels of a side of the last stage's tokens.
+int last_patch_size(const ModelConfig& c) { return c.patch_size << (c.stages() - 1); }
 
 bool fits(const TokenGrid& grid, std::int64_t window) {
-  const std::int64_t side = windows_on(grid, window).side;
+  const std::int64_t side = window_side(grid.height, grid.width, window);
   return grid.height % side == 0 && grid.width % side == 0;
 }
 
@@ -76,7 +75,7 @@ std::optional<ConfigProblem> window_problem(const ModelConfig& c,
 
 std::optional<ConfigProblem> check_swin(const ModelConfig& c, const NormSchema&) {
   if (!c.window) return ConfigProblem{{"model.window"}, "model.window is not set; 7 is usual"};
-  const int step = c.patch_size << (c.stages() - 1);
+  const int step = last_patch_size(c);
   for (const int side : {c.image_size.height, c.image_size.width}) {
     if (side % step == 0) continue;
     return ConfigProblem{{"model.image_size", "model.patch_size"},
@@ -94,7 +93,7 @@ std::vector<NormSite> swin_norm_sites(const ModelConfig& c) {
 }
 
 std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c, const StageConfig& s) {
-  const Windows windows = windows_on(s.grid, *c.window);
+  const std::int64_t window = window_side(s.grid.height, s.grid.width, *c.window);
   std::vector<Block> blocks;
   for (int i = 0; i < s.depth; ++i) {
     BlockOptions o = block_options(scope, c, s, i, c.stages());
@@ -102,8 +101,8 @@ std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c, const S
       return std::make_unique<WindowAttention>(
           at, WindowAttention::Options{.channels = s.channels,
                                        .heads = s.heads,
-                                       .window = windows.side,
-                                       .shift = i % 2 == 1 ? windows.shift : 0,
+                                       .window = window,
+                                       .shift = i % 2 == 1 ? window / 2 : 0,
                                        .qkv_bias = c.qkv_bias});
     };
     blocks.emplace_back(scope / i, o);
@@ -132,6 +131,13 @@ class SwinTransformer final : public StagedTransformer {
       downsamples_.emplace_back(stage / "downsample", s.channels, config.embed_dim.at(s.index + 1),
                                 config.eps);
     }
+  }
+
+  std::string size_problem(const ImageSize& size) const override {
+    if (std::string problem = division_problem(size, last_patch_size(config_)); !problem.empty()) {
+      return problem + ", the patch size of the last stage";
+    }
+    return stage_grid_problem(grids_of(config_, size));
   }
 
  private:

@@ -3,8 +3,9 @@
 // authors'.
 //
 // The class token joins before block model.class_token_at and always has the position in row 0; the
-// patches have the rows from 1 on.
+// patches have the rows from 1 on. Images of another size have the positions of their own grid.
 #include "dtn/nn/block.h"
+#include "dtn/nn/grid_cache.h"
 #include "dtn/nn/positions.h"
 #include "dtn/nn/tokens_to_token.h"
 #include "dtn/ops/primitive.h"
@@ -118,6 +119,14 @@ class T2tVit final : public ImageBackbone {
     const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread);
     return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
   }
+  std::string size_problem(const ImageSize& size) const override {
+    if (std::string problem = division_problem(size, kT2tStride); !problem.empty()) {
+      return problem + ", the stride of T2T-ViT";
+    }
+    const TokenGrid grid{size.height / kT2tStride, size.width / kT2tStride, 1};
+    if (std::string problem = grid_limit_problem(grid); !problem.empty()) return problem;
+    return grid_problem(blocks_, grid, config_.class_token_at);
+  }
   std::vector<StageShape> stages() const override { return {{config_.embed_dim, kT2tStride}}; }
   std::vector<LayerInfo> layers() const override { return layers_of(blocks_); }
 
@@ -133,10 +142,22 @@ class T2tVit final : public ImageBackbone {
 
   Tokens embed(Context& ctx, const Fields& fields) const {
     Tokens tokens = tokens_to_token_.forward(ctx, image_of(fields));
-    const Variable& table = positions_->variable;
+    const Variable table = positions_on(tokens.grid);
     const Variable of_patches = primitive::narrow(ctx, table, 1, 1, table.dim(1));
     tokens.x = ops::add_positions(ctx, tokens.x, of_patches);
     return tokens;
+  }
+
+  // The table of a grid, [1, 1 + h w, C].
+  Variable positions_on(const TokenGrid& grid) const {
+    const Variable& own = positions_->variable;
+    if (grid == t2t_grid(config_)) return own;
+    const auto make = [&] {
+      Tensor table = Tensor::empty({1, 1 + grid.tokens(), own.dim(2)}, own.dtype());
+      fill_sinusoids(table);
+      return table.to(own.device());
+    };
+    return Variable(other_positions_.at(grid, own.dtype(), own.device(), make));
   }
 
   void join_class_token(Context& ctx, Tokens& tokens) const {
@@ -148,7 +169,8 @@ class T2tVit final : public ImageBackbone {
 
   TokensToToken tokens_to_token_;
   Parameter* class_token_;
-  Parameter* positions_;  // frozen
+  Parameter* positions_;                       // frozen
+  mutable GridCache<Tensor> other_positions_;  // of images of other sizes
   std::vector<Block> blocks_;
   std::unique_ptr<Normalizer> norm_;
 };

@@ -9,6 +9,7 @@
 #include "dtn/nn/block.h"
 #include "dtn/nn/initializers.h"
 #include "dtn/nn/patch_embed.h"
+#include "dtn/nn/positions.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
 #include "models/entries.h"
@@ -33,7 +34,6 @@ Problem vit_grid_problem(const ModelConfig& c) {
         cat("model.image_size ", side, " is not divisible by model.patch_size ", c.patch_size,
             "; the nearest image_size that is: ", nearest_multiple(side, c.patch_size))};
   }
-  constexpr int kMaxGrid = 512;
   if (std::max(c.grid_h(), c.grid_w()) > kMaxGrid) {
     return ConfigProblem{{"model.patch_size", "model.image_size"},
                          cat("a grid of ", c.grid_h(), " x ", c.grid_w(), " patches; at most ",
@@ -238,6 +238,15 @@ class VisionTransformer final : public ImageBackbone {
     if (config_.fc_norm) return {norm_->forward(ctx, ops::mean_token(ctx, patches), {1, 1})};
     return {ops::mean_token(ctx, norm_->forward(ctx, patches, tokens.grid))};
   }
+  std::string size_problem(const ImageSize& size) const override {
+    if (std::string problem = division_problem(size, config_.patch_size); !problem.empty()) {
+      return problem + ", model.patch_size";
+    }
+    const TokenGrid grid{size.height / config_.patch_size, size.width / config_.patch_size,
+                         config_.prefix_tokens()};
+    if (std::string problem = grid_limit_problem(grid); !problem.empty()) return problem;
+    return grid_problem(blocks_, grid, config_.grid_blocks());
+  }
   Features forward(Context& ctx, const Fields& fields) override {
     Tokens tokens = run_blocks(ctx, fields, false);
     if (!config_.fc_norm) tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
@@ -268,7 +277,7 @@ class VisionTransformer final : public ImageBackbone {
     Tokens tokens = patch_embed_.forward(ctx, image_of(fields));
     const bool with_positions = c.pos_embed == PosEmbed::kAll;
     if (with_positions) join_prefix(ctx, tokens);
-    tokens.x = ops::add_positions(ctx, tokens.x, positions_->variable);
+    tokens.x = ops::add_positions(ctx, tokens.x, positions_.on(ctx, tokens.grid));
     tokens.x = position_dropout_.forward(ctx, tokens.x);
     if (!with_positions && joins_first()) join_prefix(ctx, tokens);
     if (norm_pre_) tokens.x = norm_pre_->forward(ctx, tokens.x, tokens.arrangement());
@@ -299,7 +308,7 @@ class VisionTransformer final : public ImageBackbone {
   Parameter* class_token_;  // null: none
   Parameter* distillation_token_;
   Parameter* registers_;
-  Parameter* positions_;
+  LearnedPositions positions_;
   PatchEmbed patch_embed_;
   Dropout position_dropout_;
   std::unique_ptr<Normalizer> norm_pre_;  // null: none

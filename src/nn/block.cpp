@@ -56,6 +56,13 @@ void Block::forward(Context& ctx, ResidualStream& stream, const TokenGrid& grid)
   if (ctx.observer) ctx.observer->end_layer(stream.sum(ctx).value(), grid);
 }
 
+std::string Block::grid_problem(const TokenGrid& grid) const {
+  for (std::string problem : {norm1_->grid_problem(grid), attention_->grid_problem(grid)}) {
+    if (!problem.empty()) return problem;
+  }
+  return {};
+}
+
 LayerInfo Block::info() const {
   const std::string norm1 = path_ + ".norm1", norm2 = path_ + ".norm2";
   return {.paths = {path_},

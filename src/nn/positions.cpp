@@ -72,6 +72,19 @@ Variable bias_from_offsets(Context& ctx, const Variable& weights, const Tensor& 
                             {weights.dim(0), queries, offsets.dim(0) / queries});
 }
 
+Variable LearnedPositions::on(Context& ctx, const TokenGrid& grid) const {
+  const PositionLayout& layout = *table_->positions;
+  const Variable& table = table_->variable;
+  const ops::GridSize own{layout.height, layout.width}, wanted{grid.height, grid.width};
+  if (wanted == own) return table;
+  const auto make = [&] {
+    return ops::PositionResampling(own, wanted, table.dtype(), table.device());
+  };
+  const TokenGrid key{grid.height, grid.width};
+  return ops::resample_positions(ctx, table,
+                                 resamplings_.at(key, table.dtype(), table.device(), make));
+}
+
 void fill_sinusoids(Tensor& table) {
   const std::int64_t rows = table.dim(1), channels = table.dim(2);
   dispatch_real(table.dtype(), [&](auto zero) {

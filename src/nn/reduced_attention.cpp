@@ -1,5 +1,6 @@
 #include "dtn/nn/reduced_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "dtn/nn/observer.h"
@@ -36,6 +37,13 @@ ReducedAttention::ReducedAttention(const Scope& scope, const Options& o)
                            : nullptr),
       proj_(scope / "proj", o.channels, o.channels) {}
 
+std::string ReducedAttention::grid_problem(const TokenGrid& grid) const {
+  if (std::min(grid.height, grid.width) >= reduction_) return {};
+  return cat("attention with keys of ", reduction_, " x ", reduction_,
+             " tokens needs at least one key, but the grid has ", grid.height, " x ", grid.width,
+             " tokens");
+}
+
 Variable ReducedAttention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
   const Variable bias = position_ ? bias_of(ctx, grid) : Variable();
   if (!reduce_) return attend(ctx, x, grid, x, grid, bias);
@@ -48,12 +56,11 @@ Variable ReducedAttention::bias_of(Context& ctx, const TokenGrid& grid) const {
   DTN_CHECK(grid.prefix == 0, "relative positions cannot cover the ", grid.prefix,
             " tokens before the grid");
   const Variable& weights = position_->variable;
-  if (offsets_.grid != grid || !offsets_.values.defined() ||
-      offsets_.values.dtype() != weights.dtype() || offsets_.values.device() != weights.device()) {
-    offsets_ = {grid, offsets_to_cells(grid.height, grid.width, reduction_, weights.dtype(),
-                                       weights.device())};
-  }
-  return bias_from_offsets(ctx, weights, offsets_.values, grid.tokens());
+  const auto make = [&] {
+    return offsets_to_cells(grid.height, grid.width, reduction_, weights.dtype(), weights.device());
+  };
+  const Tensor& offsets = offsets_.at(grid, weights.dtype(), weights.device(), make);
+  return bias_from_offsets(ctx, weights, offsets, grid.tokens());
 }
 
 Variable ReducedAttention::mix_first(Context& ctx, const Variable& x, std::int64_t count) const {

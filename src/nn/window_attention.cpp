@@ -1,5 +1,6 @@
 #include "dtn/nn/window_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "dtn/nn/observer.h"
@@ -17,24 +18,32 @@ WindowAttention::WindowAttention(const Scope& scope, const Options& o)
   bias_table_->positions = {PositionKind::kOffsets, o.window, o.window};
 }
 
+std::string WindowAttention::grid_problem(const TokenGrid& grid) const {
+  if (grid.prefix > 0) return cat("windows cannot cover ", grid.prefix, " tokens before the grid");
+  const std::int64_t side = window_side(grid.height, grid.width, options_.window);
+  if (side > 0 && grid.height % side == 0 && grid.width % side == 0) return {};
+  return cat("windows of ", side, " x ", side, " tokens do not fill a grid of ", grid.height, " x ",
+             grid.width);
+}
+
 const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& grid,
                                                             Device device) const {
-  if (!windows_.groups || windows_.grid != grid || windows_.bias_index.device() != device) {
+  return windows_.at(grid, DType::kInt64, device, [&] {
     DTN_CHECK(grid.prefix == 0, "windows cannot cover the ", grid.prefix,
               " tokens before the grid");
-    windows_ = {grid,
-                shifted_windows(grid.height, grid.width, options_.window, options_.shift, device),
-                window_bias_index(options_.window, device)};
-  }
-  return windows_;
+    const std::int64_t side = window_side(grid.height, grid.width, options_.window);
+    const std::int64_t shift = std::min(grid.height, grid.width) > side ? options_.shift : 0;
+    return Windows{side, shifted_windows(grid.height, grid.width, side, shift, device),
+                   window_bias_index(side, options_.window, device)};
+  });
 }
 
 Variable WindowAttention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
-  const auto& [channels, heads, window, shift, qkv_bias] = options_;
+  const std::int64_t channels = options_.channels, heads = options_.heads;
   const Windows& windows = windows_of(grid, x.device());
   const Variable qkv = qkv_.forward(ctx, x);
   const Variable bias =
-      bias_from_rows(ctx, bias_table_->variable, windows.bias_index, window * window);
+      bias_from_rows(ctx, bias_table_->variable, windows.bias_index, windows.side * windows.side);
   const std::int64_t width = channels / heads;
   const ops::GroupedAttention how{.heads = heads,
                                   .q = {0, width, width},

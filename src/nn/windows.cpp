@@ -1,5 +1,6 @@
 #include "dtn/nn/windows.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -41,13 +42,19 @@ std::shared_ptr<const ops::TokenGroups> shifted_windows(std::int64_t grid_h, std
   return ops::TokenGroups::make(tokens, regions, grid_h * grid_w / size, device);
 }
 
-Tensor window_bias_index(std::int64_t window, Device device) {
-  const std::int64_t size = window * window, last = window - 1;
+std::int64_t window_side(std::int64_t grid_h, std::int64_t grid_w, std::int64_t window) {
+  return std::min({grid_h, grid_w, window});
+}
+
+Tensor window_bias_index(std::int64_t window, std::int64_t table_window, Device device) {
+  DTN_CHECK(window <= table_window, "a table of biases for windows of ", table_window, " x ",
+            table_window, " tokens has none for windows of ", window, " x ", window);
+  const std::int64_t size = window * window, last = table_window - 1;
   std::vector<std::int64_t> index;
   for (std::int64_t query = 0; query < size; ++query) {
     for (std::int64_t key = 0; key < size; ++key) {
       const std::int64_t dy = query / window - key / window, dx = query % window - key % window;
-      index.push_back((dy + last) * (2 * window - 1) + dx + last);
+      index.push_back((dy + last) * (2 * table_window - 1) + dx + last);
     }
   }
   return index_tensor(index, device);

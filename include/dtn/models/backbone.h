@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dtn/autograd/context.h"
@@ -33,7 +34,8 @@ class Backbone {
   virtual ~Backbone() = default;
 
   // The input fields of the model, such as "image" [channels, H, W] float32 (float64 with float64
-  // weights), normalised and with the sizes in the model's config.
+  // weights), normalised and with the sizes in the model's config. The methods below also take
+  // images of any other size that size_problem() allows.
   virtual std::vector<FieldSpec> inputs() const = 0;
   // Features of the input fields. Activations are computed in ctx.mode.compute.
   virtual Features forward(Context&, const Fields&) = 0;
@@ -46,6 +48,9 @@ class Backbone {
   }
   // Channels and stride of each stage, in the order of forward()'s features.
   virtual std::vector<StageShape> stages() const = 0;
+  // Returns the reason why the model cannot process images of this size, as the end of a sentence;
+  // empty: it can. The default refuses any size but that of inputs().
+  virtual std::string size_problem(const ImageSize&) const;
   // A remark for the user on how the model runs; empty: none.
   virtual std::string note() const { return {}; }
   // The layers shown to an Observer in every pass, in that order; empty: nothing is shown.

@@ -42,6 +42,9 @@ class Block {
   // nothing of it.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
+  // The reason why the block cannot process tokens of a grid, as the end of a sentence; empty: it
+  // can.
+  std::string grid_problem(const TokenGrid& grid) const;
   // The block as a layer, for observers.
   LayerInfo info() const;
   // True if forward_first() works: all parts can compute the prefix tokens alone.

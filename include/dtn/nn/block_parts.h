@@ -2,6 +2,8 @@
 // differ between model families.
 #pragma once
 
+#include <string>
+
 #include "dtn/nn/drop.h"
 #include "dtn/nn/linear.h"
 #include "dtn/nn/tokens.h"
@@ -20,6 +22,9 @@ class BlockAttention {
   virtual Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
   // True if mix_first() works.
   virtual bool has_first_path() const { return false; }
+
+  // The reason why the attention cannot run on a grid, as the end of a sentence; empty: it can.
+  virtual std::string grid_problem(const TokenGrid&) const { return {}; }
 
   // Null if the result of mix() is added to the residual unchanged.
   virtual const Linear* projection() const = 0;

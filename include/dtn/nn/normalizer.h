@@ -65,6 +65,8 @@ class Normalizer {
   // cross-token statistics, or none on this grid.
   virtual Tensor position_rows(const TokenGrid&, std::int64_t /*token*/) const { return {}; }
 
+  // The reason why the normalizer cannot work on a grid, as the end of a sentence; empty: it can.
+  virtual std::string grid_problem(const TokenGrid&) const { return {}; }
   // True if the result of a token depends only on that token, so that unneeded tokens can be left
   // out.
   virtual bool is_per_token() const { return false; }

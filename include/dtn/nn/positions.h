@@ -1,5 +1,5 @@
-// Positions of tokens: sinusoids, and weights of relative positions with their initialization and
-// the attention bias that they give.
+// Positions of tokens: learned positions and sinusoids for the tokens of a grid, and weights of
+// relative positions with their initialization and the attention bias that they give.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 
 #include "dtn/autograd/context.h"
 #include "dtn/core/tensor.h"
+#include "dtn/nn/grid_cache.h"
+#include "dtn/nn/parameters.h"
+#include "dtn/ops/positions.h"
 
 namespace dtn {
 
@@ -30,6 +33,21 @@ Tensor offsets_to_cells(std::int64_t grid_h, std::int64_t grid_w, std::int64_t r
 // offsets above (Eq. 6 of Dynamic Token Normalization). Both have the same type; so has the result.
 Variable bias_from_offsets(Context&, const Variable& weights, const Tensor& offsets,
                            std::int64_t queries);
+
+// Learned positions of the tokens of a grid, [1, prefix + h w, C], for images of several sizes.
+class LearnedPositions {
+ public:
+  // The parameter tells its grid and prefix: PositionKind::kTokens.
+  explicit LearnedPositions(const Parameter* table) : table_(table) {}
+
+  // Positions on a grid, [1, prefix + height width, C]: the parameter itself on its own grid, else
+  // ops::resample_positions().
+  Variable on(Context&, const TokenGrid& grid) const;
+
+ private:
+  const Parameter* table_;
+  mutable GridCache<ops::PositionResampling> resamplings_;  // to other grids
+};
 
 // Fixed sinusoidal positions (Vaswani et al., 2017). Fills table [1, T, C], float32 or float64 on
 // the host. Row p, channel j is the sine (j even) or cosine (j odd) of

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "dtn/nn/block_parts.h"
+#include "dtn/nn/grid_cache.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/nn/token_conv.h"
 
@@ -30,6 +31,7 @@ class ReducedAttention final : public BlockAttention {
   // does not divide have queries but no keys.
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
+  std::string grid_problem(const TokenGrid& grid) const override;
   bool has_first_path() const override { return !reduce_ && !position_; }
   const Linear* projection() const override { return &proj_; }
 
@@ -39,19 +41,13 @@ class ReducedAttention final : public BlockAttention {
                   const Variable& source, const TokenGrid& source_grid, const Variable& bias) const;
   Variable bias_of(Context&, const TokenGrid& grid) const;
 
-  // Cached offsets. They depend only on the grid, the type and the device.
-  struct Offsets {
-    TokenGrid grid;
-    Tensor values;
-  };
-
   std::int64_t channels_, heads_, reduction_;
   Linear q_, kv_;
   std::optional<TokenConv> reduce_;
   std::unique_ptr<Normalizer> norm_;  // null without reduction
   Parameter* position_ = nullptr;     // null: no positional bias
   Linear proj_;
-  mutable Offsets offsets_{};  // of the most recent grid
+  mutable GridCache<Tensor> offsets_;
 };
 
 }  // namespace dtn

@@ -1,11 +1,14 @@
 // Self-attention inside windows of a grid, which may be shifted (Swin; Liu et al., Swin
-// Transformer, ICCV 2021, Section 3.2). Parameters: qkv.weight [3 C, C] and, with qkv_bias,
+// Transformer, ICCV 2021, Section 3.2). On a grid with a side shorter than the window, the windows
+// have the length of that side. On a grid with a side not longer than the window, they are not
+// shifted. Parameters: qkv.weight [3 C, C] and, with qkv_bias,
 // qkv.bias [3 C]; relative_position_bias_table [(2 w - 1)^2, H]; proj.{weight, bias}.
 #pragma once
 
 #include <memory>
 
 #include "dtn/nn/block_parts.h"
+#include "dtn/nn/grid_cache.h"
 #include "dtn/ops/grouped_attention.h"
 
 namespace dtn {
@@ -23,12 +26,13 @@ class WindowAttention final : public BlockAttention {
 
   // Throws Error if the windows do not fill the grid or there are prefix tokens.
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
+  std::string grid_problem(const TokenGrid& grid) const override;
   const Linear* projection() const override { return &proj_; }
 
  private:
-  // Cached windows. They depend only on the grid and the device.
+  // Windows of a grid.
   struct Windows {
-    TokenGrid grid;
+    std::int64_t side;  // tokens
     std::shared_ptr<const ops::TokenGroups> groups;
     Tensor bias_index;
   };
@@ -38,7 +42,7 @@ class WindowAttention final : public BlockAttention {
   Linear qkv_;
   Parameter* bias_table_;
   Linear proj_;
-  mutable Windows windows_{};  // of the most recent grid
+  mutable GridCache<Windows> windows_;
 };
 
 }  // namespace dtn

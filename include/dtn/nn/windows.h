@@ -19,11 +19,14 @@ std::shared_ptr<const ops::TokenGroups> shifted_windows(std::int64_t grid_h, std
                                                         std::int64_t window, std::int64_t shift,
                                                         Device device);
 
-// Row of Swin's table [(2 w - 1)^2, H] that holds the bias of a query (y, x) and a key (y', x') in
-// a window of w x w:
-//     (y - y' + w - 1) (2 w - 1) + x - x' + w - 1
+// Side of the windows on a grid: `window`, or the grid's shorter side if that is less.
+std::int64_t window_side(std::int64_t grid_h, std::int64_t grid_w, std::int64_t window);
+
+// Row of Swin's table [(2 t - 1)^2, H], made for windows of t x t, that holds the bias of a query
+// (y, x) and a key (y', x') in a window of w x w, where w is at most t:
+//     (y - y' + t - 1) (2 t - 1) + x - x' + t - 1
 // Returns [w^4] int64, query by query.
-Tensor window_bias_index(std::int64_t window, Device device);
+Tensor window_bias_index(std::int64_t window, std::int64_t table_window, Device device);
 
 // Column of LeViT's table [H, grid_h grid_w] (Graham et al., ICCV 2021, Section 4.2) that holds the
 // bias of a query (y, x) and a key (y', x'):

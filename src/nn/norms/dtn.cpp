@@ -89,14 +89,24 @@ void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
   DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == shape_.channels,
             "dtn: input ", to_string(x.shape()), " is not [B, ", grid.prefix, " + ", grid.height,
             " x ", grid.width, ", ", shape_.channels, "]");
-  DTN_CHECK(grid.height % options_.pool == 0 && grid.width % options_.pool == 0, "dtn: a grid of ",
-            grid.height, " x ", grid.width, " tokens is not divisible into squares of ",
-            options_.pool, " x ", options_.pool);
+  const std::string problem = grid_problem(grid);
+  DTN_CHECK(problem.empty(), "dtn: ", problem);
+}
+
+std::string DynamicTokenNorm::grid_problem(const TokenGrid& arrangement) const {
+  const TokenGrid grid = seen(arrangement);
+  if (grid.height % options_.pool != 0 || grid.width % options_.pool != 0) {
+    return cat("a grid of ", grid.height, " x ", grid.width,
+               " tokens is not divisible into squares of ", options_.pool, " x ", options_.pool,
+               " (model.norm.pool)");
+  }
   const bool has_grid = grid.height * grid.width > 0;
-  DTN_CHECK(!has_grid || options_.position != DtnOptions::Position::kFree ||
-                (grid.height == shape_.grid.height && grid.width == shape_.grid.width),
-            "dtn: the position table was made for ", shape_.grid.height, " x ", shape_.grid.width,
-            " tokens, not for ", grid.height, " x ", grid.width);
+  if (has_grid && options_.position == DtnOptions::Position::kFree &&
+      (grid.height != shape_.grid.height || grid.width != shape_.grid.width)) {
+    return cat("model.norm.position: free is a table for a grid of ", shape_.grid.height, " x ",
+               shape_.grid.width, " tokens, not for ", grid.height, " x ", grid.width);
+  }
+  return {};
 }
 
 DtnDensePositions DynamicTokenNorm::dense_positions(const TokenGrid& grid, DType acc) const {

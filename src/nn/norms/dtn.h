@@ -94,6 +94,7 @@ class DynamicTokenNorm : public Normalizer {
   NormView view(const Tensor& x, const TokenGrid& grid) const override;
   // All tokens of a cell have the same weight.
   Tensor position_rows(const TokenGrid& grid, std::int64_t token) const override;
+  std::string grid_problem(const TokenGrid& grid) const override;
   bool prefix_is_per_token() const override { return options_.prefix_ln; }
   // True on a grid of one row, through windows.
   bool takes_lengths() const override {

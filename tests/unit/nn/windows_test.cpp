@@ -56,7 +56,7 @@ TEST(Windows, RejectIndivisibleGrids) {
 
 // The index is of query minus key; published files of Swin contain it.
 TEST(BiasTables, WindowIndex) {
-  const Tensor index = window_bias_index(7, kCpu);
+  const Tensor index = window_bias_index(7, 7, kCpu);
   ASSERT_EQ(index.numel(), 49 * 49);
   EXPECT_EQ(at(index, 0), 6 * 13 + 6);
   EXPECT_EQ(at(index, 1), 6 * 13 + 5) << "a key to the right";
@@ -120,7 +120,7 @@ void expect_table(const Tensor& index, int64_t queries, const Shape& table_shape
 }
 
 TEST(BiasTables, ReadByRowsOrColumns) {
-  const Tensor window = window_bias_index(7, kCpu);
+  const Tensor window = window_bias_index(7, 7, kCpu);
   expect_table(window, 49, {169, 3}, true, [&](Context& ctx, const Variable& table) {
     return bias_from_rows(ctx, table, window, 49);
   });
