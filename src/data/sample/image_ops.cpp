@@ -96,50 +96,6 @@ std::int64_t sum_of_luma(const Image& image) {
   return sum;
 }
 
-struct Hsv {
-  std::uint8_t h, s, v;
-};
-
-Hsv to_hsv(const std::uint8_t* rgb) {
-  const int r = rgb[0], g = rgb[1], b = rgb[2];
-  const int high = std::max({r, g, b}), low = std::min({r, g, b});
-  const auto v = static_cast<std::uint8_t>(high);
-  if (high == low) return {0, 0, v};
-  const auto range = static_cast<float>(high - low);
-  const float saturation = range / static_cast<float>(high);
-  const float rc = static_cast<float>(high - r) / range;
-  const float gc = static_cast<float>(high - g) / range;
-  const float bc = static_cast<float>(high - b) / range;
-  const auto hue = static_cast<float>(r == high   ? bc - gc
-                                      : g == high ? 2.0 + rc - bc
-                                                  : 4.0 + gc - rc);
-  const double turns = hue / 6.0 + 1.0;  // 5/6 .. 11/6
-  const auto turn = static_cast<float>(turns < 1.0 ? turns : turns - 1.0);
-  return {static_cast<std::uint8_t>(turn * 255.0), static_cast<std::uint8_t>(saturation * 255.0),
-          v};
-}
-
-void to_rgb(const Hsv& hsv, std::uint8_t* rgb) {
-  const std::uint8_t v = hsv.v;
-  if (hsv.s == 0) {
-    rgb[0] = rgb[1] = rgb[2] = v;
-    return;
-  }
-  const double sixth = static_cast<float>(hsv.h) * 6.0 / 255.0;
-  const int sector = static_cast<int>(sixth);  // 0 .. 6
-  const auto f = static_cast<float>(sixth - static_cast<float>(sector));
-  const auto fs = static_cast<float>(static_cast<float>(hsv.s) / 255.0);
-  const auto faded = [v](double by) {
-    const double exact = v * (1.0 - by);
-    const int whole = static_cast<int>(exact);
-    return static_cast<std::uint8_t>(whole + (exact - whole >= 0.5));  // half up
-  };
-  const std::uint8_t p = faded(fs), q = faded(fs * f), t = faded(fs * (1.0 - f));
-  const std::uint8_t colors[6][3] = {{v, t, p}, {q, v, p}, {p, v, t},
-                                     {p, q, v}, {t, p, v}, {v, p, q}};
-  std::memcpy(rgb, colors[sector % 6], 3);
-}
-
 // Gaussian blur: P. Gwosdek et al., "Theoretical Foundations of Gaussian Convolution by Extended
 // Box Filtering", SSVM 2011, with Pillow's mixture of float32, float64 and 24-bit fixed point.
 
@@ -320,11 +276,7 @@ void adjust_hue(Image& image, double hue) {
   DTN_CHECK(-0.5 <= hue && hue <= 0.5, "hue ", hue, " is not in -0.5 .. 0.5");
   if (image.channels == 1) return;
   const auto turn = static_cast<std::uint8_t>(static_cast<int>(hue * 255));
-  for (std::uint8_t *p = image.pixels.data(), *end = p + image.pixels.size(); p != end; p += 3) {
-    Hsv hsv = to_hsv(p);
-    hsv.h = static_cast<std::uint8_t>(hsv.h + turn);
-    to_rgb(hsv, p);
-  }
+  kernels().turn_hue(image.pixels.data(), pixel_count(image), turn);
 }
 
 void gaussian_blur(Image& image, double radius, ImageOpsWorkspace& workspace) {
