@@ -126,6 +126,7 @@ class Checker {
     const AugmentConfig& a = c_.augment;
     check_policy(a.policy);
     check_mixing();
+    check_views();
     if (a.scale_min > a.scale_max) {
       fail(blame({"augment.scale"}), "augment.scale: the least comes first, ",
            number_text(a.scale_min), " is more than ", number_text(a.scale_max));
@@ -134,6 +135,40 @@ class Checker {
       fail(blame({"augment.ratio"}), "augment.ratio: the least comes first, ",
            number_text(a.ratio_min), " is more than ", number_text(a.ratio_max));
     }
+  }
+
+  // Checks the keys of presets that make several views of each image, and the keys that these
+  // presets do not read.
+  void check_views() const {
+    const AugmentConfig &a = c_.augment, none;
+    const bool views = a.makes_views();
+    const auto unread = [&](const char* path, bool set) {
+      if (!set) return;
+      fail(blame({path, "augment.preset"}), path, " means nothing for augment.preset ",
+           name_of_preset(), views ? "; remove it" : "; set dino or supcon, or remove it");
+    };
+    unread("augment.gray", !views && a.gray != 0);
+    unread("augment.blur", !views && !a.blur.empty());
+    unread("augment.solarize", !views && a.solarize != 0);
+    unread("augment.policy", views && a.policy != none.policy);
+    unread("augment.erase", views && a.erase != 0);
+    unread("augment.mixup", views && a.mixup != 0);
+    unread("augment.cutmix", views && a.cutmix != 0);
+    if (a.blur.size() > 1 && a.blur.size() != 3) {
+      fail(blame({"augment.blur"}), "augment.blur has ", a.blur.size(),
+           " numbers; give one, or three: for the first view, for the second and for the others");
+    }
+    const AugmentConfig usual = augment_preset(a.preset);
+    if (a.preset != AugmentPreset::kDino) return;
+    if (a.scale_min != usual.scale_min || a.scale_max != usual.scale_max) {
+      fail(blame({"augment.scale", "augment.preset"}),
+           "augment.scale means nothing for augment.preset dino; set dino.global_scale and "
+           "dino.local_scale");
+    }
+  }
+
+  std::string name_of_preset() const {
+    return std::ranges::find(keys(), "augment.preset", &Key::path)->write(c_);
   }
 
   void check_mixing() const {

@@ -133,7 +133,17 @@ std::vector<Key> data_keys() {
             "III's three-augment) or none"),
       value(KEY(augment.color_jitter), between(0, 1), "0.3",
             "range x of the colour jitter: brightness, contrast and saturation are multiplied by "
-            "factors from [1 - x, 1 + x]"),
+            "factors from [1 - x, 1 + x]; the presets dino and supcon also turn the hue by up to "
+            "x / 4 of the circle, and dino halves the range of the saturation"),
+      value(KEY(augment.gray), between(0, 1),
+            "presets dino and supcon: probability that a view becomes grey"),
+      value(
+          KEY(augment.blur), between(0, 1), "[1, 0.1, 0.5]",
+          "presets dino and supcon: probability that a view is blurred: one number, or three, for "
+          "the first view, for the second and for the others; unset: 0"),
+      value(KEY(augment.solarize), between(0, 1),
+            "presets dino and supcon: probability that the second view is solarized (dino: the "
+            "second of the two large views)"),
       value(KEY(augment.erase), between(0, 1), "0.25",
             "random erasing: probability that a rectangle of the image becomes noise"),
       value(KEY(augment.mixup), between(0, 1000), "0.8",
@@ -185,10 +195,18 @@ AugmentConfig augment_preset(AugmentPreset preset) {
       a.repeats = 3;
       break;
     // Several views per image; see docs/augmentation.md.
-    case AugmentPreset::kDino: a.color_jitter = 0.4; break;
+    // Areas of the crops are in the section dino.
+    case AugmentPreset::kDino:
+      a.color_jitter = 0.4;
+      a.gray = 0.2;
+      a.blur = {1, 0.1, 0.5};
+      a.solarize = 0.2;
+      break;
     case AugmentPreset::kSupcon:
       a.scale_min = 0.2;
       a.color_jitter = 0.4;
+      a.gray = 0.2;
+      a.blur = {0.5};
       break;
   }
   return a;

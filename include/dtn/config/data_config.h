@@ -63,6 +63,9 @@ enum class AugmentPreset { kNone, kLight, kDeit, kOfficial, kDeit3, kDino, kSupc
 // Augmentation of training images, in this order: crop and flip, `policy`, colour jitter,
 // normalisation, erasing; then whole batches are mixed. Without a preset, images are prepared as
 // for evaluation, and only the other keys add augmentation.
+//
+// The presets dino and supcon make several views of each image, in this order: crop and flip,
+// colour jitter, grey, blur, solarize, normalisation. They have no policy, erasing and mixing.
 struct AugmentConfig {
   AugmentPreset preset = AugmentPreset::kNone;
   // All presets but none: RandomResizedCrop and horizontal flip.
@@ -71,8 +74,15 @@ struct AugmentConfig {
   double hflip = 0.5;
   // RandAugment in timm's notation ("rand-m9-mstd0.5-inc1"), "three" (DeiT III's) or "none".
   std::string policy = "none";
-  // Brightness, contrast and saturation are each scaled by a factor from [1 - this, 1 + this].
+  // Brightness, contrast and saturation are each scaled by a factor from [1 - this, 1 + this]. The
+  // presets dino and supcon also turn the hue, and apply all this to a view with probability 0.8.
   double color_jitter = 0;
+  // Presets dino and supcon: probabilities that a view becomes grey, that it is blurred, and that
+  // the second view (the second large one of dino) is solarized. `blur` has one number for all
+  // views, or three: for the first, for the second and for the others. Empty: no blur.
+  double gray = 0;
+  std::vector<double> blur;
+  double solarize = 0;
   double erase = 0;  // probability that a rectangle becomes noise
   // Parameters of the Beta distributions of the share of an image's partner; 0: off.
   double mixup = 0, cutmix = 0;
@@ -86,6 +96,10 @@ struct AugmentConfig {
   int repeats = 1;
   bool operator==(const AugmentConfig&) const = default;
 
+  // True if the preset makes several views of each image.
+  bool makes_views() const {
+    return preset == AugmentPreset::kDino || preset == AugmentPreset::kSupcon;
+  }
   // True if batches may be mixed.
   bool mixes() const { return mix_chance > 0 && (mixup > 0 || cutmix > 0); }
   // True if batches of this epoch, counted from 0, may be mixed.

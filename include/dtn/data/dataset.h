@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/core/fields.h"
 #include "dtn/io/image.h"
 
 namespace dtn {
@@ -53,6 +54,11 @@ class Dataset {
   const std::vector<std::string>& class_names() const { return class_names_; }
   // False if samples are sequences, or float inputs of a model, which are no longer pixels.
   bool has_pixels() const { return has_pixels_; }
+  // False if the classes of the samples are unknown: then all labels are 0.
+  bool has_labels() const { return has_labels_; }
+  // Inputs of a task that the data set has ready, used unchanged: [size(), ...] each. Empty for a
+  // data set of single samples, which load() returns.
+  const Fields& ready_fields() const { return ready_fields_; }
   // For sequences: number of ids, including 0, the pad. 0 if samples are images.
   std::int64_t vocabulary() const { return vocabulary_; }
   // One line for messages: kind, location and size.
@@ -77,6 +83,8 @@ class Dataset {
   std::vector<std::string> class_names_;
   std::int64_t num_classes_ = 0;
   bool has_pixels_ = true;
+  bool has_labels_ = true;
+  Fields ready_fields_;
   std::int64_t vocabulary_ = 0;
   std::string description_;
 };

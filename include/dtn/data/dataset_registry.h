@@ -31,17 +31,20 @@ inline constexpr PixelStatistics kImageNetStatistics{
 
 // A kind of data set in the registry.
 struct DatasetEntry {
+  using Open = std::function<std::unique_ptr<Dataset>(const DataConfig&, const ModelConfig&, Split,
+                                                      std::uint64_t seed)>;
   DatasetSchema schema;
   // Opens one split; `seed` is for synthetic data. If the classes are matched by name later,
   // model.num_classes is 0 and any number of classes is accepted, unless the schema sets
   // classes_of_model. Throws DataError that names the path, the problem and a remedy.
-  std::function<std::unique_ptr<Dataset>(const DataConfig&, const ModelConfig&, Split,
-                                         std::uint64_t seed)>
-      open;
+  Open open;
   // For normalizing images, unless data.mean and data.std are set.
   PixelStatistics statistics = kImageNetStatistics;
   // Statistics that depend on the data; null: `statistics`.
   std::function<PixelStatistics(const DataConfig&)> statistics_of{};
+  // Opens one split for a task that makes several views of each image, and that needs no labels.
+  // Null: `open`.
+  Open open_for_views{};
 
   const std::string& name() const { return schema.name; }
 };

@@ -25,6 +25,12 @@ std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig&
                                       std::uint64_t seed,
                                       const DatasetRegistry& datasets = dataset_registry());
 
+// The same for a task that makes several views of each image and needs no labels, by the entry's
+// open_for_views. The number of classes is that of the data set; model.num_classes does not count.
+std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,
+                                        Split split, std::uint64_t seed,
+                                        const DatasetRegistry& datasets = dataset_registry());
+
 // MNIST's format: <root>/<prefix>-images-idx3-ubyte and -labels-idx1-ubyte, gzipped (.gz) or not.
 // The prefix is data.train (default "train") or data.val (default "t10k").
 std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& model, Split split);
@@ -35,6 +41,11 @@ std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& mod
 // a dot are ignored. If both splits exist, their classes must be the same.
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split);
+
+// open_image_folder() or, if the folder of the split has no class folders, all images directly in
+// it: without labels, sorted by file name.
+std::unique_ptr<Dataset> open_unlabelled_folder(const DataConfig& data, const ModelConfig& model,
+                                                Split split);
 
 // The names of the class folders in `folder`, in byte order. Throws DataError if there are none.
 std::vector<std::string> class_folders_of(const std::string& folder);
@@ -96,6 +107,12 @@ std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& 
 // integer type. The file is memory-mapped, so it may be larger than memory.
 std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
                                       Split split);
+
+// A safetensors file as above, with the views of images in place of `images`: `global` [N, 2,
+// channels, S, S] and `local` [N, L, channels, s, s], or `views` [N, V, channels, S, S], all
+// float32. They become Dataset::ready_fields(). Without `labels`, the classes are unknown.
+std::unique_ptr<Dataset> open_tensor_views(const DataConfig& data, const ModelConfig& model,
+                                           Split split);
 
 // The binary version of CIFAR-10 or CIFAR-100, in root or in the folder unpacked from its archive.
 std::unique_ptr<Dataset> open_cifar(const DataConfig& data, const ModelConfig& model, Split split);

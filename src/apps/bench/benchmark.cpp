@@ -9,7 +9,9 @@
 #include "apps/estimate/timing.h"
 #include "core/format.h"
 #include "core/seconds_since.h"
+#include "data/feed/field_buffers.h"
 #include "data/feed/open_split.h"
+#include "data/feed/view_samples.h"
 #include "dtn/tasks/classify.h"
 #include "train/learner.h"
 
@@ -44,6 +46,17 @@ std::string readable(const std::string& name, const BenchmarkResult& value) {
   return format("%.*f", decimals, number) + unit;
 }
 
+// Writes the mean times of a number of images, in microseconds.
+void write_stages(const StageSeconds& stages, std::int64_t images, BenchmarkResult& result) {
+  if (images == 0) return;
+  const double scale = 1e6 / static_cast<double>(images);
+  result["read_us"] = stages.read * scale;
+  result["decode_us"] = stages.decode * scale;
+  result["resize_us"] = stages.resize * scale;
+  result["augment_us"] = stages.augment * scale;
+  result["normalize_us"] = stages.normalize * scale;
+}
+
 // Times the stages of images for about `seconds`. The stride kStep reaches all classes of a sorted
 // data set. Damaged images are skipped. Samples that need no preparation have no stages to time.
 void time_stages(const Dataset& data, const Transform& transform, std::uint64_t seed,
@@ -53,14 +66,12 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
   TransformWorkspace workspace;
   StageSeconds stages;
   std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
-  double read = 0, normalize = 0;
   std::int64_t images = 0;
   const auto start = Clock::now();
   for (std::int64_t i = 0; i < kWarmup || seconds_since(start) < seconds; ++i) {
     if (i == kWarmup) {
       stages = {};
       workspace.stages = &stages;
-      read = normalize = 0;
       images = 0;
     }
     const SampleKey key{seed, 0, static_cast<std::uint64_t>(i)};
@@ -68,26 +79,49 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
       const auto began = Clock::now();
       const Sample sample = data.load(i * kStep % data.size(), sample_workspace);
       if (!sample.ready.empty()) return;
-      read += seconds_since(began);
+      stages.read += seconds_since(began);
       const PreparedImage prepared =
           sample.image
               ? transform.prepare(*sample.image, key, workspace)
               : transform.decode_and_prepare(sample.encoded, sample_workspace.name, key, workspace);
       const auto ready = Clock::now();
       transform.normalize(prepared, key, out.data());
-      normalize += seconds_since(ready);
+      stages.normalize += seconds_since(ready);
       ++images;
     } catch (const DataError&) {
       continue;
     }
   }
-  if (images == 0) return;
-  const double scale = 1e6 / static_cast<double>(images);
-  result["read_us"] = read * scale;
-  result["decode_us"] = stages.decode * scale;
-  result["resize_us"] = stages.resize * scale;
-  result["augment_us"] = stages.augment * scale;
-  result["normalize_us"] = normalize * scale;
+  write_stages(stages, images, result);
+}
+
+// The same for views; the stages are totals of all views of an image.
+void time_stages_of_views(const ViewSamples& views, std::uint64_t seed, double seconds,
+                          BenchmarkResult& result) {
+  constexpr std::int64_t kWarmup = 4, kStep = 7919;
+  StageSeconds stages;
+  const auto workspace = views.make_timed_workspace(&stages);
+  Fields fields;
+  for (const FieldSpec& spec : views.host_fields()) {
+    fields[spec.name] = allocate_rows(spec, 1, kCpu);
+  }
+  FieldRow row(fields, 0);
+  std::int64_t images = 0;
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < kWarmup || seconds_since(start) < seconds; ++i) {
+    if (i == kWarmup) {
+      stages = {};
+      images = 0;
+    }
+    try {
+      views.make(i * kStep % views.size(), {seed, 0, static_cast<std::uint64_t>(i)}, row,
+                 *workspace);
+      ++images;
+    } catch (const DataError&) {
+      continue;
+    }
+  }
+  write_stages(stages, images, result);
 }
 
 // Traces the kernels of a step on a CUDA device. No earlier step may have read `batch`: the first
@@ -218,8 +252,16 @@ BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime
 
 BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, Split split,
                                const DataRegistries& registries) {
-  const auto images = open_image_samples(config, split, kCpu, registries);
-  const LoadingRate rate = measure_loading(images, config, config.train.batch_size, split, seconds);
+  std::shared_ptr<const ViewSamples> views;
+  std::shared_ptr<const ImageSamples> images;
+  if (split == Split::kTrain && config.augment.makes_views()) {
+    views = open_view_samples(config, kCpu, registries);
+  } else {
+    images = open_image_samples(config, split, kCpu, registries);
+  }
+  const std::shared_ptr<const SampleSource> source =
+      views ? std::shared_ptr<const SampleSource>(views) : images;
+  const LoadingRate rate = measure_loading(source, config, config.train.batch_size, split, seconds);
   BenchmarkResult result = {{"images_per_second", rate.samples_per_second},
                             {"images", rate.samples},
                             {"bad_images", rate.bad_samples},
@@ -228,7 +270,12 @@ BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, S
                             {"resize_us", 0.0},
                             {"augment_us", 0.0},
                             {"normalize_us", 0.0}};
-  time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
+  if (views) {
+    result["views_per_second"] = views->views() * rate.samples_per_second;
+    time_stages_of_views(*views, config.seed, seconds / 4, result);
+  } else {
+    time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
+  }
   return result;
 }
 

@@ -105,7 +105,9 @@ BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime
                                Device device, const Registries& registries);
 
 // Prepares the training images as in training, or the validation images as in evaluation. Stage
-// times are per image, in microseconds of one thread: means over some of the images.
+// times are per image, in microseconds of one thread: means over some of the images. If
+// augment.preset makes several views of each training image, these are prepared, and
+// views_per_second is their rate.
 BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, Split split,
                                const DataRegistries& registries);
 

@@ -46,6 +46,7 @@ OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const s
   class_names_ = std::move(classes.names);
   num_classes_ = classes.count;
   has_pixels_ = whole_->has_pixels();
+  has_labels_ = whole_->has_labels();
   vocabulary_ = whole_->vocabulary();
   description_ = whole_->description();
   if (!chosen) return;

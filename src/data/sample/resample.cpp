@@ -223,6 +223,18 @@ void resize_box(const ImageView& image, const ImageBox& box, int width, int heig
       axis(image.height, height, box.y0, box.y1), how.order, workspace, out);
 }
 
+void resize_crop(const DecodedPart& part, const ImageRegion& crop, int width, int height,
+                 const Resampling& how, ResampleWorkspace& workspace, Image& out) {
+  const ImageRegion all = scaled_region(part.region, part.eighths);
+  const ImageRegion own = scaled_region(crop, part.eighths);
+  const double scale = part.eighths / 8.0;
+  resize_box(crop_view(view(*part.pixels), own.x0 - all.x0, own.y0 - all.y0, own.x1 - own.x0,
+                       own.y1 - own.y0),
+             {crop.x0 * scale - own.x0, crop.y0 * scale - own.y0, crop.x1 * scale - own.x0,
+              crop.y1 * scale - own.y0},
+             width, height, how, workspace, out);
+}
+
 ImageRegion source_region(double source_width, double source_height, const ResizeWindow& target,
                           const ResampleFilter& filter, ResampleWorkspace& workspace) {
   check_sizes(source_width, source_height, 1, target.width, target.height);

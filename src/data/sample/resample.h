@@ -92,6 +92,18 @@ struct ImageBox {
 void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
                 const Resampling& how, ResampleWorkspace& workspace, Image& out);
 
+// Pixels of an image decoded at eighths/8 of its size: those of scaled_region(region, eighths), see
+// dtn/io/image.h.
+struct DecodedPart {
+  const Image* pixels = nullptr;
+  ImageRegion region;  // of the image at its full size
+  int eighths = 8;
+};
+// Resizes a crop of the image; `crop` has the coordinates of the full size, and must lie in the
+// region. The filter reads no pixel that lies wholly outside the crop.
+void resize_crop(const DecodedPart& part, const ImageRegion& crop, int width, int height,
+                 const Resampling& how, ResampleWorkspace& workspace, Image& out);
+
 // A resize of which only a window is computed: columns window.x0 .. x1-1 and rows window.y0 .. y1-1
 // of the `width` x `height` result.
 struct ResizeWindow {

@@ -1,127 +1,20 @@
 #include "data/sample/transforms.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "data/sample/random.h"
 #include "dtn/core/check.h"
-#include "dtn/core/philox.h"
-#include "dtn/data/dataset_registry.h"
 
 namespace dtn {
 namespace {
-
-constexpr std::uint32_t kAugmentStream = 0xA06E0001u;
-constexpr int kCropTries = 10;
-constexpr std::uint64_t kCropGroups = 16;  // groups of four words: one per try, one for the rest
-
-Philox4 crop_words(const SampleKey& key, std::uint64_t group) {
-  return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kCropGroups + group);
-}
-
-CropBox central_crop(int width, int height, const AugmentConfig& a) {
-  const double ratio = static_cast<double>(width) / height;
-  CropBox box{0, 0, width, height};
-  if (ratio < a.ratio_min) {
-    box.height = std::clamp(round_even(width / a.ratio_min), 1, height);
-  } else if (ratio > a.ratio_max) {
-    box.width = std::clamp(round_even(height * a.ratio_max), 1, width);
-  }
-  box.left = (width - box.width) / 2;
-  box.top = (height - box.height) / 2;
-  return box;
-}
-
-bool draw_crop(int width, int height, const AugmentConfig& a, const Philox4& words, CropBox& box) {
-  const double area = static_cast<double>(width) * height;
-  const double target = area * uniform(words.v[0], a.scale_min, a.scale_max);
-  const double ratio = std::exp(uniform(words.v[1], std::log(a.ratio_min), std::log(a.ratio_max)));
-  const double w = std::nearbyint(std::sqrt(target * ratio));
-  const double h = std::nearbyint(std::sqrt(target / ratio));
-  if (!(0 < w && w <= width && 0 < h && h <= height)) return false;
-  box.width = static_cast<int>(w);
-  box.height = static_cast<int>(h);
-  box.top = uniform_index(words.v[2], height - box.height + 1);
-  box.left = uniform_index(words.v[3], width - box.width + 1);
-  return true;
-}
-
-void check_augment(const AugmentConfig& a) {
-  if (!(0 < a.scale_min && a.scale_min <= a.scale_max && a.scale_max <= 1))
-    throw ConfigError(
-        cat("the crop's scale range ", a.scale_min, " .. ", a.scale_max, " must lie in (0, 1]"));
-  if (!(0 < a.ratio_min && a.ratio_min <= a.ratio_max && std::isfinite(a.ratio_max)))
-    throw ConfigError(cat("the crop's ratio range ", a.ratio_min, " .. ", a.ratio_max,
-                          " must be positive and ascending"));
-  if (!(0 <= a.hflip && a.hflip <= 1))
-    throw ConfigError(cat("the flip probability ", a.hflip, " must lie in [0, 1]"));
-  if (!(0 <= a.erase && a.erase <= 1))
-    throw ConfigError(cat("the chance of random erasing ", a.erase, " must lie in [0, 1]"));
-}
-
-// Returns the normalized value of each pixel value: [channels, 256].
-std::vector<float> normalization_table(const Normalization& n) {
-  std::vector<float> table(n.mean.size() * 256);
-  for (std::size_t c = 0; c < n.mean.size(); ++c)
-    for (std::size_t v = 0; v < 256; ++v)
-      table[c * 256 + v] = (static_cast<float>(v) / 255.0f - n.mean[c]) / n.std[c];
-  return table;
-}
-
-TrainInterpolation train_interpolation_of(const DataConfig& data) {
-  if (data.train_interpolation) return *data.train_interpolation;
-  return data.interpolation == Interpolation::kBilinear ? TrainInterpolation::kBilinear
-                                                        : TrainInterpolation::kBicubic;
-}
 
 ColorJitter jitter_for(const AugmentConfig& augment, bool training) {
   const bool rand = augment.policy == "rand" || augment.policy.starts_with("rand-");
   const bool unused = !training || rand;
   const double strength = unused ? 0 : augment.color_jitter;
   return {strength, strength, strength};
-}
-
-// Measures the time of each stage, if requested.
-class StageClock {
- public:
-  using Clock = std::chrono::steady_clock;
-  explicit StageClock(StageSeconds* stages) : stages_(stages) {
-    if (stages_) last_ = Clock::now();
-  }
-  // Adds the time since the last call to this stage.
-  void end(double StageSeconds::*stage) {
-    if (!stages_) return;
-    const auto now = Clock::now();
-    stages_->*stage += std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-  }
-
- private:
-  StageSeconds* stages_;
-  Clock::time_point last_;
-};
-
-// in [n pixels, kChannels] -> one row of every plane. kStep is -1 if the row is mirrored. The
-// planes are not in the cache and are always written forwards, which is much faster than backwards.
-template <int kChannels, int kStep>
-void normalize_row(const std::uint8_t* in, int n, const float* table, std::int64_t plane,
-                   float* out) {
-  if (kStep < 0) in += std::ptrdiff_t{n - 1} * kChannels;
-  for (int x = 0; x < n; ++x, in += std::ptrdiff_t{kStep} * kChannels, ++out)
-    for (int c = 0; c < kChannels; ++c) out[c * plane] = table[c * 256 + in[c]];
-}
-
-void normalize_image(const Image& image, const float* table, bool flip, float* out) {
-  const std::int64_t plane = static_cast<std::int64_t>(image.width) * image.height;
-  const auto row = image.channels == 3 ? (flip ? normalize_row<3, -1> : normalize_row<3, 1>)
-                                       : (flip ? normalize_row<1, -1> : normalize_row<1, 1>);
-  for (int y = 0; y < image.height; ++y) {
-    const std::int64_t at = static_cast<std::int64_t>(y) * image.width;
-    row(image.pixels.data() + at * image.channels, image.width, table, plane, out + at);
-  }
 }
 
 // Centres `image` on black.
@@ -147,29 +40,20 @@ void place_side(int resized, int image_size, int& first, int& count, int& pad) {
   first = resized > image_size ? round_even((resized - image_size) / 2.0) : 0;
 }
 
-std::vector<float> per_channel(const std::vector<double>& given, const std::vector<double>& usual,
-                               int channels, const char* key) {
-  const std::vector<double>& values = given.empty() ? usual : given;
-  if (values.size() != 1 && values.size() != static_cast<std::size_t>(channels))
-    throw ConfigError(cat("data.", key, " has ", values.size(), " values for images of ", channels,
-                          " channels; give one, or one per channel"));
-  std::vector<float> result(static_cast<std::size_t>(channels));
-  for (std::size_t c = 0; c < result.size(); ++c)
-    result[c] = static_cast<float>(values[values.size() == 1 ? 0 : c]);
-  return result;
-}
-
 }  // namespace
 
-CropBox sample_crop(int width, int height, const AugmentConfig& augment, const SampleKey& key) {
-  DTN_CHECK(width > 0 && height > 0, "cannot crop an image of ", width, " x ", height);
-  CropBox box;
-  bool found = false;
-  for (int i = 0; i < kCropTries && !found; ++i)
-    found = draw_crop(width, height, augment, crop_words(key, static_cast<std::uint64_t>(i)), box);
-  if (!found) box = central_crop(width, height, augment);
-  box.flip = uniform(crop_words(key, kCropGroups - 1).v[0], 0, 1) < augment.hflip;
-  return box;
+// Of the scales that libjpeg-turbo has vector code for. With 1.25 times the pixels, the result is
+// 2 to 4 dB worse and hardly cheaper.
+int fast_decode_eighths(const ImageInfo& file, int width, int height, int to_width, int to_height) {
+  const auto holds = [](int side, int eighths, int to) {
+    return std::int64_t{2} * side * eighths >= std::int64_t{3} * 8 * to;
+  };
+  int eighths = 8;
+  if (!file.scalable) return eighths;
+  while (eighths > 1 && holds(width, eighths / 2, to_width) &&
+         holds(height, eighths / 2, to_height))
+    eighths /= 2;
+  return eighths;
 }
 
 EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double crop_pct) {
@@ -190,26 +74,6 @@ EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double 
   place_side(g.width, size.width, g.left, g.crop_width, g.pad_left);
   place_side(g.height, size.height, g.top, g.crop_height, g.pad_top);
   return g;
-}
-
-Normalization resolve_normalization(const DataConfig& data, int channels,
-                                    const DatasetRegistry& datasets) {
-  DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
-  const DatasetEntry* row = datasets.find(data.dataset);
-  const PixelStatistics usual = !row                 ? kImageNetStatistics
-                                : row->statistics_of ? row->statistics_of(data)
-                                                     : row->statistics;
-  const auto pick = [&](const std::array<double, 3>& color, double gray) {
-    return channels == 1 ? std::vector<double>{gray}
-                         : std::vector<double>(color.begin(), color.end());
-  };
-  Normalization n{per_channel(data.mean, pick(usual.mean, usual.gray_mean), channels, "mean"),
-                  per_channel(data.std, pick(usual.std, usual.gray_std), channels, "std")};
-  for (std::size_t c = 0; c < n.std.size(); ++c)
-    if (!(n.std[c] > 0) || !std::isfinite(n.std[c]) || !std::isfinite(n.mean[c]))
-      throw ConfigError(cat("data.mean and data.std must be finite and std positive; channel ", c,
-                            " has ", n.mean[c], " and ", n.std[c]));
-  return n;
 }
 
 Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
@@ -237,18 +101,10 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
   const Normalization normalization = resolve_normalization(data, channels, registries.datasets);
   table_ = normalization_table(normalization);
   if (!training) return;
-  policy_ = registries.augmentations.of(augment.policy)
-                .make(augment.policy, {crop_interpolation({}), normalization.mean,
-                                       train_interpolation_ == TrainInterpolation::kRandom});
-}
-
-Interpolation Transform::crop_interpolation(const SampleKey& key) const {
-  if (train_interpolation_ != TrainInterpolation::kRandom) {
-    return train_interpolation_ == TrainInterpolation::kBilinear ? Interpolation::kBilinear
-                                                                 : Interpolation::kBicubic;
-  }
-  const std::uint32_t word = crop_words(key, kCropGroups - 1).v[1];
-  return uniform_index(word, 2) == 0 ? Interpolation::kBilinear : Interpolation::kBicubic;
+  policy_ =
+      registries.augmentations.of(augment.policy)
+          .make(augment.policy, {crop_interpolation(train_interpolation_, {}), normalization.mean,
+                                 train_interpolation_ == TrainInterpolation::kRandom});
 }
 
 PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
@@ -292,21 +148,6 @@ const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at,
   return ws.padded;
 }
 
-// Returns the smallest scale, of those that libjpeg-turbo has vector code for, that leaves both
-// sides 1.5 times the pixels. With 1.25 times, the result is 2 to 4 dB worse and hardly cheaper.
-int Transform::eighths_for(const ImageInfo& file, int width, int height, int to_width,
-                           int to_height) const {
-  const auto holds = [](int side, int eighths, int to) {
-    return std::int64_t{2} * side * eighths >= std::int64_t{3} * 8 * to;
-  };
-  int eighths = 8;
-  if (!fast_decode_ || !file.scalable) return eighths;
-  while (eighths > 1 && holds(width, eighths / 2, to_width) &&
-         holds(height, eighths / 2, to_height))
-    eighths /= 2;
-  return eighths;
-}
-
 const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std::string& name,
                                     const ImageInfo& info, const CropBox& crop,
                                     Resampling resampling, TransformWorkspace& ws) const {
@@ -316,12 +157,8 @@ const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std:
   const ImageRegion region{crop.left, crop.top, crop.left + crop.width, crop.top + crop.height};
   decode_image_scaled(bytes, name, region, eighths, ws.decoded, limits_, color_mode());
   clock.end(&StageSeconds::decode);
-  const ImageRegion part = scaled_region(region, eighths);
-  const double scale = eighths / 8.0;
-  resize_box(view(ws.decoded),
-             {region.x0 * scale - part.x0, region.y0 * scale - part.y0, region.x1 * scale - part.x0,
-              region.y1 * scale - part.y0},
-             image_size_.width, image_size_.height, resampling, ws.resample, ws.resized);
+  resize_crop({&ws.decoded, region, eighths}, region, image_size_.width, image_size_.height,
+              resampling, ws.resample, ws.resized);
   clock.end(&StageSeconds::resize);
   return ws.resized;
 }
@@ -372,7 +209,7 @@ PreparedImage Transform::augment(PreparedImage prepared, const SampleKey& key,
 }
 
 void Transform::normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const {
-  normalize_image(*prepared.image, table_.data(), prepared.flip, out);
+  normalize_image(*prepared.image, table_, prepared.flip, out);
   if (const auto box = erasure(key)) {
     erase(*box, channels_, image_size_.width, image_size_.height, out);
   }

@@ -13,7 +13,10 @@
 #include "data/sample/auto_augment.h"
 #include "data/sample/erasing.h"
 #include "data/sample/image_ops.h"
+#include "data/sample/normalization.h"
+#include "data/sample/random_crop.h"
 #include "data/sample/resample.h"
+#include "data/sample/stage_clock.h"
 #include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
 #include "dtn/data/registries.h"
@@ -21,19 +24,6 @@
 #include "dtn/io/image.h"
 
 namespace dtn {
-
-// First step of every preset but `none`: this part of the image is resized, then mirrored if
-// `flip`.
-struct CropBox {
-  int left = 0, top = 0, width = 0, height = 0;
-  bool flip = false;
-  bool operator==(const CropBox&) const = default;
-};
-
-// Draws a flip with probability hflip, and a crop as torchvision's RandomResizedCrop.get_params:
-// ten tries at a random area and log-uniform aspect ratio, then the largest central crop of an
-// allowed ratio.
-CropBox sample_crop(int width, int height, const AugmentConfig& augment, const SampleKey& key);
 
 // torchvision's Resize(int(image_size / crop_pct)) and CenterCrop(image_size). If height and width
 // differ, the image is scaled by the larger of int(H / crop_pct) / h and int(W / crop_pct) / w.
@@ -45,19 +35,9 @@ struct EvalGeometry {
 };
 EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double crop_pct);
 
-struct Normalization {
-  std::vector<float> mean, std;  // one per channel, for pixels in [0, 1]
-};
-// Returns the values of the config, or the usual values of its data set (ImageNet's if it has
-// none). A single value serves all channels. Throws ConfigError if the number of values is wrong or
-// a deviation is not positive.
-Normalization resolve_normalization(const DataConfig& data, int channels,
-                                    const DatasetRegistry& datasets = dataset_registry());
-
-// Total time of each stage of preparing images; seconds.
-struct StageSeconds {
-  double decode = 0, resize = 0, augment = 0;
-};
+// Returns the scale, in eighths, to decode width x height pixels of a JPEG that become to_width x
+// to_height: the smallest at which both sides still have 1.5 times the pixels. 8 for other files.
+int fast_decode_eighths(const ImageInfo& file, int width, int height, int to_width, int to_height);
 
 // Buffers of one worker thread; reused from image to image.
 struct TransformWorkspace {
@@ -125,11 +105,11 @@ class Transform {
 
   // Returns the scale, in eighths, to decode `width` x `height` pixels that become to_width x
   // to_height.
-  int eighths_for(const ImageInfo& file, int width, int height, int to_width, int to_height) const;
-  // Returns the filter that resizes the random crop of a sample.
-  Interpolation crop_interpolation(const SampleKey& key) const;
+  int eighths_for(const ImageInfo& file, int width, int height, int to_width, int to_height) const {
+    return fast_decode_ ? fast_decode_eighths(file, width, height, to_width, to_height) : 8;
+  }
   Resampling crop_resampling(const SampleKey& key) const {
-    return {crop_interpolation(key), resampling_.order};
+    return {crop_interpolation(train_interpolation_, key), resampling_.order};
   }
   // Decode the crop, or the part that evaluation sees, and resize it.
   const Image& decode_crop(std::span<const std::byte> bytes, const std::string& name,

@@ -30,15 +30,33 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
   }
 }
 
-std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
-                                      std::uint64_t seed, const DatasetRegistry& datasets) {
-  const DatasetEntry& row = datasets.at(data.dataset);
-  if (data.classes.empty()) return row.open(data, model, split, seed);
+namespace {
+
+// Opens a split with `open`, restricted to data.classes if that is set.
+std::unique_ptr<Dataset> open_with(const DatasetEntry::Open& open, const DataConfig& data,
+                                   const ModelConfig& model, Split split, std::uint64_t seed) {
+  if (data.classes.empty()) return open(data, model, split, seed);
   ModelConfig any = model;
   any.num_classes = 0;  // accepts any number of classes
-  auto chosen = choose_classes(row.open(data, any, split, seed), data.classes);
+  auto chosen = choose_classes(open(data, any, split, seed), data.classes);
   check_class_count(chosen->num_classes(), model, "data.classes");
   return chosen;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
+                                      std::uint64_t seed, const DatasetRegistry& datasets) {
+  return open_with(datasets.at(data.dataset).open, data, model, split, seed);
+}
+
+std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,
+                                        Split split, std::uint64_t seed,
+                                        const DatasetRegistry& datasets) {
+  const DatasetEntry& row = datasets.at(data.dataset);
+  ModelConfig any = model;
+  if (!row.schema.classes_of_model) any.num_classes = 0;
+  return open_with(row.open_for_views ? row.open_for_views : row.open, data, any, split, seed);
 }
 
 }  // namespace dtn

@@ -111,7 +111,7 @@ class ImageFolder final : public Dataset {
     std::vector<std::string> without;
     for (std::int64_t label : labels) {
       const std::string& name = classes[static_cast<std::size_t>(label)];
-      if (add_class(folder / name, label, left_out)) continue;
+      if (add_files(folder / name, label, left_out)) continue;
       if (empty == EmptyClasses::kAreErrors) fail_empty(folder / name, left_out);
       without.push_back(name);
     }
@@ -126,6 +126,16 @@ class ImageFolder final : public Dataset {
                    without.size() == 1 ? " class folder has" : " class folders have",
                    " no images: ", listed_names(without)));
     }
+    if (left_out.count() > 0) log_warn(left_out.warning(folder_));
+  }
+
+  // Reads the images directly in the folder, which have no class.
+  ImageFolder(const fs::path& folder, const std::string& kind) : folder_(folder.string()) {
+    LeftOut left_out;
+    if (!add_files(folder, 0, left_out)) fail_empty(folder, left_out);
+    has_labels_ = false;
+    num_classes_ = 1;
+    description_ = cat(size(), " ", kind, size() == 1 ? "image" : "images", " in ", folder_);
     if (left_out.count() > 0) log_warn(left_out.warning(folder_));
   }
 
@@ -146,8 +156,8 @@ class ImageFolder final : public Dataset {
   }
 
  private:
-  // Adds the images of a class folder. Returns false if the folder has none.
-  bool add_class(const fs::path& folder, std::int64_t label, LeftOut& left_out) {
+  // Adds the images in a folder. Returns false if it has none.
+  bool add_files(const fs::path& folder, std::int64_t label, LeftOut& left_out) {
     const std::vector<std::string> files = list_images(folder, left_out);
     for (const std::string& file : files) {
       starts_.push_back(names_.size());
@@ -166,13 +176,14 @@ class ImageFolder final : public Dataset {
   void path_of(std::int64_t index, std::string& path) const {
     std::size_t i = static_cast<std::size_t>(index);
     std::size_t end = i + 1 < starts_.size() ? starts_[i + 1] : names_.size();
-    path.assign(folder_).append("/").append(class_names_[static_cast<std::size_t>(labels_[i])]);
-    path.append("/").append(names_, starts_[i], end - starts_[i]);
+    path.assign(folder_).append("/");
+    if (has_labels_) path.append(class_names_[static_cast<std::size_t>(labels_[i])]).append("/");
+    path.append(names_, starts_[i], end - starts_[i]);
   }
 
   std::string folder_;
-  // File names below their class folder, concatenated: a million strings take several times the
-  // memory.
+  // File names below their class folder (below folder_ if there are no classes), concatenated: a
+  // million strings take several times the memory.
   std::string names_;
   std::vector<std::size_t> starts_;
 };
@@ -237,6 +248,19 @@ void check_folder_count(const fs::path& folder, const std::vector<std::string>& 
                       "/<class>/<image> (see data/README.md)"));
 }
 
+fs::path train_folder_of(const DataConfig& data) {
+  return fs::path(data.root) / data.train.value_or("train");
+}
+
+// Returns the folder of a split. Throws DataError if it does not exist.
+fs::path folder_of(const DataConfig& data, Split split) {
+  const fs::path folder =
+      split == Split::kTrain ? train_folder_of(data) : fs::path(data.root) / val_folder_of(data);
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) fail_without_folder(folder, split);
+  return folder;
+}
+
 }  // namespace
 
 std::vector<std::string> class_folders_of(const std::string& folder) {
@@ -258,13 +282,17 @@ std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
   return std::make_unique<ImageFolder>(folder, classes, labels, "", EmptyClasses::kAreErrors);
 }
 
+std::unique_ptr<Dataset> open_unlabelled_folder(const DataConfig& data, const ModelConfig& model,
+                                                Split split) {
+  const fs::path folder = folder_of(data, split);
+  if (!class_folders(folder).empty()) return open_image_folder(data, model, split);
+  return std::make_unique<ImageFolder>(folder, cat(name_of(split), " "));
+}
+
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split) {
-  const fs::path root(data.root);
-  const fs::path train_folder = root / data.train.value_or("train");
-  const fs::path folder = split == Split::kTrain ? train_folder : root / val_folder_of(data);
+  const fs::path train_folder = train_folder_of(data), folder = folder_of(data, split);
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) fail_without_folder(folder, split);
   const std::vector<std::string> folders = class_folders(folder);
   if (folders.empty()) fail_without_classes(folder);
   // The class folders of the training split decide the labels, if there are any.

@@ -12,13 +12,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Tensor& require(const TensorFile& file, const char* name, const std::string& path) {
-  if (const Tensor* tensor = file.find(name)) return *tensor;
+[[noreturn]] void fail_without(const char* name, const TensorFile& file, const std::string& path,
+                               const char* needs) {
   std::string present;
   for (const auto& [other, tensor] : file.tensors) present += (present.empty() ? "" : ", ") + other;
   throw DataError(cat(path, ": has no tensor '", name,
-                      "' (it has: ", present.empty() ? "nothing" : present,
-                      "); the data set `tensors` needs `images` and `labels`"));
+                      "' (it has: ", present.empty() ? "nothing" : present, "); ", needs));
+}
+
+const Tensor& require(const TensorFile& file, const char* name, const std::string& path) {
+  if (const Tensor* tensor = file.find(name)) return *tensor;
+  fail_without(name, file, path, "the data set `tensors` needs `images` and `labels`");
 }
 
 void check_images(const Tensor& images, const ModelConfig& model, const std::string& path) {
@@ -81,18 +85,78 @@ class TensorDataset final : public Dataset {
   Tensor images_;  // [N, channels, size, size] float32
 };
 
-}  // namespace
+// Views of images for self-supervised and contrastive pre-training.
+class TensorViews final : public Dataset {
+ public:
+  explicit TensorViews(std::string path) : path_(std::move(path)) {
+    has_pixels_ = false;
+    TensorFile file = read_safetensors(path_, {.verify_checksums = true, .map = true});
+    for (const char* name : {"global", "local", "views"}) {
+      if (const Tensor* views = file.find(name)) add(name, *views);
+    }
+    if (ready_fields_.empty()) {
+      fail_without("global", file, path_,
+                   "this task needs `global` and `local`, or `views` and `labels`");
+    }
+    const std::int64_t count = ready_fields_.begin()->second.dim(0);
+    labels_.resize(static_cast<std::size_t>(count));
+    const Tensor* labels = file.find("labels");
+    has_labels_ = labels != nullptr;
+    if (labels) labels_ = read_labels(*labels, count, path_);
+    check_labels(labels_, 0, path_);
+    num_classes_ = *std::ranges::max_element(labels_) + 1;
+    description_ = cat(size(), " images in given views from ", path_);
+  }
 
-std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
-                                      Split split) {
+  Sample load(std::int64_t index, SampleWorkspace&) const override {
+    throw DataError(cat(sample_name(index), ": has views, not a single image"));
+  }
+
+  std::string sample_name(std::int64_t index) const override { return cat(path_, "[", index, "]"); }
+
+ private:
+  void add(const char* name, const Tensor& views) {
+    if (views.dtype() != DType::kFloat32) {
+      throw DataError(cat(path_, ": `", name, "` is ", name_of(views.dtype()),
+                          "; store it as float32, normalised as the model expects it"));
+    }
+    const std::int64_t count = views.rank() > 0 ? views.dim(0) : 0;
+    if (count == 0) throw DataError(cat(path_, ": `", name, "` is empty"));
+    if (!ready_fields_.empty() && count != ready_fields_.begin()->second.dim(0)) {
+      throw DataError(cat(path_, ": `", name, "` has views of ", count, " images, `",
+                          ready_fields_.begin()->first, "` of ",
+                          ready_fields_.begin()->second.dim(0)));
+    }
+    ready_fields_[name] = views;
+  }
+
+  std::string path_;
+};
+
+// Returns the file of a split. `holds` names its tensors.
+std::string tensor_file_of(const DataConfig& data, Split split, const char* holds) {
   const auto& given = split == Split::kTrain ? data.train : data.val;
   fs::path path = fs::path(data.root) / given.value_or(cat(name_of(split), ".safetensors"));
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw DataError(cat("no such file: ", path.string(), "; set data.", name_of(split),
-                        " to a safetensors file in data.root that has `images` and `labels`"));
+                        " to a safetensors file in data.root that has ", holds));
   }
-  return std::make_unique<TensorDataset>(path.string(), model);
+  return path.string();
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
+                                      Split split) {
+  return std::make_unique<TensorDataset>(tensor_file_of(data, split, "`images` and `labels`"),
+                                         model);
+}
+
+std::unique_ptr<Dataset> open_tensor_views(const DataConfig& data, const ModelConfig&,
+                                           Split split) {
+  return std::make_unique<TensorViews>(
+      tensor_file_of(data, split, "`global` and `local`, or `views` and `labels`"));
 }
 
 }  // namespace dtn
