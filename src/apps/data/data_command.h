@@ -71,6 +71,20 @@ class CorruptCommand {
   bool dry_run_ = false;
 };
 
+// `dtn-data preview`.
+class PreviewCommand {
+ public:
+  // Adds the subcommand to `app` and returns it.
+  CLI::App* add_to(CLI::App& app);
+  int run(const Registries& registries) const;
+
+ private:
+  std::string config_, output_;
+  std::vector<std::string> overrides_;
+  std::int64_t images_ = 6;
+  std::optional<std::int64_t> epochs_;
+};
+
 // `dtn-data listops`.
 class ListopsCommand {
  public:

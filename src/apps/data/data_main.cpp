@@ -173,13 +173,15 @@ int stats(const DataCommand& options, const Registries& registries) {
 }  // namespace
 
 int data_main(int argc, char** argv, const Registries& registries) {
-  CLI::App app{"Packs, verifies, describes and corrupts data sets, and generates Long ListOps.",
-               "dtn-data"};
+  CLI::App app{
+      "Packs, verifies, describes, shows and corrupts data sets, and generates Long ListOps.",
+      "dtn-data"};
   app.require_subcommand(1);
   DataCommand options;
   PackCommand packing;
   CorruptCommand corrupting;
   ListopsCommand making;
+  PreviewCommand previewing;
   bool no_decode = false;
   CLI::App* pack_command = app.add_subcommand(
       "pack",
@@ -191,6 +193,7 @@ int data_main(int argc, char** argv, const Registries& registries) {
   CLI::App* stats_command = app.add_subcommand(
       "stats", "images per class, sizes, formats, mean and std of the pixels, unreadable files");
   for (CLI::App* sub : {pack_command, verify_command, stats_command}) options.add_to(*sub);
+  CLI::App* preview_command = previewing.add_to(app);
   CLI::App* corrupt_command = corrupting.add_to(app);
   CLI::App* listops_command = making.add_to(app);
   verify_command->add_flag("--no-decode", no_decode,
@@ -208,6 +211,7 @@ int data_main(int argc, char** argv, const Registries& registries) {
     install_stop_signals();
     return *pack_command      ? pack(options, packing, registries)
            : *verify_command  ? verify(options, !no_decode, registries)
+           : *preview_command ? previewing.run(registries)
            : *corrupt_command ? corrupting.run(registries)
            : *listops_command ? making.run()
                               : stats(options, registries);

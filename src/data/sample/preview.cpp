@@ -6,6 +6,53 @@
 #include "dtn/core/check.h"
 
 namespace dtn {
+namespace {
+
+constexpr int kGap = 2;  // white pixels between images
+
+// An image on a sheet.
+struct Place {
+  const Image* image;
+  int left, top;
+};
+
+Image white_image(int width, int height) {
+  Image out{width, height, 3, {}};
+  out.pixels.assign(static_cast<std::size_t>(width) * height * 3, 255);
+  return out;
+}
+
+void paste(const Image& image, int left, int top, Image& out) {
+  DTN_CHECK(image.channels == 3, "the images of a preview must be RGB");
+  for (int row = 0; row < image.height; ++row) {
+    const auto from = image.pixels.begin() + std::ptrdiff_t{row} * image.width * 3;
+    std::copy(from, from + std::ptrdiff_t{image.width} * 3,
+              out.pixels.begin() + (std::ptrdiff_t{top + row} * out.width + left) * 3);
+  }
+}
+
+// Places the images of a row of this height in columns, from left to right. An image goes below the
+// one before it if that is of the same size and there is room. Returns the end of the row and the
+// gap after it.
+int place_row(const std::vector<Image>& row, int top, int height, std::vector<Place>& places) {
+  int left = 0, end = 0, below = 0;
+  const Image* last = nullptr;
+  for (const Image& image : row) {
+    const bool fits = last && image.width == last->width && image.height == last->height &&
+                      below + image.height <= height;
+    if (!fits) {
+      left = end;
+      below = 0;
+    }
+    places.push_back({&image, left, top + below});
+    end = left + image.width + kGap;
+    below += image.height + kGap;
+    last = &image;
+  }
+  return end;
+}
+
+}  // namespace
 
 Image preview_of(const float* image, std::int64_t channels, const ImageSize& size,
                  std::span<const float> mean, std::span<const float> std) {
@@ -31,25 +78,33 @@ Image preview_of(const float* image, std::int64_t channels, const ImageSize& siz
 }
 
 Image mosaic_of(std::span<const Image> images, int columns) {
-  constexpr int kGap = 2;
   DTN_CHECK(!images.empty() && columns > 0, "cannot arrange ", images.size(), " images in ",
             columns, " columns");
   const int count = static_cast<int>(images.size());
   const int across = std::min(columns, count), down = (count + across - 1) / across;
   const int width = images[0].width, height = images[0].height;
-  Image out{across * (width + kGap) - kGap, down * (height + kGap) - kGap, 3, {}};
-  out.pixels.assign(static_cast<std::size_t>(out.width) * out.height * 3, 255);
+  Image out = white_image(across * (width + kGap) - kGap, down * (height + kGap) - kGap);
   for (int n = 0; n < count; ++n) {
     const Image& image = images[static_cast<std::size_t>(n)];
-    DTN_CHECK(image.width == width && image.height == height && image.channels == 3,
-              "the images of a preview must be RGB and of one size");
-    const int left = n % across * (width + kGap), top = n / across * (height + kGap);
-    for (int row = 0; row < height; ++row) {
-      const auto from = image.pixels.begin() + std::ptrdiff_t{row} * width * 3;
-      std::copy(from, from + std::ptrdiff_t{width} * 3,
-                out.pixels.begin() + (std::ptrdiff_t{top + row} * out.width + left) * 3);
-    }
+    DTN_CHECK(image.width == width && image.height == height,
+              "the images of a preview must be of one size");
+    paste(image, n % across * (width + kGap), n / across * (height + kGap), out);
   }
+  return out;
+}
+
+Image sheet_of(std::span<const std::vector<Image>> rows) {
+  std::vector<Place> places;
+  int width = 0, top = 0;
+  for (const std::vector<Image>& row : rows) {
+    int height = 0;
+    for (const Image& image : row) height = std::max(height, image.height);
+    width = std::max(width, place_row(row, top, height, places));
+    top += height + kGap;
+  }
+  DTN_CHECK(!places.empty(), "a sheet without images");
+  Image out = white_image(width - kGap, top - kGap);
+  for (const Place& place : places) paste(*place.image, place.left, place.top, out);
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "dtn/config/model_config.h"
 #include "dtn/io/image.h"
@@ -18,5 +19,9 @@ Image preview_of(const float* image, std::int64_t channels, const ImageSize& siz
 
 // Returns images of one size side by side, `columns` to a row, with gaps of 2 white pixels.
 Image mosaic_of(std::span<const Image> images, int columns);
+
+// Returns rows of images of different sizes, with gaps of 2 white pixels. Small images of one size
+// stand below one another, as far as the height of their row allows.
+Image sheet_of(std::span<const std::vector<Image>> rows);
 
 }  // namespace dtn
