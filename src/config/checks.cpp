@@ -127,14 +127,17 @@ class Checker {
     check_policy(a.policy);
     check_mixing();
     check_views();
-    if (a.scale_min > a.scale_max) {
-      fail(blame({"augment.scale"}), "augment.scale: the least comes first, ",
-           number_text(a.scale_min), " is more than ", number_text(a.scale_max));
-    }
-    if (a.ratio_min > a.ratio_max) {
-      fail(blame({"augment.ratio"}), "augment.ratio: the least comes first, ",
-           number_text(a.ratio_min), " is more than ", number_text(a.ratio_max));
-    }
+    check_ascending("augment.scale", a.scale_min, a.scale_max);
+    check_ascending("augment.ratio", a.ratio_min, a.ratio_max);
+    const DinoConfig& d = c_.dino;
+    check_ascending("dino.global_scale", d.global_scale_min, d.global_scale_max);
+    check_ascending("dino.local_scale", d.local_scale_min, d.local_scale_max);
+  }
+
+  void check_ascending(const char* path, double least, double most) const {
+    if (least <= most) return;
+    fail(blame({path}), path, ": the least comes first, ", number_text(least), " is more than ",
+         number_text(most));
   }
 
   // Checks the keys of presets that make several views of each image, and the keys that these

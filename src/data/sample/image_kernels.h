@@ -35,8 +35,8 @@ struct Kernels {
   std::int64_t (*sum_luma)(const std::uint8_t* p, std::int64_t pixels);
   // Adds `turn` (0 .. 255), modulo 256, to the hue of each pixel in Pillow's mode HSV.
   void (*turn_hue)(std::uint8_t* p, std::int64_t pixels, int turn);
-  // As blend_luma, with the mean of the nine pixels around each as `plain`; the middle one counts five
-  // times. Neighbours are `step` bytes apart. The pixels to the left and right must exist.
+  // As blend_luma, with the mean of the nine pixels around each as `plain`; the middle one counts
+  // five times. Neighbours are `step` bytes apart. The pixels to the left and right must exist.
   void (*blend_smooth)(const std::uint8_t* above, const std::uint8_t* row,
                        const std::uint8_t* below, std::int64_t n, int step, float factor,
                        std::uint8_t* out);

@@ -42,8 +42,8 @@ void place_side(int resized, int image_size, int& first, int& count, int& pad) {
 
 }  // namespace
 
-// Of the scales that libjpeg-turbo has vector code for. With 1.25 times the pixels, the result is
-// 2 to 4 dB worse and hardly cheaper.
+// Tries only the scales that libjpeg-turbo has vector code for. With 1.25 times the pixels, the
+// result is 2 to 4 dB worse and hardly cheaper.
 int fast_decode_eighths(const ImageInfo& file, int width, int height, int to_width, int to_height) {
   const auto holds = [](int side, int eighths, int to) {
     return std::int64_t{2} * side * eighths >= std::int64_t{3} * 8 * to;

@@ -1,10 +1,9 @@
-// The pixel operations one after another, as DINO's pipeline applies them. One by one they are
-// tested in image_ops_test.cpp.
+// Views with given choices. The pixel operations are tested one by one in image_ops_test.cpp.
 #include <gtest/gtest.h>
 
-#include "data/sample/image_ops.h"
 #include "data/sample/instruction_set.h"
-#include "data/sample/resample.h"
+#include "data/sample/normalization.h"
+#include "data/sample/views.h"
 #include "golden/data/fixtures.h"
 
 namespace dtn {
@@ -25,14 +24,22 @@ std::istream& operator>>(std::istream& in, ViewCase& c) {
          c.saturation >> c.hue >> c.gray >> c.sigma >> c.solarize >> c.crc;
 }
 
-void jitter(const ViewCase& c, Image& image) {
-  if (c.order == "-") return;
-  for (const char step : c.order) {
-    if (step == '0') adjust_brightness(image, c.brightness);
-    if (step == '1') adjust_contrast(image, c.contrast);
-    if (step == '2') adjust_color(image, c.saturation);
-    if (step == '3') adjust_hue(image, c.hue);
-  }
+std::vector<float> table_of(int channels) {
+  return normalization_table(resolve_normalization({}, channels));
+}
+
+ViewDraw draw_of(const ViewCase& c) {
+  ViewDraw draw;
+  draw.crop = {c.left, c.top, c.left + c.crop_width, c.top + c.crop_height};
+  draw.flip = c.flip;
+  draw.gray = c.gray;
+  draw.sigma = c.sigma;
+  draw.solarize = c.solarize;
+  if (c.order == "-") return draw;
+  draw.factors = {c.brightness, c.contrast, c.saturation};
+  draw.hue = c.hue;
+  for (std::size_t i = 0; i < 4; ++i) draw.order[i] = static_cast<ColorProperty>(c.order[i] - '0');
+  return draw;
 }
 
 Image view_of(const ViewCase& c, Resample order) {
@@ -40,14 +47,23 @@ Image view_of(const ViewCase& c, Resample order) {
   ResampleWorkspace resampling;
   ImageOpsWorkspace workspace;
   Image image;
-  resize(crop_view(view(whole), c.left, c.top, c.crop_width, c.crop_height), c.size, c.size,
-         {Interpolation::kBicubic, order}, resampling, image);
-  if (c.flip) flip_horizontally(image, workspace);
-  jitter(c, image);
-  if (c.gray) to_grayscale(image);
-  if (c.sigma > 0) gaussian_blur(image, c.sigma, workspace);
-  if (c.solarize) solarize(image, 128);
+  apply(draw_of(c), whole, c.size, {Interpolation::kBicubic, order}, resampling, workspace, image);
   return image;
+}
+
+// The loader changes the colours of the crop first, and mirrors it when it normalizes it.
+std::vector<float> loaded_view_of(const ViewCase& c, Resample order) {
+  const Image whole = golden::procedural_image(c.seed, c.width, c.height, c.channels);
+  const ViewDraw draw = draw_of(c);
+  ResampleWorkspace resampling;
+  ImageOpsWorkspace workspace;
+  Image image;
+  resize_crop({&whole, {0, 0, c.width, c.height}}, draw.crop, c.size, c.size,
+              {Interpolation::kBicubic, order}, resampling, image);
+  apply_colors(draw, image, workspace);
+  std::vector<float> values(image.pixels.size());
+  normalize_image(image, table_of(c.channels), draw.flip, values.data());
+  return values;
 }
 
 void expect_equal_pixels(Resample order, const std::string& file) {
@@ -57,6 +73,9 @@ void expect_equal_pixels(Resample order, const std::string& file) {
     const Image image = view_of(c, order);
     ASSERT_EQ(image.width, c.size);
     ASSERT_EQ(image.channels, c.channels);
+    std::vector<float> values(image.pixels.size());
+    normalize_image(image, table_of(c.channels), false, values.data());
+    EXPECT_EQ(loaded_view_of(c, order), values) << file << " line " << cases + 1;
     EXPECT_EQ(golden::crc(image), c.crc)
         << file << " line " << cases + 1 << ", instruction set " << instruction_set();
   }

@@ -42,5 +42,32 @@ TEST(Preview, MosaicsSeparateImagesByGap) {
   EXPECT_EQ(pixel(3, 3), (std::vector<int>{255, 255, 255}));
 }
 
+// Two large images, then four small ones in two columns of two, with gaps of two pixels.
+TEST(Preview, SheetsStackSmallImages) {
+  const auto image = [](int side, std::uint8_t value) {
+    return Image{side, side, 3,
+                 std::vector<std::uint8_t>(static_cast<std::size_t>(3 * side * side), value)};
+  };
+  const std::vector<std::vector<Image>> rows = {
+      {image(6, 1), image(6, 2), image(2, 3), image(2, 4), image(2, 5), image(2, 6)},
+      {image(3, 7)}};
+  const Image out = sheet_of(rows);
+  EXPECT_EQ(out.width, 6 + 2 + 6 + 2 + 2 + 2 + 2);
+  EXPECT_EQ(out.height, 6 + 2 + 3);
+  const auto at = [&](int x, int y) {
+    return out.pixels[static_cast<std::size_t>(y * out.width + x) * 3];
+  };
+  EXPECT_EQ(at(5, 5), 1);
+  EXPECT_EQ(at(8, 0), 2);
+  EXPECT_EQ(at(16, 0), 3);
+  EXPECT_EQ(at(17, 5), 4);
+  EXPECT_EQ(at(20, 1), 5);
+  EXPECT_EQ(at(21, 4), 6);
+  EXPECT_EQ(at(0, 8), 7);
+  EXPECT_EQ(at(6, 0), 255);
+  EXPECT_EQ(at(16, 2), 255);
+  EXPECT_EQ(at(20, 8), 255);
+}
+
 }  // namespace
 }  // namespace dtn

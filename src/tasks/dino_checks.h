@@ -1,0 +1,14 @@
+// Checks of a config of the task dino, for TaskSchema::check.
+#pragma once
+
+#include <optional>
+
+#include "dtn/config/schemas.h"
+#include "dtn/config/train_config.h"
+
+namespace dtn {
+
+// Returns the problem of local views that a vision transformer cannot split into patches.
+std::optional<ConfigProblem> dino_problem(const ExperimentConfig& config);
+
+}  // namespace dtn
