@@ -160,3 +160,18 @@ if ((code != 0)); then
   expect_text '"resumed_at":[1-9]'
 fi
 cmp stopped.packed unbroken.packed || fail "a stopped and resumed pack differs from an unbroken one"
+
+echo "views of images without classes"
+mkdir -p flat/train
+cp folder/train/n01/* flat/train
+sed 's/^data: .*/data: {root: flat}/; s/^augment: .*/augment: dino/' tiny.yaml > views.yaml
+expect 0 dtn-data preview --config views.yaml --output views.png --images 3
+expect_text '16 train images in flat/train; views of each: 2 of 16 x 16, 8 of 96 x 96' \
+  '3 images in views.png'
+# The small images stand below one another: one column of 16 pixels and eight of 96.
+expect_equal "size of the preview" "$(python3 -c '
+import struct
+print(*struct.unpack(">II", open("views.png", "rb").read()[16:24]))')" \
+  "$((16 + 8 * 98)) $((3 * 98 - 2))"
+expect 0 dtn-bench data --config views.yaml --seconds 1 --json
+expect_text '"views_per_second":[0-9]'
