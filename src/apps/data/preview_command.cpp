@@ -28,7 +28,7 @@ std::shared_ptr<const SampleSource> training_samples(const ExperimentConfig& con
 class SamplePictures {
  public:
   SamplePictures(std::shared_ptr<const SampleSource> source, const ExperimentConfig& config,
-           const Registries& registries)
+                 const Registries& registries)
       : source_(std::move(source)), seed_(config.seed), workspace_(source_->make_workspace()) {
     for (const FieldSpec& spec : source_->host_fields()) {
       fields_[spec.name] = allocate_rows(spec, 1, kCpu);

@@ -409,6 +409,10 @@ TEST_F(GivenViews, ErrorsNameFieldAndShapes) {
   expect_refused({{"global", Tensor::full({4, 2, 3, kLarge, kLarge}, DType::kUInt8, 1)}},
                  {"`global` is uint8", "float32"});
   expect_refused({{"images", global}}, {"has no tensor 'global'", "it has: images"});
+  write({{"global", global}, {"local", local}});
+  config.data.classes = {0};
+  expect_error<ConfigError>([&] { dino_samples_of(config, kCpu); },
+                            {"data.classes", "given views"});
   // A classifier still needs images.
   write({{"global", global}, {"local", local}});
   expect_error<DataError>([&] { open_tensors(config.data, config.model, Split::kTrain); },
