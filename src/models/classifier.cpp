@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "dtn/core/check.h"
 #include "dtn/nn/linear.h"
 #include "dtn/ops/primitive.h"
 
@@ -36,6 +37,12 @@ ClassHead make_linear_head(const Scope& scope, std::int64_t channels, int classe
   return [linear = Linear(scope, channels, classes)](Context& ctx, const Variable& x) {
     return linear.forward(ctx, x);
   };
+}
+
+std::vector<BlockOutput> Backbone::last_blocks(Context&, const Fields&, int count) {
+  throw ConfigError(cat("the outputs of the last ", count,
+                        " blocks cannot be combined: the blocks of this model do not share their "
+                        "width and last norm, as those of a vision transformer (vit) do"));
 }
 
 std::vector<ClassHead> Backbone::make_heads(const Scope& scope, int classes) const {

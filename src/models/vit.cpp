@@ -5,6 +5,8 @@
 // In order: patches, the prefix (class token, distillation token, registers) and positions,
 // norm_pre, blocks, norm, pooling, fc_norm.
 #include <algorithm>
+#include <deque>
+#include <utility>
 
 #include "dtn/nn/block.h"
 #include "dtn/nn/initializers.h"
@@ -192,6 +194,21 @@ std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
   return blocks;
 }
 
+// Keeps the outputs of the last layers of a pass.
+class LastLayers final : public Observer {
+ public:
+  explicit LastLayers(int count) : count_(static_cast<std::size_t>(count)) {}
+  void end_layer(const Tensor& x, const TokenGrid& grid) override {
+    if (layers_.size() == count_) layers_.pop_front();
+    layers_.emplace_back(x, grid);
+  }
+  const std::deque<std::pair<Variable, TokenGrid>>& layers() const { return layers_; }
+
+ private:
+  std::size_t count_;
+  std::deque<std::pair<Variable, TokenGrid>> layers_;
+};
+
 class VisionTransformer final : public ImageBackbone {
  public:
   VisionTransformer(const Scope& scope, const ModelConfig& config)
@@ -233,10 +250,22 @@ class VisionTransformer final : public ImageBackbone {
     if (config_.pool == Pooling::kCls) {
       return {norm_->forward(ctx, ops::first_token(ctx, x), {1, 1})};
     }
-    const Variable patches =
-        tokens.extra == 0 ? x : primitive::narrow(ctx, x, 1, tokens.extra, x.dim(1));
-    if (config_.fc_norm) return {norm_->forward(ctx, ops::mean_token(ctx, patches), {1, 1})};
-    return {ops::mean_token(ctx, norm_->forward(ctx, patches, tokens.grid))};
+    return {mean_patch(ctx, x, {tokens.grid.height, tokens.grid.width, tokens.extra})};
+  }
+  std::vector<BlockOutput> last_blocks(Context& given, const Fields& fields, int count) override {
+    if (count > config_.depth) {
+      throw ConfigError(cat("the model has ", config_.depth, " blocks, fewer than ", count));
+    }
+    LastLayers last(count);
+    Context ctx = unseen(given);
+    ctx.observer = &last;
+    run_blocks(ctx, fields, false);
+    ctx.observer = nullptr;
+    std::vector<BlockOutput> outputs;
+    for (const auto& [x, grid] : last.layers()) {
+      outputs.push_back({class_token(ctx, x, grid), mean_patch(ctx, x, grid)});
+    }
+    return outputs;
   }
   std::string size_problem(const ImageSize& size) const override {
     if (std::string problem = division_problem(size, config_.patch_size); !problem.empty()) {
@@ -292,6 +321,22 @@ class VisionTransformer final : public ImageBackbone {
     if (tokens.extra < config_.prefix_tokens()) chain.join_after = config_.grid_blocks();
     chain.join = [&](Tokens& all) { join_prefix(ctx, all); };
     return dtn::run_blocks(ctx, blocks_, std::move(tokens), chain);
+  }
+
+  // The mean of the grid's tokens after the last norm.
+  Variable mean_patch(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+    const Variable patches =
+        grid.prefix == 0 ? x : primitive::narrow(ctx, x, 1, grid.prefix, x.dim(1));
+    if (config_.fc_norm) return norm_->forward(ctx, ops::mean_token(ctx, patches), {1, 1});
+    const TokenGrid alone{grid.height, grid.width};
+    return ops::mean_token(ctx, norm_->forward(ctx, patches, alone));
+  }
+  // The class token after the last norm (its mean with the distillation token). Undefined if it
+  // has not joined, or the model pools by the mean.
+  Variable class_token(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+    if (grid.prefix == 0 || config_.pool != Pooling::kCls) return {};
+    const Variable tokens = ops::first_tokens(ctx, x, pooled_tokens());
+    return ops::mean_token(ctx, norm_->forward(ctx, tokens, {1, pooled_tokens()}));
   }
 
   // The number of leading tokens that cls pooling reads.

@@ -126,6 +126,8 @@ struct TaskSchema {
   std::vector<std::string> sections{};
   // Checks the values beyond the ranges of the keys. Null: nothing to check.
   std::function<std::optional<ConfigProblem>(const ExperimentConfig&)> check{};
+  // True if the moving average, ema.safetensors, is the model to use, such as DINO's teacher.
+  bool uses_average = false;
 };
 
 // A possible start of augment.policy: a name, and the rest after a dash.

@@ -23,6 +23,12 @@ struct StageShape {
   std::int64_t stride;  // input pixels between neighbouring tokens
 };
 
+// Outputs of a block after the last norm of the model, without gradients.
+struct BlockOutput {
+  Variable token;  // class token [B, C]; undefined: none has joined, or the model pools by the mean
+  Variable patches;  // mean of the tokens of the grid, [B, C]
+};
+
 // Maps the pooled vector of each sample, x [B, C], to logits [B, K].
 using ClassHead = std::function<Variable(Context&, const Variable& x)>;
 // A linear layer with bias and parameters in the scope.
@@ -46,6 +52,9 @@ class Backbone {
   virtual std::vector<Variable> pooled_each(Context& ctx, const Fields& fields) {
     return {pooled(ctx, fields)};
   }
+  // Outputs of the last `count` blocks, the earliest first. For inference: sets no gradient path.
+  // Throws ConfigError if the model has fewer blocks, or none that share their width and last norm.
+  virtual std::vector<BlockOutput> last_blocks(Context&, const Fields&, int count);
   // Channels and stride of each stage, in the order of forward()'s features.
   virtual std::vector<StageShape> stages() const = 0;
   // Returns the reason why the model cannot process images of this size, as the end of a sentence;

@@ -13,6 +13,7 @@
 
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
+#include "apps/eval/frozen_evaluation.h"
 #include "apps/eval/result_files.h"
 #include "apps/robustness/robustness.h"
 #include "core/format.h"
@@ -39,6 +40,7 @@ namespace fs = std::filesystem;
 
 struct EvalCommand {
   WeightsOptions weights;
+  FrozenOptions frozen;
   ResultPaths results;
   std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
@@ -233,8 +235,29 @@ int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig
   return kExitDone;
 }
 
+// Evaluates the features of the model, for --task.
+int run_frozen(const EvalCommand& options, Device device, const Registries& registries) {
+  if (!job()->is_single()) {
+    throw ConfigError("--task works in one process; start dtn-eval without mpirun or srun");
+  }
+  if (options.precision == "bf16") {
+    throw ConfigError(
+        "--task computes in float32, because the similarities of features may differ by less than "
+        "bfloat16 can show; leave --precision out");
+  }
+  return evaluate_frozen({.weights = options.weights,
+                          .options = options.frozen,
+                          .inputs = options.inputs,
+                          .save_features = options.results.features,
+                          .batch_size = options.batch_size,
+                          .json = options.json,
+                          .device = device,
+                          .registries = registries});
+}
+
 int run_eval(const EvalCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
+  if (!options.frozen.task.empty()) return run_frozen(options, device, registries);
   Communicator& ranks = *job();
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
@@ -300,6 +323,10 @@ int eval_main(int argc, char** argv, const Registries& registries) {
           ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
           ->excludes(inputs);
   for (CLI::Option* option : saving) suite->excludes(option);
+  options.frozen.add_to(app)
+      ->excludes(suite)
+      ->excludes("--save-logits")
+      ->excludes("--save-attention");
   app.add_option("--suite-root", options.suite_root,
                  "folder of the suite's images (default: data.root)")
       ->needs(suite);

@@ -1,0 +1,181 @@
+#include "apps/eval/frozen_evaluation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "apps/common/program.h"
+#include "apps/eval/frozen_runs.h"
+#include "apps/eval/result_files.h"
+#include "core/format.h"
+#include "data/source/split_folders.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/models/weights.h"
+#include "io/weights_file.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+FeatureChoice choice_of(const FrozenOptions& o) {
+  if (o.task == "knn") return {};
+  const int blocks = o.blocks.value_or(o.avgpool ? 1 : 4);
+  if (o.avgpool && blocks != 1) {
+    throw ConfigError(
+        cat("--avgpool adds the patch mean to the class token of the last block, but "
+            "--blocks is ",
+            blocks, "; leave --blocks out"));
+  }
+  // The pooled vector of any model is that of its last block.
+  if (blocks == 1 && !o.avgpool) return {};
+  return {.blocks = blocks, .patch_mean = o.avgpool};
+}
+
+struct LoadedWeights {
+  fs::path path;
+  TensorFile file;
+  ExperimentConfig config;
+};
+
+// Reads the weights. A run or checkpoint folder of a task whose average is the model to use gives
+// the average.
+LoadedWeights read_weights(const FrozenCommand& command) {
+  LoadedWeights read{command.weights.file(), {}, {}};
+  read.file = read_safetensors(read.path);
+  read.config = command.weights.config_of(read.file, command.registries.schemas());
+  const bool averaged = command.registries.tasks.at(read.config.task).schema.uses_average;
+  const auto average = find_weights(command.weights.checkpoint, WeightsKind::kAverage);
+  if (averaged && average && fs::is_directory(command.weights.checkpoint)) {
+    read.path = *average;
+    read.file = read_safetensors(read.path);
+  }
+  const auto step = read.file.metadata.find("step");
+  log_info(cat("weights: ", fs::canonical(read.path).string(),
+               step == read.file.metadata.end() ? "" : cat(", step ", step->second)));
+  return read;
+}
+
+void save_features(const std::string& path, const FrozenResult& result) {
+  const FeatureSet& set = result.evaluated;
+  const std::int64_t width = set.features.dim(1);
+  RowFile file(path, "features", result.images, width, result.labels);
+  for (std::size_t i = 0; i < set.indices.size(); ++i) {
+    file.add(set.indices[i], set.features.data<float>() + static_cast<std::int64_t>(i) * width);
+  }
+  file.finish();
+}
+
+std::string title_of(const FrozenOptions& o, const FrozenResult& result) {
+  if (o.task == "knn") {
+    return cat("k-NN, k ", result.k, format(", temperature %g", o.temperature));
+  }
+  return cat("linear classifier, ", counted(o.epochs, "epochs"));
+}
+
+void print_text(const FrozenOptions& options, const FrozenResult& result) {
+  std::printf("%s: %s  %s, %.1f images/s\n", title_of(options, result).c_str(),
+              result.metrics ? result.metrics->text.c_str() : "no labels",
+              counted(result.count(), "images").c_str(), result.images_per_second());
+  std::printf("features: %s\n", result.description.c_str());
+  for (const auto& [name, metrics] : result.baselines) {
+    const char* owner = name == "pixels" ? "pixels" : "untrained network";
+    std::printf("k-NN of the %s: %s\n", owner, metrics.text.c_str());
+  }
+  if (result.damaged > 0) {
+    std::printf("skipped %s\n", counted(result.damaged, "damaged images").c_str());
+  }
+}
+
+void print_json(const FrozenResult& result) {
+  nlohmann::ordered_json json{{"top1", nullptr}, {"top5", nullptr}, {"loss", nullptr}};
+  if (result.metrics) {
+    for (const auto& [name, value] : result.metrics->values) json[name] = value;
+  }
+  json["count"] = result.count();
+  json["images_per_second"] = result.images_per_second();
+  json["skipped"] = result.damaged;
+  for (const auto& [name, metrics] : result.baselines) {
+    for (const auto& [figure, value] : metrics.values) json["baselines"][name][figure] = value;
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+}  // namespace
+
+CLI::Option* FrozenOptions::add_to(CLI::App& app) {
+  auto* choice = app.add_option("--task", task,
+                                "evaluate the features of the model without its head: by k-NN "
+                                "(knn), or by a linear classifier trained on them (linear); see "
+                                "docs/frozen-features.md")
+                     ->check(CLI::IsMember({"knn", "linear"}));
+  add_count(app, "--k", k, "knn: number of nearest training images that vote")->needs(choice);
+  add_defaulted(app, "--temperature", temperature,
+                "knn: a neighbour's vote is exp(similarity / temperature)")
+      ->check(CLI::PositiveNumber)
+      ->needs(choice);
+  app.add_option("--blocks", blocks,
+                 "linear: use the class tokens of this many last blocks (default: 4)")
+      ->check(positive())
+      ->needs(choice);
+  app.add_flag("--avgpool", avgpool,
+               "linear: use the class token and the mean of the patches of the last block")
+      ->needs(choice);
+  add_count(app, "--epochs", epochs, "linear: epochs of training")->needs(choice);
+  add_defaulted(app, "--lr", lr, "linear: learning rate for a batch of 256")
+      ->check(CLI::PositiveNumber)
+      ->needs(choice);
+  add_count(app, "--batch", batch, "linear: images per step")->needs(choice);
+  app.add_flag("--no-augment", no_augment,
+               "linear: train on the images as evaluation sees them, whose features are computed "
+               "once, instead of random crops and flips in every epoch")
+      ->needs(choice);
+  app.add_option("--save-linear", save_linear,
+                 "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this safetensors "
+                 "file")
+      ->needs(choice);
+  app.add_option("--train-inputs", train_inputs,
+                 "safetensors file of training images instead of the training split: 'images' and "
+                 "'labels' as for --inputs")
+      ->needs(choice);
+  app.add_flag("--baselines", baselines,
+               "also print the k-NN accuracy of the model before training and of the pixels")
+      ->needs(choice);
+  return choice;
+}
+
+int evaluate_frozen(const FrozenCommand& command) {
+  const FrozenOptions& options = command.options;
+  const FeatureChoice choice = choice_of(options);
+  if (options.task == "knn" && !options.save_linear.empty()) {
+    throw ConfigError("--save-linear needs --task linear");
+  }
+  LoadedWeights weights = read_weights(command);
+  take_test_split(weights.config.data);
+  FrozenFeatures features(weights.config, command.device, command.registries, choice);
+  for (const std::string& note : features.load(weights.file, weights.path.string())) log_info(note);
+  const StreamOptions streaming{
+      command.device,
+      command.batch_size.value_or(std::min(
+          64, weights.config.train.micro_batch.value_or(weights.config.train.batch_size)))};
+  FrozenRuns runs(weights.config, options, command.inputs, streaming, command.registries);
+  FrozenResult result =
+      options.task == "knn" ? runs.nearest_neighbors(features) : runs.linear_classifier(features);
+  result.description = features.description();
+  if (!command.save_features.empty()) save_features(command.save_features, result);
+  if (!options.save_linear.empty()) write_safetensors(options.save_linear, result.linear);
+  if (options.baselines) runs.add_baselines(result);
+  if (command.json) {
+    log_info(cat("features: ", result.description));
+    print_json(result);
+  } else {
+    print_text(options, result);
+  }
+  return kExitDone;
+}
+
+}  // namespace dtn::app

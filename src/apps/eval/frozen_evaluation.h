@@ -1,0 +1,43 @@
+// dtn-eval --task: k-NN and a linear classifier on the features of a frozen model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "apps/common/weights_source.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn::app {
+
+// --task and the options that belong to it.
+struct FrozenOptions {
+  std::string task;  // "knn", "linear"; empty: the model's own head is evaluated
+  std::int64_t k = 20;
+  double temperature = 0.07;
+  std::optional<int> blocks;
+  bool avgpool = false, no_augment = false, baselines = false;
+  int epochs = 100;
+  double lr = 0.001;
+  std::int64_t batch = 1024;
+  std::string save_linear, train_inputs;
+
+  // Adds the options, and returns --task.
+  CLI::Option* add_to(CLI::App& app);
+};
+
+// The rest of the command line, as far as it concerns these evaluations.
+struct FrozenCommand {
+  const WeightsOptions& weights;
+  const FrozenOptions& options;
+  std::string inputs, save_features;
+  std::optional<int> batch_size;
+  bool json = false;
+  Device device = kCpu;
+  const Registries& registries;
+};
+
+// Runs the evaluation and prints its result. Returns the exit code.
+int evaluate_frozen(const FrozenCommand& command);
+
+}  // namespace dtn::app

@@ -1,0 +1,248 @@
+#include "apps/eval/frozen_runs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <set>
+
+#include "core/format.h"
+#include "core/progress.h"
+#include "core/seconds_since.h"
+#include "data/feed/shuffle.h"
+#include "data/sample/transforms.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/data/datasets.h"
+#include "dtn/models/weights.h"
+#include "dtn/tasks/classify.h"
+
+namespace dtn::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+FeatureFunction features_of(FrozenFeatures& features) {
+  return [&](const ImageBatch& batch) { return features.of(batch.fields); };
+}
+
+FeatureSet collect(ImageStream& images, const char* title, std::int64_t width,
+                   const FeatureFunction& function) {
+  ProgressBar bar(title, images.size());
+  return collect_features(images, width, function,
+                          [&](std::int64_t done) { bar.update(done, ""); });
+}
+
+// Returns the labels of the training images. Throws DataError if there are none, or a negative one.
+Tensor training_labels(const ImageStream& training) {
+  Tensor labels = training.labels();
+  if (!labels.defined()) {
+    throw DataError(cat(training.description(),
+                        ": has no 'labels', which k-NN and the linear classifier need of the "
+                        "training images"));
+  }
+  if (std::ranges::min(labels.values<std::int64_t>()) < 0) {
+    throw DataError(cat(training.description(), ": has a negative label"));
+  }
+  return labels;
+}
+
+// Warns of evaluated classes without training images, whose images count as wrong.
+void warn_of_missing_classes(const Tensor& training, const Tensor& evaluated) {
+  const auto known = training.values<std::int64_t>(), asked = evaluated.values<std::int64_t>();
+  const std::set<std::int64_t> have(known.begin(), known.end());
+  std::set<std::int64_t> missing(asked.begin(), asked.end());
+  std::erase_if(missing, [&](std::int64_t label) { return have.contains(label); });
+  if (missing.empty()) return;
+  log_warn(cat("no training image has the label ", *missing.begin(),
+               missing.size() == 1 ? "" : cat(" or ", missing.size() - 1, " more of the labels"),
+               " of evaluated images; these images count as wrong"));
+}
+
+// Mean cross-entropy and accuracy of the classifier.
+Metrics probe_metrics(const LinearProbe& probe, const FeatureSet& set) {
+  constexpr std::int64_t kRows = 1024;
+  AccuracyMeter meter;
+  const std::int64_t count = set.features.dim(0);
+  for (std::int64_t first = 0; first < count; first += kRows) {
+    const std::int64_t last = std::min(count, first + kRows);
+    meter.add({{"label", set.labels.slice(first, last)}},
+              {{"logits", probe.logits(set.features.slice(first, last))}});
+  }
+  return meter.result();
+}
+
+// Adds the rows of a set to the probe, in a random order of the epoch.
+void add_shuffled(LinearProbe& probe, const FeatureSet& set, std::uint64_t seed, int epoch) {
+  constexpr std::uint32_t kOrderStream = 0x50524F42;  // "PROB"
+  std::vector<std::int64_t> order(static_cast<std::size_t>(set.features.dim(0)));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  shuffle_places(order.size(), {seed, kOrderStream, static_cast<std::uint32_t>(epoch)}, 0,
+                 [&](std::size_t i, std::size_t j) { std::swap(order[i], order[j]); });
+  for (const std::int64_t i : order) {
+    probe.add(set.features.slice(i, i + 1), set.labels.slice(i, i + 1));
+  }
+}
+
+// Returns the images as rows, without the normalisation of `n`.
+FeatureFunction pixels_of(const Normalization& n) {
+  return [n](const ImageBatch& batch) {
+    Tensor rows = batch.fields.at("image").to(kCpu).clone();
+    const std::int64_t plane = rows.dim(2) * rows.dim(3), channels = rows.dim(1);
+    for (std::int64_t i = 0; i < rows.numel(); ++i) {
+      const auto c = n.mean.size() == 1 ? 0 : static_cast<std::size_t>(i / plane % channels);
+      rows.data<float>()[i] = rows.data<float>()[i] * n.std[c] + n.mean[c];
+    }
+    return rows.reshape({rows.dim(0), -1});
+  };
+}
+
+// Throws ConfigError if the pixels of the images do not fit into a reasonable memory.
+void check_pixel_bytes(const ImageStream& images, std::int64_t width) {
+  constexpr double kMaxBytes = 8.0 * 1024 * 1024 * 1024;
+  const double bytes = 4.0 * static_cast<double>(images.size()) * static_cast<double>(width);
+  if (bytes <= kMaxBytes) return;
+  throw ConfigError(cat("--baselines compares the pixels of all images, which take ",
+                        bytes_text(bytes), " here, more than ", bytes_text(kMaxBytes),
+                        "; leave it out, or give fewer images with --train-inputs"));
+}
+
+}  // namespace
+
+FrozenRuns::FrozenRuns(const ExperimentConfig& config, const FrozenOptions& options,
+                       const std::string& inputs, const StreamOptions& streaming,
+                       const Registries& registries)
+    : config_(config), options_(options), streaming_(streaming), registries_(registries) {
+  if (config.model.max_length > 0) {
+    throw ConfigError("--task knn and linear are for models of images, not of sequences");
+  }
+  evaluated_ = inputs.empty() ? open_image_split(config, Split::kVal, ImagePreparation::kEvaluation,
+                                                 streaming, registries)
+                              : open_image_file(inputs, config.model, streaming);
+  log_info(cat("val: ", evaluated_->description()));
+}
+
+std::unique_ptr<ImageStream> FrozenRuns::open_training(ImagePreparation preparation) const {
+  auto training =
+      options_.train_inputs.empty()
+          ? open_image_split(config_, Split::kTrain, preparation, streaming_, registries_)
+          : open_image_file(options_.train_inputs, config_.model, streaming_);
+  log_info(cat("train: ", training->description()));
+  return training;
+}
+
+FrozenResult FrozenRuns::evaluated_images(FrozenFeatures& features) {
+  FrozenResult result;
+  const auto start = Clock::now();
+  result.evaluated =
+      collect(*evaluated_, "evaluated images", features.width(), features_of(features));
+  result.seconds = seconds_since(start);
+  result.images = evaluated_->size();
+  result.labels = evaluated_->labels();
+  result.damaged = evaluated_->damaged();
+  if (result.count() == 0) {
+    throw DataError(cat(evaluated_->description(), ": no images to evaluate, ",
+                        counted(result.damaged, "damaged images")));
+  }
+  return result;
+}
+
+FrozenResult FrozenRuns::nearest_neighbors(FrozenFeatures& features) {
+  const auto training = open_training(ImagePreparation::kEvaluation);
+  const Tensor labels = training_labels(*training);
+  const FeatureSet bank =
+      collect(*training, "training images", features.width(), features_of(features));
+  const NearestNeighbors neighbors(bank.features, bank.labels,
+                                   {.k = options_.k, .temperature = options_.temperature});
+  if (neighbors.k() < options_.k) {
+    log_warn(cat("--k ", options_.k, ": there are only ", counted(neighbors.k(), "training images"),
+                 ", and all of them vote"));
+  }
+  FrozenResult result = evaluated_images(features);
+  result.damaged += training->damaged();
+  result.k = neighbors.k();
+  const auto start = Clock::now();
+  const Neighbors found = neighbors.find(result.evaluated.features);
+  result.seconds += seconds_since(start);
+  if (!result.labels.defined()) return result;
+  warn_of_missing_classes(labels, result.labels);
+  result.metrics = accuracy_of(found, result.evaluated.labels);
+  return result;
+}
+
+FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {
+  const auto training = open_training(options_.no_augment ? ImagePreparation::kEvaluation
+                                                          : ImagePreparation::kRandomCrops);
+  const Tensor labels = training_labels(*training);
+  const std::int64_t classes = std::ranges::max(labels.values<std::int64_t>()) + 1;
+  const Tensor asked = evaluated_->labels();
+  if (asked.defined()) {
+    check_labels(asked.values<std::int64_t>(), classes, evaluated_->description());
+    warn_of_missing_classes(labels, asked);
+  }
+  LinearProbe probe(features.width(), classes,
+                    {.epochs = options_.epochs,
+                     .lr = options_.lr,
+                     .batch = options_.batch,
+                     .seed = config_.seed});
+  train(probe, *training, features);
+  FrozenResult result = evaluated_images(features);
+  result.damaged += training->damaged();
+  result.linear = named_values(probe.parameters());
+  if (asked.defined()) result.metrics = probe_metrics(probe, result.evaluated);
+  return result;
+}
+
+void FrozenRuns::train(LinearProbe& probe, ImageStream& training, FrozenFeatures& features) const {
+  FeatureSet fixed;
+  if (training.is_fixed()) {
+    fixed = collect(training, "training images", features.width(), features_of(features));
+  }
+  const bool in_order = !options_.train_inputs.empty() || !config_.data.shuffle;
+  ProgressBar bar("linear classifier", training.size() * options_.epochs);
+  std::int64_t done = 0;
+  const auto advance = [&](std::int64_t images, int epoch) {
+    bar.update(done += images, cat("epoch ", epoch + 1, " of ", options_.epochs));
+  };
+  for (int epoch = 0; epoch < options_.epochs; ++epoch) {
+    probe.begin_epoch(epoch);
+    if (!training.is_fixed()) {
+      training.for_each(epoch, [&](const ImageBatch& batch) {
+        probe.add(features.of(batch.fields), batch.labels);
+        advance(batch.labels.numel(), epoch);
+      });
+    } else {
+      in_order ? probe.add(fixed.features, fixed.labels)
+               : add_shuffled(probe, fixed, config_.seed, epoch);
+      advance(fixed.features.dim(0), epoch);
+    }
+    probe.end_epoch();
+  }
+}
+
+Metrics FrozenRuns::neighbor_metrics(ImageStream& training, std::int64_t width,
+                                     const FeatureFunction& function) {
+  const FeatureSet bank = collect(training, "training images", width, function);
+  const FeatureSet evaluated = collect(*evaluated_, "evaluated images", width, function);
+  const NearestNeighbors neighbors(bank.features, bank.labels,
+                                   {.k = options_.k, .temperature = options_.temperature});
+  return accuracy_of(neighbors.find(evaluated.features), evaluated.labels);
+}
+
+void FrozenRuns::add_baselines(FrozenResult& result) {
+  if (!result.labels.defined()) return;
+  const auto training = open_training(ImagePreparation::kEvaluation);
+  const ModelConfig& m = config_.model;
+  const std::int64_t width = std::int64_t{m.channels} * m.image_size.height * m.image_size.width;
+  check_pixel_bytes(*training, width);
+  FrozenFeatures untrained(config_, streaming_.device, registries_);
+  result.baselines.emplace_back(
+      "untrained", neighbor_metrics(*training, untrained.width(), features_of(untrained)));
+  const Normalization normalization =
+      evaluated_->is_normalized()
+          ? resolve_normalization(config_.data, m.channels, registries_.datasets)
+          : Normalization{{0}, {1}};
+  result.baselines.emplace_back("pixels",
+                                neighbor_metrics(*training, width, pixels_of(normalization)));
+}
+
+}  // namespace dtn::app

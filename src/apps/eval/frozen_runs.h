@@ -1,0 +1,66 @@
+// The evaluations of frozen features: their images, and their results.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/eval/frozen_evaluation.h"
+#include "dtn/core/metrics.h"
+#include "dtn/io/safetensors.h"
+#include "tasks/frozen/frozen_features.h"
+#include "tasks/frozen/image_stream.h"
+#include "tasks/frozen/linear_probe.h"
+#include "tasks/frozen/nearest_neighbors.h"
+
+namespace dtn::app {
+
+// Result of an evaluation; metrics exist only if the evaluated images have labels.
+struct FrozenResult {
+  std::optional<Metrics> metrics{};
+  FeatureSet evaluated{};     // features of the evaluated images
+  Tensor labels{};            // of all images, the damaged ones included; undefined: unknown
+  std::int64_t images = 0;    // number of all images
+  std::int64_t damaged = 0;   // images left out, of both splits
+  double seconds = 0;         // for the evaluated images
+  std::int64_t k = 0;         // voting neighbours
+  NamedTensors linear{};      // weights of the linear classifier
+  std::string description{};  // of the features
+  std::vector<std::pair<std::string, Metrics>> baselines{};  // "untrained", "pixels"
+
+  std::int64_t count() const { return static_cast<std::int64_t>(evaluated.indices.size()); }
+  double images_per_second() const {
+    return seconds > 0 ? static_cast<double>(count()) / seconds : 0;
+  }
+};
+
+class FrozenRuns {
+ public:
+  // Opens the images to evaluate: those of the file `inputs`, or if it is empty those of the
+  // validation split.
+  FrozenRuns(const ExperimentConfig& config, const FrozenOptions& options,
+             const std::string& inputs, const StreamOptions& streaming,
+             const Registries& registries);
+
+  FrozenResult nearest_neighbors(FrozenFeatures& features);
+  FrozenResult linear_classifier(FrozenFeatures& features);
+  // Adds the k-NN accuracy of the model with its initial weights, and of the pixels.
+  void add_baselines(FrozenResult& result);
+
+ private:
+  std::unique_ptr<ImageStream> open_training(ImagePreparation preparation) const;
+  FrozenResult evaluated_images(FrozenFeatures& features);
+  void train(LinearProbe& probe, ImageStream& training, FrozenFeatures& features) const;
+  Metrics neighbor_metrics(ImageStream& training, std::int64_t width,
+                           const FeatureFunction& function);
+
+  const ExperimentConfig& config_;
+  const FrozenOptions& options_;
+  StreamOptions streaming_;
+  const Registries& registries_;
+  std::unique_ptr<ImageStream> evaluated_;
+};
+
+}  // namespace dtn::app

@@ -1,0 +1,134 @@
+#include "tasks/frozen/image_stream.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "data/feed/open_split.h"
+#include "data/source/input_file.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+namespace {
+
+class SplitStream final : public ImageStream {
+ public:
+  SplitStream(std::shared_ptr<const ImageSamples> samples, const LoaderOptions& loading,
+              bool is_fixed, Device device)
+      : samples_(samples), split_(std::move(samples), loading, device), is_fixed_(is_fixed) {}
+
+  std::string description() const override { return samples_->description(); }
+  std::int64_t size() const override { return samples_->size(); }
+  Tensor labels() const override {
+    Tensor labels = Tensor::empty({size()}, DType::kInt64);
+    for (std::int64_t i = 0; i < size(); ++i) {
+      labels.data<std::int64_t>()[i] = samples_->dataset().label(i);
+    }
+    return labels;
+  }
+  bool is_fixed() const override { return is_fixed_; }
+  bool is_normalized() const override { return samples_->dataset().has_pixels(); }
+  std::int64_t damaged() override { return split_.loader().report().bad_images; }
+  void for_each(std::int64_t epoch, const std::function<void(const ImageBatch&)>& use) override {
+    split_.feeder().start(epoch);
+    for (DeviceBatch batch; split_.feeder().next(batch);) {
+      use({{{"image", batch.fields.at("image")}}, batch.host.at("label"), batch.indices});
+    }
+  }
+
+ private:
+  std::shared_ptr<const ImageSamples> samples_;
+  OpenSplit split_;
+  bool is_fixed_;
+};
+
+class FileStream final : public ImageStream {
+ public:
+  FileStream(const std::string& path, const ModelConfig& model, const StreamOptions& options)
+      : path_(path), fields_(read_input_file(path, model)), options_(options) {
+    if (fields_.count() == 0) throw DataError(cat(path, ": 'images' is empty"));
+  }
+
+  std::string description() const override { return cat(size(), " images from ", path_); }
+  std::int64_t size() const override { return fields_.count(); }
+  Tensor labels() const override {
+    const Tensor* labels = fields_.find("label");
+    return labels ? *labels : Tensor();
+  }
+  void for_each(std::int64_t, const std::function<void(const ImageBatch&)>& use) override {
+    for (std::int64_t first = 0; first < size(); first += options_.batch) {
+      const std::int64_t last = std::min(size(), first + options_.batch);
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(last - first));
+      std::iota(indices.begin(), indices.end(), first);
+      const Tensor all = labels();
+      use({{{"image", fields_.at("image").slice(first, last).to(options_.device)}},
+           all.defined() ? all.slice(first, last) : all,
+           std::move(indices)});
+    }
+  }
+
+ private:
+  std::string path_;
+  Fields fields_;
+  StreamOptions options_;
+};
+
+// The config of DINO's crops for a linear classifier.
+ExperimentConfig with_random_crops(ExperimentConfig config) {
+  config.augment = AugmentConfig{};
+  config.augment.preset = AugmentPreset::kLight;
+  config.data.train_interpolation = TrainInterpolation::kBilinear;
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<ImageStream> open_image_split(const ExperimentConfig& config, Split split,
+                                              ImagePreparation preparation,
+                                              const StreamOptions& options,
+                                              const Registries& registries) {
+  ModelConfig any = config.model;
+  if (!registries.datasets.at(config.data.dataset).schema.classes_of_model) any.num_classes = 0;
+  std::shared_ptr<const Dataset> dataset =
+      open_dataset(config.data, any, split, config.seed, registries.datasets);
+  const bool crops = preparation == ImagePreparation::kRandomCrops;
+  const bool is_fixed = !crops || !dataset->has_pixels();
+  const ExperimentConfig prepared = crops ? with_random_crops(config) : config;
+  auto samples = image_samples_of(std::move(dataset), prepared, crops ? Split::kTrain : Split::kVal,
+                                  options.device, registries);
+  LoaderOptions loading =
+      loading_of(config, Split::kVal, {.device = options.device, .batch_size = options.batch});
+  loading.shuffle = crops && config.data.shuffle;
+  return std::make_unique<SplitStream>(std::move(samples), loading, is_fixed, options.device);
+}
+
+std::unique_ptr<ImageStream> open_image_file(const std::string& path, const ModelConfig& model,
+                                             const StreamOptions& options) {
+  ModelConfig any = model;
+  any.num_classes = 0;
+  return std::make_unique<FileStream>(path, any, options);
+}
+
+FeatureSet collect_features(ImageStream& images, std::int64_t width,
+                            const FeatureFunction& features,
+                            const std::function<void(std::int64_t)>& progress) {
+  const std::int64_t size = images.size();
+  FeatureSet set{
+      Tensor::empty({size, width}, DType::kFloat32), Tensor::empty({size}, DType::kInt64), {}};
+  bool labelled = true;
+  std::int64_t done = 0;
+  images.for_each(0, [&](const ImageBatch& batch) {
+    const auto n = static_cast<std::int64_t>(batch.indices.size());
+    set.features.slice(done, done + n).copy_from(features(batch));
+    labelled = labelled && batch.labels.defined();
+    if (labelled) set.labels.slice(done, done + n).copy_from(batch.labels);
+    set.indices.insert(set.indices.end(), batch.indices.begin(), batch.indices.end());
+    done += n;
+    if (progress) progress(done);
+  });
+  set.features = set.features.slice(0, done);
+  set.labels = labelled ? set.labels.slice(0, done) : Tensor();
+  return set;
+}
+
+}  // namespace dtn

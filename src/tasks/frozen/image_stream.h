@@ -1,0 +1,76 @@
+// Images for the features of a frozen model, from a data set or from a file of tensors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dtn/data/dataset.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn {
+
+struct ImageBatch {
+  Fields fields;                      // "image", on the device
+  Tensor labels;                      // [n] int64 on the host; undefined: unknown
+  std::vector<std::int64_t> indices;  // [n], in the data set or the file
+};
+
+class ImageStream {
+ public:
+  virtual ~ImageStream() = default;
+
+  // One line for messages.
+  virtual std::string description() const = 0;
+  virtual std::int64_t size() const = 0;
+  // Labels of all images, [size] int64; undefined: unknown.
+  virtual Tensor labels() const = 0;
+  // False if each epoch crops the images anew.
+  virtual bool is_fixed() const { return true; }
+  // False if the images are stored as tensors, of which only their maker knows the normalisation.
+  virtual bool is_normalized() const { return true; }
+  // Number of damaged images so far, which the batches leave out.
+  virtual std::int64_t damaged() { return 0; }
+  // Calls `use` for every batch of an epoch.
+  virtual void for_each(std::int64_t epoch, const std::function<void(const ImageBatch&)>& use) = 0;
+};
+
+// Destination of the batches, and their size.
+struct StreamOptions {
+  Device device = kCpu;
+  std::int64_t batch = 64;
+};
+
+// Preparation of the images of a split: as for evaluation, in order; or random crops of 0.08 to 1
+// of the area, resized by bilinear interpolation, and flips, in a new order in each epoch unless
+// data.shuffle is off. Images that are stored as tensors are used unchanged.
+enum class ImagePreparation { kEvaluation, kRandomCrops };
+
+// Opens a split of the config's data set, with all its classes. Throws ConfigError or DataError.
+std::unique_ptr<ImageStream> open_image_split(const ExperimentConfig& config, Split split,
+                                              ImagePreparation preparation,
+                                              const StreamOptions& options,
+                                              const Registries& registries);
+
+// Opens a file as read_input_file() does: ready images, used in their order.
+std::unique_ptr<ImageStream> open_image_file(const std::string& path, const ModelConfig& model,
+                                             const StreamOptions& options);
+
+// Computes the features of a batch, [n, width] float32 on the host.
+using FeatureFunction = std::function<Tensor(const ImageBatch&)>;
+
+struct FeatureSet {
+  Tensor features;                    // [n, width] float32
+  Tensor labels;                      // [n] int64; undefined: unknown
+  std::vector<std::int64_t> indices;  // [n], see ImageBatch
+};
+
+// Collects the features of all images of epoch 0, without the damaged ones. `progress` is called
+// with the number of images done.
+FeatureSet collect_features(ImageStream& images, std::int64_t width,
+                            const FeatureFunction& features,
+                            const std::function<void(std::int64_t)>& progress);
+
+}  // namespace dtn

@@ -1,0 +1,234 @@
+#include "tasks/frozen/nearest_neighbors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+
+#include "core/format.h"
+#include "dtn/core/check.h"
+#include "dtn/core/parallel.h"
+#include "kernels/gemm/gemm.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::int64_t kQueryBlock = 512, kBankBlock = 4096;  // similarities of a block: 8 MiB
+constexpr std::int64_t kRanked = 5;
+
+// float64, in four partial sums: the same for equal vectors, wherever they lie.
+double dot(const float* a, const float* b, std::int64_t n) {
+  double sums[4] = {};
+  std::int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (int lane = 0; lane < 4; ++lane) {
+      sums[lane] += static_cast<double>(a[i + lane]) * static_cast<double>(b[i + lane]);
+    }
+  }
+  for (; i < n; ++i) sums[0] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// Returns the norms of rows, floored as in PyTorch's normalize(). Throws DataError for a row that
+// is not finite, or so large that a float32 product with it may overflow.
+std::vector<double> norms_of(const Tensor& rows, const char* name) {
+  constexpr double kFloor = 1e-12, kMax = 1e18;
+  const std::int64_t width = rows.dim(1);
+  std::vector<double> norms(static_cast<std::size_t>(rows.dim(0)));
+  parallel_ranges(rows.dim(0), 256, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float* row = rows.data<float>() + i * width;
+      const double norm = std::sqrt(dot(row, row, width));
+      if (!(norm < kMax)) {
+        throw DataError(cat("the features of ", name, " image ", i, " are not finite"));
+      }
+      norms[static_cast<std::size_t>(i)] = std::max(norm, kFloor);
+    }
+  });
+  return norms;
+}
+
+std::vector<float> inverses_of(const std::vector<double>& norms) {
+  std::vector<float> result(norms.size());
+  std::ranges::transform(norms, result.begin(), [](double n) { return static_cast<float>(1 / n); });
+  return result;
+}
+
+// Bound of the difference between two similarities of float32 products and their true difference:
+// each product is off by at most F u, u = 2^-24, and the scaling by a few u.
+float margin_of(std::int64_t width) {
+  return static_cast<float>(2 * static_cast<double>(width + 8) * 0x1p-24);
+}
+
+}  // namespace
+
+// The rows of the bank that may be among the k nearest of one query.
+struct NearestNeighbors::Candidates {
+  struct Row {
+    float similarity;
+    std::int64_t index;
+  };
+  std::vector<Row> rows;
+  float floor = -std::numeric_limits<float>::infinity();  // rows below are not candidates
+  std::size_t limit = 0;                                  // prune() at this size
+
+  // Adds rows of the bank from `first` on: similarity = products * inverse norms.
+  void add(const float* products, const float* inverse, float inverse_query, std::int64_t first,
+           std::int64_t count, std::int64_t k, float margin) {
+    constexpr std::int64_t kStep = 32;
+    for (std::int64_t begin = 0; begin < count; begin += kStep) {
+      const std::int64_t end = std::min(count, begin + kStep);
+      bool any = false;
+      for (std::int64_t j = begin; j < end; ++j) {
+        any |= products[j] * inverse[j] * inverse_query >= floor;
+      }
+      if (!any) continue;
+      for (std::int64_t j = begin; j < end; ++j) {
+        const float similarity = products[j] * inverse[j] * inverse_query;
+        if (similarity >= floor) rows.push_back({similarity, first + j});
+      }
+      if (rows.size() >= limit) prune(k, margin);
+    }
+  }
+
+  // Drops the rows that are certainly not among the k nearest.
+  void prune(std::int64_t k, float margin) {
+    const auto nearest = static_cast<std::size_t>(k);
+    if (rows.size() > nearest) {
+      const auto last = rows.begin() + static_cast<std::ptrdiff_t>(k - 1);
+      std::ranges::nth_element(rows, last, std::ranges::greater{}, &Row::similarity);
+      floor = last->similarity - margin;
+      std::erase_if(rows, [&](const Row& row) { return row.similarity < floor; });
+    }
+    limit = 2 * std::max(rows.size(), nearest + 256);
+  }
+};
+
+NearestNeighbors::NearestNeighbors(const Tensor& features, const Tensor& labels,
+                                   const NeighborOptions& options)
+    : features_(features), options_(options) {
+  DTN_CHECK(features.rank() == 2 && labels.shape() == Shape{features.dim(0)},
+            "a bank needs features [N, F] and labels [N], not ", to_string(features.shape()),
+            " and ", to_string(labels.shape()));
+  DTN_CHECK(options.k >= 1 && options.temperature > 0, "k ", options.k, " and temperature ",
+            options.temperature, " must be positive");
+  if (features.dim(0) == 0) throw DataError("k-NN needs at least one training image");
+  std::ranges::copy(labels.values<std::int64_t>(), std::back_inserter(labels_));
+  DTN_CHECK(std::ranges::min(labels_) >= 0, "a label of the bank is negative");
+  classes_ = std::ranges::max(labels_) + 1;
+  options_.k = std::min(options.k, features.dim(0));
+  norms_ = norms_of(features, "training");
+  inverses_ = inverses_of(norms_);
+}
+
+Neighbors NearestNeighbors::find(const Tensor& queries) const {
+  DTN_CHECK(queries.rank() == 2 && queries.dim(1) == features_.dim(1), "queries ",
+            to_string(queries.shape()), " do not fit a bank of ", to_string(features_.shape()));
+  const std::int64_t n = queries.dim(0), width = queries.dim(1);
+  Neighbors out{Tensor::empty({n, options_.k}, DType::kInt64),
+                Tensor::empty({n, options_.k}, DType::kFloat32),
+                Tensor::empty({n, std::min(kRanked, classes_)}, DType::kInt64)};
+  const std::vector<double> norms = norms_of(queries, "evaluated");
+  for (std::int64_t first = 0; first < n; first += kQueryBlock) {
+    const std::int64_t last = std::min(n, first + kQueryBlock);
+    const Tensor block = queries.slice(first, last);
+    const std::vector<double> block_norms(norms.begin() + first, norms.begin() + last);
+    std::vector<Candidates> found(static_cast<std::size_t>(last - first));
+    scan(block, block_norms, found);
+    parallel_for(last - first, [&](std::int64_t q) {
+      decide(block.data<float>() + q * width, block_norms[static_cast<std::size_t>(q)],
+             found[static_cast<std::size_t>(q)], first + q, out);
+    });
+  }
+  return out;
+}
+
+// Collects the candidates of a block of queries from all of the bank.
+void NearestNeighbors::scan(const Tensor& queries, const std::vector<double>& norms,
+                            std::vector<Candidates>& found) const {
+  const std::int64_t n = queries.dim(0), width = queries.dim(1), size = features_.dim(0);
+  const std::vector<float> inverse_query = inverses_of(norms);
+  const float margin = margin_of(width);
+  const std::int64_t ld = std::min(size, kBankBlock);
+  Tensor products = Tensor::empty({n, ld}, DType::kFloat32);
+  for (std::int64_t first = 0; first < size; first += kBankBlock) {
+    const std::int64_t count = std::min(kBankBlock, size - first);
+    run(cpu_queue(), Gemm{.dtype = DType::kFloat32,
+                          .c_dtype = DType::kFloat32,
+                          .m = n,
+                          .n = count,
+                          .k = width,
+                          .a = queries.raw(),
+                          .b = features_.data<float>() + first * width,
+                          .c = products.raw(),
+                          .lda = width,
+                          .ldb = width,
+                          .ldc = ld,
+                          .transpose_b = true});
+    parallel_for(n, [&](std::int64_t q) {
+      const auto i = static_cast<std::size_t>(q);
+      found[i].add(products.data<float>() + q * ld, inverses_.data() + first, inverse_query[i],
+                   first, count, options_.k, margin);
+    });
+  }
+}
+
+// Orders the candidates of a query, counts their votes and writes its row of the result.
+void NearestNeighbors::decide(const float* query, double norm, Candidates& found, std::int64_t row,
+                              Neighbors& out) const {
+  struct Exact {
+    double similarity;
+    std::int64_t index;
+  };
+  const std::int64_t k = options_.k, width = features_.dim(1);
+  found.prune(k, margin_of(width));
+  std::vector<Exact> nearest;
+  for (const Candidates::Row& candidate : found.rows) {
+    const double product = dot(query, features_.data<float>() + candidate.index * width, width);
+    const double norms = norm * norms_[static_cast<std::size_t>(candidate.index)];
+    nearest.push_back({product / norms, candidate.index});
+  }
+  std::ranges::partial_sort(nearest, nearest.begin() + k, [](const Exact& a, const Exact& b) {
+    return a.similarity != b.similarity ? a.similarity > b.similarity : a.index < b.index;
+  });
+
+  std::vector<double> votes(static_cast<std::size_t>(classes_));
+  for (std::int64_t i = 0; i < k; ++i) {
+    const Exact& neighbor = nearest[static_cast<std::size_t>(i)];
+    out.indices.data<std::int64_t>()[row * k + i] = neighbor.index;
+    out.similarities.data<float>()[row * k + i] = static_cast<float>(neighbor.similarity);
+    // A common factor does not change the ranking, and keeps small temperatures from overflowing.
+    const double relative = neighbor.similarity - nearest.front().similarity;
+    votes[static_cast<std::size_t>(labels_[static_cast<std::size_t>(neighbor.index)])] +=
+        std::exp(relative / options_.temperature);
+  }
+  std::vector<std::int64_t> ranking(votes.size());
+  std::iota(ranking.begin(), ranking.end(), std::int64_t{0});
+  const std::int64_t ranked = out.ranking.dim(1);
+  std::ranges::partial_sort(ranking, ranking.begin() + ranked, [&](std::int64_t a, std::int64_t b) {
+    const double x = votes[static_cast<std::size_t>(a)], y = votes[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  std::copy_n(ranking.begin(), ranked, out.ranking.data<std::int64_t>() + row * ranked);
+}
+
+Metrics accuracy_of(const Neighbors& neighbors, const Tensor& labels) {
+  const std::int64_t n = labels.numel(), ranked = neighbors.ranking.dim(1);
+  DTN_CHECK(neighbors.ranking.dim(0) == n, n, " labels for ", neighbors.ranking.dim(0), " queries");
+  std::int64_t first = 0, any = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t* ranking = neighbors.ranking.data<std::int64_t>() + i * ranked;
+    const std::int64_t label = labels.data<std::int64_t>()[i];
+    first += ranking[0] == label;
+    any += std::find(ranking, ranking + ranked, label) != ranking + ranked;
+  }
+  const double percent = 100.0 / static_cast<double>(std::max<std::int64_t>(n, 1));
+  const double top1 = percent * static_cast<double>(first);
+  const double top5 = percent * static_cast<double>(any);
+  return {.values = {{"top1", top1}, {"top5", top5}},
+          .primary = "top1",
+          .text = format("top-1 %.2f %%  top-5 %.2f %%", top1, top5)};
+}
+
+}  // namespace dtn

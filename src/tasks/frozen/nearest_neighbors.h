@@ -1,0 +1,65 @@
+// Classification by the nearest training features, as DINO evaluates them: the k most similar
+// features vote for their classes, each with the weight exp(similarity / temperature). The
+// similarity is the cosine.
+//
+// Features of an untrained network differ by less than the rounding of a float32 product. A float32
+// product therefore only selects candidates, with a margin that bounds its error. Their order
+// follows from products in float64. The result is that of an exact computation, for any number of
+// threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dtn/core/metrics.h"
+#include "dtn/core/tensor.h"
+
+namespace dtn {
+
+struct NeighborOptions {
+  std::int64_t k = 20;
+  double temperature = 0.07;
+};
+
+// Neighbours of n queries, on the host.
+struct Neighbors {
+  Tensor indices;  // [n, k] int64, rows of the bank; the most similar first, then the lower row
+  Tensor similarities;  // [n, k] float32
+  Tensor ranking;       // [n, min(5, classes)] int64: the classes with most votes, then the lower
+};
+
+class NearestNeighbors {
+ public:
+  // The bank: features [N, F] float32 and their labels [N] int64, at least 0, on the host. The
+  // features need not be normalised; the object keeps the tensor and does not change it. If N is
+  // below k, all N vote. Throws DataError if there is no feature, or one that is not finite.
+  NearestNeighbors(const Tensor& features, const Tensor& labels,
+                   const NeighborOptions& options = {});
+
+  // queries [n, F] float32 on the host.
+  Neighbors find(const Tensor& queries) const;
+
+  // The largest label + 1.
+  std::int64_t classes() const { return classes_; }
+  // Number of voting neighbours.
+  std::int64_t k() const { return options_.k; }
+
+ private:
+  struct Candidates;
+  void scan(const Tensor& queries, const std::vector<double>& norms,
+            std::vector<Candidates>& found) const;
+  void decide(const float* query, double norm, Candidates& found, std::int64_t row,
+              Neighbors& out) const;
+
+  Tensor features_;
+  std::vector<std::int64_t> labels_;
+  NeighborOptions options_;
+  std::int64_t classes_;
+  std::vector<double> norms_;    // of the features
+  std::vector<float> inverses_;  // 1 / norm
+};
+
+// `top1` and `top5` in percent, for labels [n] int64. A class beyond the ranking is not a hit.
+Metrics accuracy_of(const Neighbors& neighbors, const Tensor& labels);
+
+}  // namespace dtn
