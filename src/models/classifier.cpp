@@ -40,9 +40,9 @@ ClassHead make_linear_head(const Scope& scope, std::int64_t channels, int classe
 }
 
 std::vector<BlockOutput> Backbone::last_blocks(Context&, const Fields&, int count) {
-  throw ConfigError(cat("the outputs of the last ", count,
-                        " blocks cannot be combined: the blocks of this model do not share their "
-                        "width and last norm, as those of a vision transformer (vit) do"));
+  throw ConfigError(cat("this model gives its pooled vector only; the outputs of the last ", count,
+                        " blocks are for vision transformers (vit), whose blocks share their width "
+                        "and last norm"));
 }
 
 std::vector<ClassHead> Backbone::make_heads(const Scope& scope, int classes) const {

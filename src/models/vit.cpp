@@ -254,7 +254,8 @@ class VisionTransformer final : public ImageBackbone {
   }
   std::vector<BlockOutput> last_blocks(Context& given, const Fields& fields, int count) override {
     if (count > config_.depth) {
-      throw ConfigError(cat("the model has ", config_.depth, " blocks, fewer than ", count));
+      throw ConfigError(
+          cat("the model has ", config_.depth, " blocks, fewer than the ", count, " to combine"));
     }
     LastLayers last(count);
     Context ctx = unseen(given);

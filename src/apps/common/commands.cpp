@@ -40,6 +40,8 @@ constexpr Example kEval[] = {
      "Evaluates the last checkpoint, and prints JSON."},
     {"dtn-eval --checkpoint runs/fashion_mnist_dtn --save-logits logits.safetensors",
      "Writes the logits of every image, too."},
+    {"dtn-eval --checkpoint runs/fashion_mnist_dtn --task knn",
+     "Classifies by the most similar training images, without the head of the model."},
 };
 constexpr Example kPredict[] = {
     {"dtn-predict --checkpoint runs/fashion_mnist_dtn shirt.png",
@@ -113,7 +115,7 @@ constexpr Command kCommands[] = {
     {"train", "dtn-train", "train a model from a config", train_main, kTrain,
      "dtn dtn-eval dtn-plot dtn-sweep dtn-info", "runs.md config.md scaling.md"},
     {"eval", "dtn-eval", "evaluate a checkpoint: top-1, top-5, loss, robustness suites", eval_main,
-     kEval, "dtn dtn-train dtn-predict dtn-analyze", "robustness.md weights.md"},
+     kEval, "dtn dtn-train dtn-predict dtn-analyze", "robustness.md frozen-features.md weights.md"},
     {"predict", "dtn-predict", "classify images with a trained model", predict_main, kPredict,
      "dtn dtn-eval dtn-export", "predict.md"},
     {"export", "dtn-export", "write a model as an ONNX file", export_main, kExport,

@@ -36,6 +36,14 @@ FeatureChoice choice_of(const FrozenOptions& o) {
   return {.blocks = blocks, .patch_mean = o.avgpool};
 }
 
+// Throws ConfigError for an option of the linear classifier.
+void check_unset(const std::vector<CLI::Option*>& linear_only) {
+  for (const CLI::Option* option : linear_only) {
+    if (option->count() == 0) continue;
+    throw ConfigError(cat(option->get_name(), " is for --task linear, but the task is knn"));
+  }
+}
+
 struct LoadedWeights {
   fs::path path;
   TensorFile file;
@@ -118,26 +126,23 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
                 "knn: a neighbour's vote is exp(similarity / temperature)")
       ->check(CLI::PositiveNumber)
       ->needs(choice);
-  app.add_option("--blocks", blocks,
-                 "linear: use the class tokens of this many last blocks (default: 4)")
-      ->check(positive())
-      ->needs(choice);
-  app.add_flag("--avgpool", avgpool,
-               "linear: use the class token and the mean of the patches of the last block")
-      ->needs(choice);
-  add_count(app, "--epochs", epochs, "linear: epochs of training")->needs(choice);
-  add_defaulted(app, "--lr", lr, "linear: learning rate for a batch of 256")
-      ->check(CLI::PositiveNumber)
-      ->needs(choice);
-  add_count(app, "--batch", batch, "linear: images per step")->needs(choice);
-  app.add_flag("--no-augment", no_augment,
-               "linear: train on the images as evaluation sees them, whose features are computed "
-               "once, instead of random crops and flips in every epoch")
-      ->needs(choice);
-  app.add_option("--save-linear", save_linear,
-                 "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this safetensors "
-                 "file")
-      ->needs(choice);
+  linear_only = {
+      app.add_option("--blocks", blocks,
+                     "linear: use the class tokens of this many last blocks (default: 4)")
+          ->check(positive()),
+      app.add_flag("--avgpool", avgpool,
+                   "linear: use the class token and the mean of the patches of the last block"),
+      add_count(app, "--epochs", epochs, "linear: epochs of training"),
+      add_defaulted(app, "--lr", lr, "linear: learning rate for a batch of 256")
+          ->check(CLI::PositiveNumber),
+      add_count(app, "--batch", batch, "linear: images per step"),
+      app.add_flag("--no-augment", no_augment,
+                   "linear: train on the images as evaluation sees them, whose features are "
+                   "computed once, instead of random crops and flips in every epoch"),
+      app.add_option("--save-linear", save_linear,
+                     "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this "
+                     "safetensors file")};
+  for (CLI::Option* option : linear_only) option->needs(choice);
   app.add_option("--train-inputs", train_inputs,
                  "safetensors file of training images instead of the training split: 'images' and "
                  "'labels' as for --inputs")
@@ -151,11 +156,9 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
 int evaluate_frozen(const FrozenCommand& command) {
   const FrozenOptions& options = command.options;
   const FeatureChoice choice = choice_of(options);
-  if (options.task == "knn" && !options.save_linear.empty()) {
-    throw ConfigError("--save-linear needs --task linear");
-  }
+  if (options.task == "knn") check_unset(options.linear_only);
   LoadedWeights weights = read_weights(command);
-  take_test_split(weights.config.data);
+  if (command.inputs.empty()) take_test_split(weights.config.data);
   FrozenFeatures features(weights.config, command.device, command.registries, choice);
   for (const std::string& note : features.load(weights.file, weights.path.string())) log_info(note);
   const StreamOptions streaming{

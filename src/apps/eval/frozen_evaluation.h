@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/common/weights_source.h"
 #include "dtn/tasks/registries.h"
@@ -21,6 +22,7 @@ struct FrozenOptions {
   double lr = 0.001;
   std::int64_t batch = 1024;
   std::string save_linear, train_inputs;
+  std::vector<CLI::Option*> linear_only;  // options that need the task linear
 
   // Adds the options, and returns --task.
   CLI::Option* add_to(CLI::App& app);

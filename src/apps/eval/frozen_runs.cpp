@@ -96,11 +96,18 @@ FeatureFunction pixels_of(const Normalization& n) {
   };
 }
 
-// Throws ConfigError if the pixels of the images do not fit into a reasonable memory.
-void check_pixel_bytes(const ImageStream& images, std::int64_t width) {
+// Returns the number of values of an image. Throws ConfigError if the images of the two splits have
+// different sizes, or if the pixels do not fit into a reasonable memory.
+std::int64_t pixels_per_image(const ImageStream& training, const ImageStream& evaluated) {
   constexpr double kMaxBytes = 8.0 * 1024 * 1024 * 1024;
-  const double bytes = 4.0 * static_cast<double>(images.size()) * static_cast<double>(width);
-  if (bytes <= kMaxBytes) return;
+  if (training.shape() != evaluated.shape()) {
+    throw ConfigError(cat("--baselines compares pixels, but training images are ",
+                          to_string(training.shape()), " and evaluated images ",
+                          to_string(evaluated.shape())));
+  }
+  const std::int64_t count = training.shape().numel();
+  const double bytes = 4.0 * static_cast<double>(training.size()) * static_cast<double>(count);
+  if (bytes <= kMaxBytes) return count;
   throw ConfigError(cat("--baselines compares the pixels of all images, which take ",
                         bytes_text(bytes), " here, more than ", bytes_text(kMaxBytes),
                         "; leave it out, or give fewer images with --train-inputs"));
@@ -231,18 +238,16 @@ Metrics FrozenRuns::neighbor_metrics(ImageStream& training, std::int64_t width,
 void FrozenRuns::add_baselines(FrozenResult& result) {
   if (!result.labels.defined()) return;
   const auto training = open_training(ImagePreparation::kEvaluation);
-  const ModelConfig& m = config_.model;
-  const std::int64_t width = std::int64_t{m.channels} * m.image_size.height * m.image_size.width;
-  check_pixel_bytes(*training, width);
+  const std::int64_t pixels = pixels_per_image(*training, *evaluated_);
   FrozenFeatures untrained(config_, streaming_.device, registries_);
   result.baselines.emplace_back(
       "untrained", neighbor_metrics(*training, untrained.width(), features_of(untrained)));
   const Normalization normalization =
       evaluated_->is_normalized()
-          ? resolve_normalization(config_.data, m.channels, registries_.datasets)
+          ? resolve_normalization(config_.data, config_.model.channels, registries_.datasets)
           : Normalization{{0}, {1}};
   result.baselines.emplace_back("pixels",
-                                neighbor_metrics(*training, width, pixels_of(normalization)));
+                                neighbor_metrics(*training, pixels, pixels_of(normalization)));
 }
 
 }  // namespace dtn::app

@@ -14,15 +14,18 @@ std::string found(const Tensor* tensor) {
   return cat(", but has ", name_of(tensor->dtype()), " ", to_string(tensor->shape()));
 }
 
-Tensor images_of(const TensorFile& file, const std::string& path, const ModelConfig& m) {
+Tensor images_of(const TensorFile& file, const std::string& path, const ModelConfig& m,
+                 bool any_size) {
   const Tensor* images = file.find("images");
-  if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
-      images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
-      images->dim(3) != m.image_size.width) {
-    throw DataError(cat(path, ": needs a float32 tensor 'images' [N, ", m.channels, ", ",
-                        m.image_size.height, ", ", m.image_size.width, "]", found(images)));
+  const auto& [height, width] = m.image_size;
+  const bool is_images = images && images->rank() == 4 && images->dtype() == DType::kFloat32 &&
+                         images->dim(1) == m.channels;
+  if (is_images && (any_size || (images->dim(2) == height && images->dim(3) == width))) {
+    return *images;
   }
-  return *images;
+  const std::string size = any_size ? "H, W" : cat(height, ", ", width);
+  throw DataError(cat(path, ": needs a float32 tensor 'images' [N, ", m.channels, ", ", size, "]",
+                      found(images)));
 }
 
 // Returns the number of tokens of row n: its value in `lengths`, or the number before the pads.
@@ -78,13 +81,13 @@ void add_sequences(Fields& fields, const TensorFile& file, const std::string& pa
 
 }  // namespace
 
-Fields read_input_file(const std::string& path, const ModelConfig& model) {
+Fields read_input_file(const std::string& path, const ModelConfig& model, bool any_size) {
   const TensorFile file = read_safetensors(path);
   Fields fields;
   if (model.max_length > 0) {
     add_sequences(fields, file, path, model);
   } else {
-    fields["image"] = images_of(file, path, model);
+    fields["image"] = images_of(file, path, model, any_size);
   }
   const Tensor* labels = file.find("labels");
   if (!labels) return fields;

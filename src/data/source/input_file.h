@@ -18,6 +18,7 @@ namespace dtn {
 //   labels   [N] int64, optional
 // Returns the fields that samples of a data set deliver: "image", or "tokens" [N, max_length] int64
 // and its lengths; and "label" if there are labels. Throws DataError with the file and the fault.
-Fields read_input_file(const std::string& path, const ModelConfig& model);
+// With `any_size`, H and W need not be those of the model.
+Fields read_input_file(const std::string& path, const ModelConfig& model, bool any_size = false);
 
 }  // namespace dtn

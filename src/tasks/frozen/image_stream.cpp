@@ -19,6 +19,10 @@ class SplitStream final : public ImageStream {
 
   std::string description() const override { return samples_->description(); }
   std::int64_t size() const override { return samples_->size(); }
+  Shape shape() const override {
+    const Transform& transform = samples_->transform();
+    return {transform.channels(), transform.image_size().height, transform.image_size().width};
+  }
   Tensor labels() const override {
     Tensor labels = Tensor::empty({size()}, DType::kInt64);
     for (std::int64_t i = 0; i < size(); ++i) {
@@ -45,12 +49,16 @@ class SplitStream final : public ImageStream {
 class FileStream final : public ImageStream {
  public:
   FileStream(const std::string& path, const ModelConfig& model, const StreamOptions& options)
-      : path_(path), fields_(read_input_file(path, model)), options_(options) {
+      : path_(path), fields_(read_input_file(path, model, true)), options_(options) {
     if (fields_.count() == 0) throw DataError(cat(path, ": 'images' is empty"));
   }
 
   std::string description() const override { return cat(size(), " images from ", path_); }
   std::int64_t size() const override { return fields_.count(); }
+  Shape shape() const override {
+    const Tensor& images = fields_.at("image");
+    return {images.dim(1), images.dim(2), images.dim(3)};
+  }
   Tensor labels() const override {
     const Tensor* labels = fields_.find("label");
     return labels ? *labels : Tensor();

@@ -25,6 +25,8 @@ class ImageStream {
   // One line for messages.
   virtual std::string description() const = 0;
   virtual std::int64_t size() const = 0;
+  // [channels, height, width] of the images.
+  virtual Shape shape() const = 0;
   // Labels of all images, [size] int64; undefined: unknown.
   virtual Tensor labels() const = 0;
   // False if each epoch crops the images anew.
@@ -54,7 +56,8 @@ std::unique_ptr<ImageStream> open_image_split(const ExperimentConfig& config, Sp
                                               const StreamOptions& options,
                                               const Registries& registries);
 
-// Opens a file as read_input_file() does: ready images, used in their order.
+// Opens a file of ready images, used in their order: `images` [N, C, H, W] of any size that the
+// model takes, and `labels`. Throws DataError as read_input_file() does.
 std::unique_ptr<ImageStream> open_image_file(const std::string& path, const ModelConfig& model,
                                              const StreamOptions& options);
 

@@ -178,11 +178,11 @@ void expect_refused(const ModelConfig& model, const FeatureChoice& choice, const
 }
 
 TEST(FrozenFeatures, RefusesWhatModelDoesNotHave) {
-  expect_refused(deit_vit(), {.blocks = 4}, "the model has 3 blocks, fewer than 4");
+  expect_refused(deit_vit(), {.blocks = 4}, "the model has 3 blocks, fewer than the 4 to combine");
   expect_refused(mean_vit(), {.blocks = 1, .patch_mean = true}, "the last block has none");
   const ExperimentConfig resnet = parse_experiment("model: {preset: resnet50, image_size: 32}\n",
                                                    "test", {}, standard_registries().schemas());
-  expect_refused(resnet.model, {.blocks = 2}, "do not share their width and last norm");
+  expect_refused(resnet.model, {.blocks = 2}, "this model gives its pooled vector only");
   EXPECT_EQ(frozen(resnet.model).width(), 2048);
 }
 

@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# k-NN and linear evaluation of frozen features: data sets and given files, results, errors.
+source "$(dirname "$0")/lib/common.sh"
+cd "$work"
+
+# result WHAT [ARGUMENT...]: a Python program on standard input that asserts; `found` is the JSON of
+# the last command.
+result() {
+  checks=$((checks + 1))
+  { echo "import json, sys, files
+found = [json.loads(l) for l in open('$log') if l.startswith('{')][-1]" && cat; } > check.py
+  python3 check.py "${@:2}" > check.txt 2>&1 && return
+  sed 's/^/  | /' check.txt "$log" >&2
+  fail "$1"
+}
+
+tiny_config tiny.yaml
+expect 0 dtn-train --config tiny.yaml --output run --threads 2 --set augment.preset=light \
+  --set augment.erase=0 --set schedule.steps=5
+
+echo "k-NN on the data set"
+expect 0 dtn-eval --checkpoint run --task knn
+expect_text '^k-NN, k 20, temperature 0.07: top-1 +[0-9.]+ %  top-5 +[0-9.]+ %  80 images, ' \
+  '^features: the pooled vector, 24 values$' 'train: 80 synthetic' 'head.weight: not used'
+expect 0 dtn-eval --checkpoint run --task knn --json --save-features knn.safetensors --threads 1
+cp "$log" one_thread.txt
+result "k-NN" << 'EOC'
+assert list(found) == ["top1", "top5", "loss", "count", "images_per_second", "skipped"], found
+assert found["loss"] is None and found["count"] == 80 and found["skipped"] == 0, found
+assert 0 <= found["top1"] <= found["top5"] <= 100, found
+_, saved = files.read_safetensors("knn.safetensors")
+assert saved["features"][:2] == ("F32", [80, 24]), saved["features"][:2]
+assert files.values_of(saved["labels"]) == [i % 10 for i in range(80)]
+EOC
+expect 0 dtn-eval --checkpoint run --save-features head.safetensors
+cmp knn.safetensors head.safetensors || fail "--task knn reads other features than the head"
+expect 0 dtn-eval --checkpoint run --task knn --json --batch-size 7 --threads 3
+result "threads and batches" << 'EOC'
+(one,) = [json.loads(l) for l in open("one_thread.txt") if l.startswith("{")]
+assert [one[k] for k in ("top1", "top5")] == [found[k] for k in ("top1", "top5")], (one, found)
+EOC
+expect 0 dtn-eval --checkpoint run --task knn --json --baselines
+result "baselines" << 'EOC'
+assert list(found["baselines"]) == ["untrained", "pixels"], found
+assert found["baselines"]["pixels"]["top1"] > 50, found  # a pattern for each class, and noise
+EOC
+
+echo "k-NN of given images, against a plain loop"
+python3 - << 'EOC'
+import files, random
+random.seed(5)
+for name, n in (("train", 60), ("val", 25), ("few", 7)):
+    labels = [random.randrange(4) for _ in range(n)]
+    labels[:4] = range(4)
+    images = [random.gauss(0.4 * l * (i % 5), 1) for l in labels for i in range(768)]
+    tensors = {"images": files.floats([n, 3, 16, 16], images), "labels": files.integers(labels)}
+    files.write_safetensors(f"{name}.safetensors", tensors)
+    files.write_safetensors(f"{name}_unlabelled.safetensors", {"images": tensors["images"]})
+EOC
+for split in train val; do
+  expect 0 dtn-eval --checkpoint run --inputs $split.safetensors --save-features f_$split.safetensors
+done
+expect 0 dtn-eval --checkpoint run --task knn --k 5 --temperature 0.1 --json \
+  --train-inputs train.safetensors --inputs val.safetensors
+result "k-NN of given images" << 'EOC'
+import math
+def features(split):
+    tensors = files.read_safetensors(f"f_{split}.safetensors")[1]
+    flat = files.values_of(tensors["features"])
+    rows = [flat[i : i + 24] for i in range(0, len(flat), 24)]
+    unit = [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows]
+    return unit, files.values_of(tensors["labels"])
+(bank, known), (queries, wanted) = features("train"), features("val")
+hits = 0
+for query, label in zip(queries, wanted):
+    near = sorted(((-sum(a * b for a, b in zip(query, row)), i) for i, row in enumerate(bank)))[:5]
+    votes = [0.0] * 4
+    for negative, i in near:
+        votes[known[i]] += math.exp(-negative / 0.1)
+    hits += votes.index(max(votes)) == label
+assert found["top1"] == 100 * hits / len(wanted), (found, hits)
+EOC
+expect 0 dtn-eval --checkpoint run --task knn --train-inputs few.safetensors --inputs val.safetensors
+expect_text '^k-NN, k 7,' '--k 20: there are only 7 training images, and all of them vote'
+
+echo "linear classifier"
+expect 0 dtn-eval --checkpoint run --task linear --blocks 3 --epochs 3 --lr 0.5 --batch 32 \
+  --save-linear linear.safetensors --save-features blocks.safetensors --json
+cp "$log" first.txt
+expect_text 'features: class tokens of the last 3 blocks, 72 values; 2 of the blocks gave the mean'
+result "linear classifier" << 'EOC'
+assert found["loss"] > 0 and found["count"] == 80, found
+_, linear = files.read_safetensors("linear.safetensors")
+assert linear["linear.weight"][:2] == ("F32", [10, 72]) and linear["linear.bias"][1] == [10]
+assert files.read_safetensors("blocks.safetensors")[1]["features"][1] == [80, 72]
+EOC
+expect 0 dtn-eval --checkpoint run --task linear --blocks 3 --epochs 3 --lr 0.5 --batch 32 --json \
+  --batch-size 11 --set data.workers=3
+result "workers and batches of the features" << 'EOC'
+(first,) = [json.loads(l) for l in open("first.txt") if l.startswith("{")]
+assert [first[k] for k in ("top1", "loss")] == [found[k] for k in ("top1", "loss")], (first, found)
+EOC
+expect 0 dtn-eval --checkpoint run --task linear --avgpool --epochs 2 --no-augment
+expect_text '^linear classifier, 2 epochs: ' 'class token and patch mean of the last block, 48 values'
+
+# One step on all rows, from the saved start: the loss of the classifier must be that of its file.
+expect 0 dtn-eval --checkpoint run --task linear --blocks 1 --epochs 40 --lr 0.5 --batch 60 --json \
+  --train-inputs train.safetensors --inputs val.safetensors --save-linear linear.safetensors
+result "loss and accuracy of the saved classifier" << 'EOC'
+import math
+linear = files.read_safetensors("linear.safetensors")[1]
+assert linear["linear.weight"][1] == [4, 24]
+weight, bias = (files.values_of(linear[k]) for k in ("linear.weight", "linear.bias"))
+val = files.read_safetensors("f_val.safetensors")[1]
+rows, labels = files.values_of(val["features"]), files.values_of(val["labels"])
+loss, hits = 0, 0
+for n, label in enumerate(labels):
+    z = [b + sum(weight[24 * k + c] * rows[24 * n + c] for c in range(24)) for k, b in enumerate(bias)]
+    loss += math.log(sum(map(math.exp, z))) - z[label]
+    hits += z.index(max(z)) == label
+assert abs(found["loss"] - loss / len(labels)) < 1e-5, (found, loss / len(labels))
+assert found["top1"] == 100 * hits / len(labels), (found, hits)
+assert found["top1"] > 40, found
+EOC
+
+echo "labels"
+expect 0 dtn-eval --checkpoint run --task knn --json --train-inputs train.safetensors \
+  --inputs val_unlabelled.safetensors --save-features u.safetensors
+result "no labels" << 'EOC'
+assert found["top1"] is None and found["top5"] is None and found["count"] == 25, found
+assert list(files.read_safetensors("u.safetensors")[1]) == ["features"]
+EOC
+expect 3 dtn-eval --checkpoint run --task knn --train-inputs train_unlabelled.safetensors \
+  --inputs val.safetensors
+expect_text "train_unlabelled.safetensors: has no 'labels'"
+python3 - << 'EOC'
+import files
+tensors = files.read_safetensors("val.safetensors")[1]
+labels = files.values_of(tensors["labels"])
+labels[3] = 6
+files.write_safetensors("strange.safetensors", tensors | {"labels": files.integers(labels)})
+EOC
+expect 0 dtn-eval --checkpoint run --task knn --train-inputs train.safetensors \
+  --inputs strange.safetensors
+expect_text 'no training image has the label 6 of evaluated images; these images count as wrong'
+expect 3 dtn-eval --checkpoint run --task linear --blocks 1 --train-inputs train.safetensors \
+  --inputs strange.safetensors
+expect_text 'label 6'
+
+echo "a backbone of another program"
+python3 - << 'EOC'
+import files, glob
+metadata, tensors = files.read_safetensors("run/checkpoints/last/model.safetensors")
+renamed = {f"module.backbone.{k}": t for k, t in tensors.items() if not k.startswith("head.")}
+renamed["module.head.mlp.0.weight"] = files.floats([2, 3], range(6))
+files.write_safetensors("backbone.safetensors", renamed, {"config": metadata["config"]})
+EOC
+expect 0 dtn-eval --checkpoint backbone.safetensors --task knn --save-features b.safetensors
+expect 0 dtn-eval --checkpoint run/checkpoints/last --task knn --save-features l.safetensors
+cmp b.safetensors l.safetensors || fail "the prefix backbone. changes the features"
+
+echo "errors"
+for wrong in '--task kmeans' '--task knn --blocks 2' '--task knn --save-linear x' '--k 5' \
+  '--task linear --avgpool --blocks 4' '--task linear --blocks 9' '--task knn --precision bf16' \
+  '--task knn --save-logits x' '--task knn --k 0' '--task linear --lr 0'; do
+  # shellcheck disable=SC2086
+  expect 2 dtn-eval --checkpoint run $wrong
+done
+cat > pyramid.yaml << 'EOC'
+base: tiny.yaml
+model: {preset: pvt_tiny, image_size: 32, embed_dim: [8, 16, 24, 32], depth: 1,
+        num_heads: [1, 2, 3, 4], mlp_ratio: 2, num_classes: 10, norm: ln}
+augment: {preset: light, erase: 0}
+schedule: {steps: 1}
+train: {eval_every: 1epoch}
+EOC
+expect 0 dtn-train --config pyramid.yaml --output pyramid
+expect 2 dtn-eval --checkpoint pyramid --task linear
+expect_text 'this model gives its pooled vector only'
+expect 0 dtn-eval --checkpoint pyramid --task linear --blocks 1 --epochs 1
+expect_text 'features: the pooled vector, 32 values'
