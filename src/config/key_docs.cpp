@@ -111,7 +111,16 @@ class Documenter {
     if (key.path == "model.preset") return "none, it must be set";
     if (key.path == "data.resample") return resample_default(key);
     if (key.path.starts_with("augment.")) return default_over(key, augmentations());
-    if (key.path.starts_with("optim.")) return default_over(key, optimizers(key.path));
+    if (key.path.starts_with("optim.")) {
+      return default_over(key,
+                          variants(key.path, schemas_.optimizers,
+                                   [](ExperimentConfig& c) -> OptimConfig& { return c.optim; }));
+    }
+    if (key.path.starts_with("schedule.")) {
+      return default_over(
+          key, variants(key.path, schemas_.schedules,
+                        [](ExperimentConfig& c) -> ScheduleConfig& { return c.schedule; }));
+    }
     const std::string value = key.write(presets_.front().config);
     for (const Variant& v : presets_) {
       if (key.write(v.config) != value) return "the preset's";
@@ -132,15 +141,16 @@ class Documenter {
     return out;
   }
 
-  // Returns the optimizers that read the key.
-  std::vector<Variant> optimizers(const std::string& path) const {
+  // Returns the optimizers or schedules that read the key, with their defaults in `section`.
+  template <class Schema, class Section>
+  std::vector<Variant> variants(const std::string& path, const std::vector<Schema>& schemas,
+                                const Section& section) const {
     std::vector<Variant> out;
     const std::vector<std::string> readers = readers_of(path);
-    for (const OptimizerSchema& schema : schemas_.optimizers) {
+    for (const Schema& schema : schemas) {
       if (!readers.empty() && std::ranges::count(readers, schema.name) == 0) continue;
       Variant v{schema.name, presets_.front().config};
-      v.config.optim = OptimConfig();
-      if (schema.defaults) schema.defaults(v.config.optim);
+      if (schema.defaults) schema.defaults(section(v.config));
       out.push_back(std::move(v));
     }
     if (out.empty()) out.push_back(presets_.front());

@@ -42,6 +42,15 @@ void set_optimizer_defaults(const Node& root, const std::vector<OptimizerSchema>
   if (schema != schemas.end() && schema->defaults) schema->defaults(optim);
 }
 
+// The same for the schedule.
+void set_schedule_defaults(const Node& root, const std::vector<ScheduleSchema>& schemas,
+                           ScheduleConfig& schedule) {
+  const Node* chosen = root.at("schedule.name");
+  const auto schema =
+      std::ranges::find(schemas, chosen ? chosen->text : schedule.name, &ScheduleSchema::name);
+  if (schema != schemas.end() && schema->defaults) schema->defaults(schedule);
+}
+
 }  // namespace
 
 ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample) {
@@ -49,6 +58,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   config.model = read_preset(root, schemas);
   config.data.resample = resample;
   set_optimizer_defaults(root, schemas.optimizers, config.optim);
+  set_schedule_defaults(root, schemas.schedules, config.schedule);
   ExperimentConfig usual = config;
   for (const Key& key : keys()) {
     if (const Node* node = root.value_at(key.path)) key.read({*node, key.path, key.doc}, config);

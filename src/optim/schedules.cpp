@@ -145,7 +145,12 @@ ScheduleEntry dino_schedule() {
   return {{"dino",
            "as in DINO: a warmup that ends at the peak, then half a cosine, step by step",
            {"warmup_epochs", "warmup_lr", "min_lr"},
-           check_fall},
+           check_fall,
+           {},
+           [](ScheduleConfig& s) {
+             s.warmup_lr = 0;
+             s.min_lr = 1e-6;
+           }},
           [](const ScheduleConfig& s, double peak) -> RateCurve {
             return [s, peak](const ScheduleTime& time) { return dino_rate(s, peak, time); };
           },

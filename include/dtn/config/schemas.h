@@ -107,6 +107,8 @@ struct ScheduleSchema {
   // Returns the number of epochs that it needs between warmup and cooldown. Null: any number will
   // do.
   std::function<double(const ScheduleConfig&)> min_epochs{};
+  // Sets its defaults in ScheduleConfig, before the values of the config; null: none.
+  std::function<void(ScheduleConfig&)> defaults{};
 };
 
 // A result of an evaluation.
@@ -128,6 +130,8 @@ struct TaskSchema {
   std::function<std::optional<ConfigProblem>(const ExperimentConfig&)> check{};
   // True if the moving average, ema.safetensors, is the model to use, such as DINO's teacher.
   bool uses_average = false;
+  // True if the result is the features of a model without a head. dtn-eval then needs --task.
+  bool features_only = false;
 };
 
 // A possible start of augment.policy: a name, and the rest after a dash.

@@ -105,7 +105,7 @@ inline ConfigSchemas fake_schemas() {
             {{"top1", "top-1", true, true},
              {"top5", "top-5", true, true},
              {"loss", "loss", false, false}},
-            {"teacher", "type", "alpha"}},
+            {"distill"}},
            {"regress", "numbers", {{"error", "error", false, false}}},
            {"dream", "nobody knows what", {}}},
           fake_models(),

@@ -55,6 +55,15 @@ TEST(ScheduleKeys, RoundTrip) {
                        "warmup_prefix: false") == ScheduleConfig(schedule("name: cosine")));
 }
 
+TEST(ScheduleKeys, SchedulesHaveTheirOwnDefaults) {
+  const ScheduleConfig dino = schedule("name: dino");
+  EXPECT_EQ(dino.warmup_lr, 0);
+  EXPECT_EQ(dino.min_lr, 1e-6);
+  EXPECT_EQ(schedule("name: dino, min_lr: 1e-4").min_lr, 1e-4);
+  EXPECT_EQ(schedule("name: cosine", {"schedule.name=dino"}).warmup_lr, 0);
+  EXPECT_EQ(schedule("name: cosine").min_lr, ScheduleConfig().min_lr);
+}
+
 TEST(ScheduleKeys, RejectInvalidValues) {
   struct Case {
     const char* keys;
