@@ -32,7 +32,7 @@ std::string grid_problem(const std::vector<Block>& blocks, const TokenGrid& grid
   const TokenGrid alone{grid.height, grid.width};
   int index = 0;
   for (const Block& block : blocks) {
-    const std::string problem = block.grid_problem(index++ < join_after ? alone : grid);
+    std::string problem = block.grid_problem(index++ < join_after ? alone : grid);
     if (!problem.empty()) return problem;
   }
   return {};

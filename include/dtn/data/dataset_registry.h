@@ -31,12 +31,13 @@ inline constexpr PixelStatistics kImageNetStatistics{
 
 // A kind of data set in the registry.
 struct DatasetEntry {
+  // Opens one split; `seed` is for synthetic data.
   using Open = std::function<std::unique_ptr<Dataset>(const DataConfig&, const ModelConfig&, Split,
                                                       std::uint64_t seed)>;
   DatasetSchema schema;
-  // Opens one split; `seed` is for synthetic data. If the classes are matched by name later,
-  // model.num_classes is 0 and any number of classes is accepted, unless the schema sets
-  // classes_of_model. Throws DataError that names the path, the problem and a remedy.
+  // If the classes are matched by name later, model.num_classes is 0 and any number of classes is
+  // accepted, unless the schema sets classes_of_model. Throws DataError that names the path, the
+  // problem and a remedy.
   Open open;
   // For normalizing images, unless data.mean and data.std are set.
   PixelStatistics statistics = kImageNetStatistics;

@@ -47,7 +47,7 @@ Variable resample_positions(Context& ctx, const Variable& positions,
                                   p::reshape(ctx, grid, {from.height, from.width * channels}));
   const Variable both = p::matmul(ctx, Variable(resampling.along()),
                                   p::reshape(ctx, rows, {to.height, from.width, channels}));
-  const Variable resampled = p::reshape(ctx, both, {1, to.tokens(), channels});
+  Variable resampled = p::reshape(ctx, both, {1, to.tokens(), channels});
   if (prefix == 0) return resampled;
   return p::concat(ctx, p::narrow(ctx, positions, 1, 0, prefix), resampled, 1);
 }
