@@ -114,6 +114,10 @@ std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig&
 std::unique_ptr<Dataset> open_tensor_views(const DataConfig& data, const ModelConfig& model,
                                            Split split);
 
+// False if the config has no validation split, so that a run makes no evaluation: `tensors` without
+// data.val and without the usual file in data.root.
+bool has_validation(const DataConfig& data);
+
 // The binary version of CIFAR-10 or CIFAR-100, in root or in the folder unpacked from its archive.
 std::unique_ptr<Dataset> open_cifar(const DataConfig& data, const ModelConfig& model, Split split);
 

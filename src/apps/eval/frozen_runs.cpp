@@ -172,7 +172,7 @@ FrozenResult FrozenRuns::nearest_neighbors(FrozenFeatures& features) {
   result.seconds += seconds_since(start);
   if (!result.labels.defined()) return result;
   warn_of_missing_classes(labels, result.labels);
-  result.metrics = accuracy_of(found, result.evaluated.labels);
+  result.metrics = accuracy_of(hits_of(found, result.evaluated.labels));
   return result;
 }
 
@@ -232,7 +232,7 @@ Metrics FrozenRuns::neighbor_metrics(ImageStream& training, std::int64_t width,
   const FeatureSet evaluated = collect(*evaluated_, "evaluated images", width, function);
   const NearestNeighbors neighbors(bank.features, bank.labels,
                                    {.k = options_.k, .temperature = options_.temperature});
-  return accuracy_of(neighbors.find(evaluated.features), evaluated.labels);
+  return accuracy_of(hits_of(neighbors.find(evaluated.features), evaluated.labels));
 }
 
 void FrozenRuns::add_baselines(FrozenResult& result) {

@@ -14,8 +14,6 @@
 namespace dtn {
 namespace {
 
-const FieldSpec kClassField{"label", {}, DType::kInt64};
-
 std::string pixels_of(const ViewSet& set) { return set.field + ".pixels"; }
 std::string flips_of(const ViewSet& set) { return set.field + ".flips"; }
 
@@ -125,14 +123,14 @@ std::vector<FieldSpec> ViewSamples::host_fields() const {
         {pixels_of(set), {set.views, set.size.height, set.size.width, channels_}, DType::kUInt8});
     fields.push_back({flips_of(set), {set.views}, DType::kUInt8});
   }
-  if (labels_) fields.push_back(kClassField);
+  if (labels_) fields.push_back({"label", {views()}, DType::kInt64});
   return fields;
 }
 
 std::vector<FieldSpec> ViewSamples::device_fields() const {
   std::vector<FieldSpec> fields;
   for (const ViewSet& set : sets_) fields.push_back({set.field, shape_of_views(set, channels_)});
-  if (labels_) fields.push_back(kClassField);
+  if (labels_) fields.push_back({"label", {views()}, DType::kInt64});
   return fields;
 }
 
@@ -145,7 +143,8 @@ void ViewSamples::make(std::int64_t index, const SampleKey& key, FieldRow& row,
                        SampleSource::Workspace& workspace) const {
   auto& ws = static_cast<ViewWorkspace&>(workspace);
   if (labels_) {
-    row.at<std::int64_t>("label")[0] = dataset_->has_labels() ? dataset_->label(index) : index;
+    const std::int64_t label = dataset_->has_labels() ? dataset_->label(index) : index;
+    std::ranges::fill(row.at<std::int64_t>("label"), label);
   }
   if (!dataset_->has_pixels()) return copy_ready(index, row);
   StageClock clock(ws.stages);

@@ -2,9 +2,9 @@
 // data/sample/views.h). The image is read and decoded once.
 //
 // Device fields: for each set of views its field [views, channels, height, width] float32 and, if
-// requested, "label" int64. Host fields: the same or, in a quarter of the bytes, "<field>.pixels"
-// [views, height, width, channels] uint8, not yet mirrored, and "<field>.flips" [views] uint8, from
-// which a device makes the same views to the last bit.
+// requested, "label" [all views] int64. Host fields: the same or, in a quarter of the bytes,
+// "<field>.pixels" [views, height, width, channels] uint8, not yet mirrored, and "<field>.flips"
+// [views] uint8, from which a device makes the same views to the last bit.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,9 @@ struct ViewSet {
 };
 
 struct ViewSamplesOptions {
-  bool labels = false;  // adds the field "label"; an image without a class is a class of its own
+  // Adds the field "label", the label of the image for each of its views. An image without a class
+  // is a class of its own.
+  bool labels = false;
   // Carry pixels, for a device that makes views of them. A data set without pixels gives views.
   bool raw_pixels = false;
 };
@@ -95,7 +97,7 @@ class ViewSamples final : public SampleSource {
 std::shared_ptr<const SampleSource> dino_samples_of(
     std::shared_ptr<const Dataset> dataset, const ExperimentConfig& config, Device device,
     const DataRegistries& registries = data_registries());
-// Returns `views`, supcon.views views of the model's image size, and `label`.
+// Returns `views`, supcon.views views of the model's image size, and `label` [V].
 std::shared_ptr<const SampleSource> supcon_samples_of(
     std::shared_ptr<const Dataset> dataset, const ExperimentConfig& config, Device device,
     const DataRegistries& registries = data_registries());

@@ -159,4 +159,10 @@ std::unique_ptr<Dataset> open_tensor_views(const DataConfig& data, const ModelCo
       tensor_file_of(data, split, "`global` and `local`, or `views` and `labels`"));
 }
 
+bool has_validation(const DataConfig& data) {
+  if (data.dataset != "tensors" || data.val) return true;
+  std::error_code ignored;
+  return fs::exists(fs::path(data.root) / cat(name_of(Split::kVal), ".safetensors"), ignored);
+}
+
 }  // namespace dtn

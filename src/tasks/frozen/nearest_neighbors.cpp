@@ -213,19 +213,23 @@ void NearestNeighbors::decide(const float* query, double norm, Candidates& found
   std::copy_n(ranking.begin(), ranked, out.ranking.data<std::int64_t>() + row * ranked);
 }
 
-Metrics accuracy_of(const Neighbors& neighbors, const Tensor& labels) {
+NeighborHits hits_of(const Neighbors& neighbors, const Tensor& labels) {
   const std::int64_t n = labels.numel(), ranked = neighbors.ranking.dim(1);
   DTN_CHECK(neighbors.ranking.dim(0) == n, n, " labels for ", neighbors.ranking.dim(0), " queries");
-  std::int64_t first = 0, any = 0;
+  NeighborHits hits{.count = n};
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t* ranking = neighbors.ranking.data<std::int64_t>() + i * ranked;
     const std::int64_t label = labels.data<std::int64_t>()[i];
-    first += ranking[0] == label;
-    any += std::find(ranking, ranking + ranked, label) != ranking + ranked;
+    hits.top1 += ranking[0] == label;
+    hits.top5 += std::find(ranking, ranking + ranked, label) != ranking + ranked;
   }
-  const double percent = 100.0 / static_cast<double>(std::max<std::int64_t>(n, 1));
-  const double top1 = percent * static_cast<double>(first);
-  const double top5 = percent * static_cast<double>(any);
+  return hits;
+}
+
+Metrics accuracy_of(const NeighborHits& hits) {
+  const double percent = 100.0 / static_cast<double>(std::max<std::int64_t>(hits.count, 1));
+  const double top1 = percent * static_cast<double>(hits.top1);
+  const double top5 = percent * static_cast<double>(hits.top5);
   return {.values = {{"top1", top1}, {"top5", top5}},
           .primary = "top1",
           .text = format("top-1 %.2f %%  top-5 %.2f %%", top1, top5)};

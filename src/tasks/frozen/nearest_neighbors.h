@@ -59,7 +59,13 @@ class NearestNeighbors {
   std::vector<float> inverses_;  // 1 / norm
 };
 
-// `top1` and `top5` in percent, for labels [n] int64. A class beyond the ranking is not a hit.
-Metrics accuracy_of(const Neighbors& neighbors, const Tensor& labels);
+// Queries whose class has the most votes, or is among the five classes with most votes.
+struct NeighborHits {
+  std::int64_t top1 = 0, top5 = 0, count = 0;
+};
+// For labels [n] int64 of the queries. A class beyond the ranking is not a hit.
+NeighborHits hits_of(const Neighbors& neighbors, const Tensor& labels);
+// `top1` and `top5` in percent.
+Metrics accuracy_of(const NeighborHits& hits);
 
 }  // namespace dtn

@@ -41,7 +41,7 @@ TEST(FrozenGolden, NearestNeighborsEqualPyTorch) {
                 predicted[i])
           << "query " << i;
     }
-    const Metrics metrics = accuracy_of(found, *file.find("labels"));
+    const Metrics metrics = accuracy_of(hits_of(found, *file.find("labels")));
     EXPECT_DOUBLE_EQ(metrics.at("top1"), scalar(file, prefix + "top1"));
     EXPECT_DOUBLE_EQ(metrics.at("top5"), scalar(file, prefix + "top5"));
   }

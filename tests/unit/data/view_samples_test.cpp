@@ -102,7 +102,7 @@ TEST(ViewSamples, HaveTheFieldsOfTheirTask) {
   config.supcon.views = 3;
   const auto supcon = supcon_samples_of(config, kCpu);
   EXPECT_EQ(supcon->host_fields(), (std::vector<FieldSpec>{{"views", {3, 3, kLarge, kLarge}},
-                                                           {"label", {}, DType::kInt64}}));
+                                                           {"label", {3}, DType::kInt64}}));
   EXPECT_EQ(*sample_of(*supcon, 8, {}).at("label").data<std::int64_t>(), 1);
 }
 

@@ -148,7 +148,7 @@ TEST(NearestNeighbors, EqualVotesPreferTheLowerClass) {
   const Neighbors found = neighbors.find(from_doubles({1, 1, 3, 3}, {2, 2}, DType::kFloat32));
   // Classes without a vote follow in their order.
   EXPECT_EQ(row_of(found.ranking, 0), (std::vector<std::int64_t>{2, 6, 0, 1, 3}));
-  const Metrics metrics = accuracy_of(found, label_tensor({6, 4}));
+  const Metrics metrics = accuracy_of(hits_of(found, label_tensor({6, 4})));
   EXPECT_EQ(metrics.at("top1"), 0);
   EXPECT_EQ(metrics.at("top5"), 50);
 }
