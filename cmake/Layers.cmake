@@ -300,7 +300,7 @@ function(dtn_test_program name label subject sources)
   add_executable(${name} ${sources})
   dtn_test_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  if(subject MATCHES "^(analyze|data|info|io|models|norms|tasks)$")  # they read files of the source tree
+  if(subject MATCHES "^(analyze|data|info|io|models|norms|tasks|train)$")  # they read files of the source tree
     target_compile_definitions(${name} PRIVATE DTN_TESTS_FOLDER="${PROJECT_SOURCE_DIR}/tests")
   endif()
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)

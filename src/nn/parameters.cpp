@@ -113,7 +113,7 @@ Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, Initial
   return &b;
 }
 
-void ParameterStore::allocate(DType dtype, Device device) {
+void ParameterStore::allocate(DType dtype, Device device, bool trained) {
   std::int64_t offset = 0;
   for (Decay decay : {Decay::kYes, Decay::kNo}) {
     for (Parameter& p : parameters_) {
@@ -129,10 +129,11 @@ void ParameterStore::allocate(DType dtype, Device device) {
     offset += aligned(b.shape.numel());
   }
   values_ = Tensor::zeros({offset}, dtype, device);
-  gradients_ = Tensor::zeros({flat_size_}, dtype, device);
+  if (trained) gradients_ = Tensor::zeros({flat_size_}, dtype, device);
   for (Parameter& p : parameters_) {
-    p.variable = Variable(view(values_, p), !p.frozen);
-    if (!p.frozen) p.variable.sink()->bind(view(gradients_, p));
+    const bool learns = trained && !p.frozen;
+    p.variable = Variable(view(values_, p), learns);
+    if (learns) p.variable.sink()->bind(view(gradients_, p));
   }
   if (buffers_.empty()) return;
   next_ = buffer_values().clone();

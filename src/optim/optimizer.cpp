@@ -65,10 +65,15 @@ void average_parameters_into(ParameterStore& to, const ParameterStore& from, con
                              const UpdateState* state) {
   DTN_CHECK(to.flat_size() == from.flat_size(), "average_parameters_into: cannot average ",
             from.flat_size(), " values into ", to.flat_size());
-  EmaStep step{to.flat_size(), static_cast<float*>(to.values().raw()),
-               static_cast<const float*>(from.values().raw()), 0, state};
-  step.device_decay = decay;
-  run_on(to.device(), step);
+  // Skips frozen values, which rounding would change.
+  for (const FlatRange& live : from.live_ranges()) {
+    const std::int64_t end = std::min(live.end, from.flat_size());
+    if (live.begin >= end) continue;
+    EmaStep step{end - live.begin, static_cast<float*>(to.values().raw()) + live.begin,
+                 static_cast<const float*>(from.values().raw()) + live.begin, 0, state};
+    step.device_decay = decay;
+    run_on(to.device(), step);
+  }
   to.refresh_bfloat16();
 }
 

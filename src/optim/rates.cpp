@@ -14,8 +14,15 @@
 namespace dtn {
 namespace {
 
+// Removes the name of a backbone that a task has put before its parameters.
+std::string_view without_backbone(std::string_view name) {
+  constexpr std::string_view kBackbone = "backbone.";
+  return name.starts_with(kBackbone) ? name.substr(kBackbone.size()) : name;
+}
+
 // Returns the i of "blocks.<i>.".
 std::optional<int> block_of(std::string_view name) {
+  name = without_backbone(name);
   constexpr std::string_view kPrefix = "blocks.";
   if (!name.starts_with(kPrefix)) return std::nullopt;
   int block = 0;
@@ -59,6 +66,7 @@ double multiple_of(const std::vector<RateMultiple>& multiples, const std::string
 
 int layer_of(std::string_view parameter, int blocks) {
   if (const auto block = block_of(parameter)) return *block + 1;
+  parameter = without_backbone(parameter);
   const std::string_view module = parameter.substr(0, parameter.find('.'));
   if (module == "norm") return blocks;
   const bool makes_tokens = module == "patch_embed" || module == "pos_embed" ||
@@ -116,7 +124,8 @@ namespace {
 // Returns the beginning of a name: "blocks.3", or the module.
 std::string unit_of(const std::string& name) {
   if (const auto block = block_of(name)) return cat("blocks.", *block);
-  return name.substr(0, name.find('.'));
+  const std::string_view own = without_backbone(name);
+  return std::string(own.substr(0, own.find('.')));
 }
 
 // Parameters with the same factor: whole units, and single tensors of other units.

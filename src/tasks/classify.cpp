@@ -14,6 +14,7 @@
 #include "dtn/ops/tokens.h"
 #include "dtn/tasks/registries.h"
 #include "tasks/class_names.h"
+#include "tasks/model_text.h"
 #include "tasks/teacher.h"
 
 namespace dtn {
@@ -81,6 +82,7 @@ std::shared_ptr<const Dataset> Classify::open(Split split) const {
 }
 
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
+  if (split == Split::kVal && !has_validation(config_.data)) return nullptr;
   if (split == Split::kTrain && config_.model.num_classes == 0) {
     throw ConfigError(
         "model.num_classes is 0, so the model has no head to train; set it to the number of "
@@ -204,19 +206,9 @@ std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
 }
 
 std::string Classify::description() const {
-  const ModelConfig& m = config_.model;
-  // Vision transformers use the normalizer in the first blocks and LayerNorm in the others; other
-  // families use the normalizer at their own sites.
-  const bool in_first_blocks = m.stages() == 1 && !model_.family().schema.norm_sites;
-  const int layers = in_first_blocks ? m.norm_layers() : m.blocks();
-  const std::string norm = layers > 0 ? m.norm.type : "ln";
-  const std::string blocks = counted(m.blocks(), "blocks");
-  const std::string where = norm != "ln" && layers < m.blocks()
-                                ? cat(" in the first ", layers, " of ", blocks)
-                                : cat(", ", blocks);
   const std::string note = model_.note();
-  return cat(m.preset, ", ", norm, where, ", ", model_.parameters().count(), " parameters",
-             note.empty() ? "" : "; ", note);
+  return cat(describe_backbone(config_.model, model_.family()), ", ", model_.parameters().count(),
+             " parameters", note.empty() ? "" : "; ", note);
 }
 
 std::string Classify::teaching() const {

@@ -8,7 +8,8 @@
 
 namespace dtn {
 
-// Returns the problem of local views that a vision transformer cannot split into patches.
+// Returns the first problem: a moving average besides the teacher, or local views that a vision
+// transformer cannot split into patches.
 std::optional<ConfigProblem> dino_problem(const ExperimentConfig& config);
 
 }  // namespace dtn

@@ -1,21 +1,60 @@
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/dino.h"
 #include "dtn/tasks/registries.h"
+#include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
+#include "tasks/dino_checks.h"
 
 namespace dtn {
+namespace {
+
+template <class T>
+std::unique_ptr<Task> make(const TaskSetup& setup) {
+  return std::make_unique<T>(setup);
+}
+
+std::vector<FigureSchema> accuracies() {
+  return {{.name = "top1", .title = "top-1", .percent = true},
+          {.name = "top5", .title = "top-5", .percent = true}};
+}
+
+TaskSchema classify_schema() {
+  TaskSchema schema{.name = "classify",
+                    .doc = "classes of images, by softmax or binary cross-entropy",
+                    .figures = accuracies(),
+                    .sections = {"distill"}};
+  schema.figures.push_back({.name = "loss", .title = "loss", .higher_is_better = false});
+  return schema;
+}
+
+TaskSchema dino_schema() {
+  return {.name = "dino",
+          .doc =
+              "features without labels, from a teacher that averages the model (DINO); "
+              "evaluations classify by nearest neighbors",
+          .figures = accuracies(),
+          .sections = {"dino"},
+          .check = dino_problem,
+          .uses_average = true,
+          .features_only = true};
+}
+
+TaskSchema supcon_schema() {
+  return {.name = "supcon",
+          .doc =
+              "features that are similar within a class, by a contrastive loss; evaluations "
+              "classify by nearest neighbors",
+          .figures = accuracies(),
+          .sections = {"supcon"},
+          .features_only = true};
+}
+
+}  // namespace
 
 const TaskRegistry& task_registry() {
-  static const TaskRegistry entries(
-      "task",
-      {{{.name = "classify",
-         .doc = "classes of images, by softmax or binary cross-entropy",
-         .figures = {{.name = "top1", .title = "top-1", .percent = true},
-                     {.name = "top5", .title = "top-5", .percent = true},
-                     {.name = "loss", .title = "loss", .higher_is_better = false}},
-         .sections = {"distill"}},
-        [](const TaskSetup& setup) -> std::unique_ptr<Task> {
-          return std::make_unique<Classify>(setup);
-        }}});
+  static const TaskRegistry entries("task", {{classify_schema(), make<Classify>},
+                                             {dino_schema(), make<Dino>},
+                                             {supcon_schema(), make<Supcon>}});
   return entries;
 }
 

@@ -9,6 +9,11 @@ std::vector<std::string> Task::load_weights(const std::string& file, WeightsUse)
   return {};
 }
 
+std::shared_ptr<const SampleSource> validation_source(const Task& task, Device device) {
+  if (auto source = task.source(Split::kVal, device)) return source;
+  throw DataError("the config has no validation split; set data.val");
+}
+
 Complexity Task::cost() { return {.parameters = stores().front().value->count()}; }
 
 }  // namespace dtn

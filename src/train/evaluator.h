@@ -29,6 +29,10 @@ struct EvalOptions {
   // Sees all that the model computes, so Mode::skip_unread is off; null: none.
   Observer* observer = nullptr;
   Meter* meter = nullptr;  // null: a new one from the task
+  // Samples with which the task compares (Task::references()); null: none.
+  BatchFeeder* references = nullptr;
+  // Called after each batch of references with the number done.
+  std::function<void(std::int64_t done)> on_reference;
   // Called after each batch with the outputs of the task, on the host, and the number of samples
   // done.
   std::function<void(const DeviceBatch&, const Fields& outputs, std::int64_t done)> on_batch;

@@ -6,6 +6,7 @@
 #include "data/feed/epoch_plan.h"
 #include "kernels/pointwise/pointwise.h"
 #include "train/freeze.h"
+#include "train/run_schedule.h"
 
 namespace dtn {
 namespace {
@@ -55,6 +56,8 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
       optimizer_(make_optimizer(config.optim, parameters_, optimizers)),
       pipeline_(device, config.train.step_graph) {
   task.prepare_training(compute_);
+  task.use_scheduled(pipeline_.memory().inputs.scheduled);
+  pipeline_.set_inputs(usual_inputs(0, config.optim.lr));
   if (device.type == DeviceType::kCuda) cuda::allow_tf32(train_.precision == Precision::kTf32);
   if (compute_ == DType::kBFloat16) {
     for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
@@ -68,11 +71,22 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
   }
   if (train_.ema) average_.emplace(parameters_, *train_.ema, train_.ema_warmup);
   if (!ranks_) return;
+  check_shares();
   gradient_sum_.emplace(
       parameters_, *ranks_,
       train_.reduce == ReducePrecision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32);
   const auto rows = rows_of_rank(train_.batch_size, ranks_->rank(), ranks_->size());
   rows_ = Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}).to(device);
+}
+
+void Learner::check_shares() const {
+  const int size = ranks_->size();
+  const auto most = rows_of_rank(train_.batch_size, 0, size).size();
+  const auto fewest = rows_of_rank(train_.batch_size, size - 1, size).size();
+  if (!task_.needs_equal_shares() || most == fewest) return;
+  throw ConfigError(cat("train.batch_size ", train_.batch_size, " does not give ", size,
+                        " processes equal shares, which this task needs; use a multiple of ",
+                        2 * size));
 }
 
 Context Learner::context_of(const MicroBatch& part, std::int64_t step, Tape& tape) {
@@ -91,6 +105,25 @@ Context Learner::context_of(const MicroBatch& part, std::int64_t step, Tape& tap
     ctx.ranks = {ranks_, part.all_samples};
   }
   return ctx;
+}
+
+// Returns the inputs of a step near the start of a run of unknown length.
+StepInputs Learner::usual_inputs(std::int64_t step, double lr) const {
+  StepInputs inputs{lr, weight_decay_, static_cast<std::uint32_t>(step)};
+  set_scheduled(inputs, task_.scheduled(0, {}));
+  return inputs;
+}
+
+// Shows all micro-batches to a task that needs them before its first loss.
+void Learner::preview(const Fields& batch, const std::vector<MicroBatch>& parts,
+                      std::int64_t step) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Tape unused;
+    Context ctx = context_of(parts[i], step, unused);
+    ctx.tape = nullptr;
+    ctx.mode.recompute = true;  // running statistics stay unchanged
+    task_.preview(ctx, batch.rows(parts[i].begin, parts[i].end), i, parts.size());
+  }
 }
 
 void Learner::accumulate(const Fields& batch, const MicroBatch& part, std::int64_t step) {
@@ -154,6 +187,7 @@ void Learner::run_step(const Fields& batch, const std::vector<MicroBatch>& parts
                        std::int64_t step) {
   pipeline_.zero_sums();
   parameters_.zero_gradients();
+  if (task_.needs_whole_batch() && parts.size() > 1) preview(batch, parts, step);
   for (const MicroBatch& part : parts) accumulate(batch, part, step);
   if (gradient_sum_) {
     gradient_sum_->finish(pipeline_.sums());
@@ -172,11 +206,13 @@ void Learner::start_step(const Fields& batch, const StepInputs& inputs) {
 }
 
 void Learner::start_step(const Fields& batch, std::int64_t step, double lr) {
-  start_step(batch, {lr, weight_decay_, static_cast<std::uint32_t>(step)});
+  start_step(batch, usual_inputs(step, lr));
 }
 
 void Learner::add_gradients(const Fields& batch, std::int64_t step) {
-  for (const MicroBatch& part : micro_batches_.of(batch.count())) accumulate(batch, part, step);
+  const std::vector<MicroBatch> parts = micro_batches_.of(batch.count());
+  if (task_.needs_whole_batch() && parts.size() > 1) preview(batch, parts, step);
+  for (const MicroBatch& part : parts) accumulate(batch, part, step);
 }
 
 StepReport Learner::step(const Fields& batch, std::int64_t step, double lr) {

@@ -33,7 +33,7 @@ class Learner {
   // addresses on, a step is one captured graph (train.step_graph). At most kInFlight steps may
   // await their reports.
   void start_step(const Fields& batch, const StepInputs& inputs);
-  // The same with the weight decay at the start of the run.
+  // The same with the weight decay and the scheduled values at the start of a run.
   void start_step(const Fields& batch, std::int64_t step, double lr);
   // Waits for the oldest step in flight and returns its report.
   StepReport finish_step() { return pipeline_.finish(ranks_); }
@@ -71,7 +71,10 @@ class Learner {
 
  private:
   void run_step(const Fields& batch, const std::vector<MicroBatch>& parts, std::int64_t step);
+  StepInputs usual_inputs(std::int64_t step, double lr) const;
+  void preview(const Fields& batch, const std::vector<MicroBatch>& parts, std::int64_t step);
   void accumulate(const Fields& batch, const MicroBatch& part, std::int64_t step);
+  void check_shares() const;
   Context context_of(const MicroBatch& part, std::int64_t step, Tape& tape);
   void update(std::size_t parts);
   void decide_update(double scale);

@@ -11,8 +11,13 @@ namespace dtn {
 // `step` counts finished steps; 0 is the start of the run.
 class RunPeriods {
  public:
-  RunPeriods(const TrainConfig& train, std::int64_t steps_per_epoch, std::int64_t total_steps)
-      : train_(train), steps_per_epoch_(steps_per_epoch), total_steps_(total_steps) {}
+  // `evaluates`: the run has a validation split.
+  RunPeriods(const TrainConfig& train, std::int64_t steps_per_epoch, std::int64_t total_steps,
+             bool evaluates = true)
+      : train_(train),
+        steps_per_epoch_(steps_per_epoch),
+        total_steps_(total_steps),
+        evaluates_(evaluates) {}
 
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t total_steps() const { return total_steps_; }
@@ -24,7 +29,9 @@ class RunPeriods {
   bool log_due(std::int64_t step) const {
     return step == 1 || is_last(step) || due(train_.log_every, step);
   }
-  bool evaluation_due(std::int64_t step) const {
+  bool evaluation_due(std::int64_t step) const { return evaluates_ && gradients_due(step); }
+  // Interval at which the norms of the gradients are written, also without a validation split.
+  bool gradients_due(std::int64_t step) const {
     return is_last(step) || due(train_.eval_every, step);
   }
   bool checkpoint_due(std::int64_t step) const {
@@ -39,8 +46,7 @@ class RunPeriods {
   // Returns true if something that is due needs the weights or gradients of exactly this step. The
   // next step must then wait.
   bool needs_state_of(std::int64_t step) const {
-    return evaluation_due(step) || checkpoint_due(step) || lambdas_due(step) ||
-           histograms_due(step);
+    return gradients_due(step) || checkpoint_due(step) || lambdas_due(step) || histograms_due(step);
   }
 
  private:
@@ -51,6 +57,7 @@ class RunPeriods {
 
   TrainConfig train_;
   std::int64_t steps_per_epoch_, total_steps_;
+  bool evaluates_;
 };
 
 }  // namespace dtn

@@ -88,6 +88,18 @@ void load_init_weights(const ExperimentConfig& config, Learner& learner) {
   }
 }
 
+std::unique_ptr<OpenSplit> open_for_ranks(const std::shared_ptr<const SampleSource>& source,
+                                          const ExperimentConfig& config, Split split,
+                                          Device device, const Communicator& ranks) {
+  return open_split(
+      source, config, split,
+      {.device = device,
+       .batch_size = split == Split::kTrain ? config.train.batch_size
+                                            : evaluation_batch(config.train, ranks.size()),
+       .rank = ranks.rank(),
+       .ranks = ranks.size()});
+}
+
 }  // namespace
 
 std::unique_ptr<Task> open_task(const ExperimentConfig& config, const TrainerOptions& options,
@@ -96,18 +108,24 @@ std::unique_ptr<Task> open_task(const ExperimentConfig& config, const TrainerOpt
   return make_task({config, options.device, *options.registries});
 }
 
+std::unique_ptr<OpenSplit> open_references(Task& task, const ExperimentConfig& config,
+                                           Device device, Communicator& ranks) {
+  const std::shared_ptr<const SampleSource> source = task.references(device);
+  if (!source) return nullptr;
+  return open_for_ranks(source, config, Split::kVal, device, ranks);
+}
+
 std::unique_ptr<OpenSplit> open_run_split(Task& task, const ExperimentConfig& config, Split split,
                                           Device device, Communicator& ranks) {
   const bool training = split == Split::kTrain;
   const std::shared_ptr<const SampleSource> source = task.source(split, device);
+  if (!source) {
+    log_info("val: none, so the run makes no evaluation; set data.val to make them");
+    return nullptr;
+  }
   check_equal_data(*source, ranks);
   log_info(cat(name_of(split), ": ", source->description()));
-  auto opened = open_split(source, config, split,
-                           {.device = device,
-                            .batch_size = training ? config.train.batch_size
-                                                   : evaluation_batch(config.train, ranks.size()),
-                            .rank = ranks.rank(),
-                            .ranks = ranks.size()});
+  auto opened = open_for_ranks(source, config, split, device, ranks);
   if (training) task.learn_classes(*source);
   return opened;
 }

@@ -16,10 +16,14 @@ namespace dtn {
 std::unique_ptr<Task> open_task(const ExperimentConfig& config, const TrainerOptions& options,
                                 const Communicator& ranks);
 
-// Opens a split of a run. Open the training split first: the task learns its classes. Throws
-// DataError if the data sets of the ranks differ.
+// Opens a split of a run; null: the config has no validation split. Open the training split first:
+// the task learns its classes. Throws DataError if the data sets of the ranks differ.
 std::unique_ptr<OpenSplit> open_run_split(Task& task, const ExperimentConfig& config, Split split,
                                           Device device, Communicator& ranks);
+
+// Opens the samples with which the task's evaluations compare; null: none.
+std::unique_ptr<OpenSplit> open_references(Task& task, const ExperimentConfig& config,
+                                           Device device, Communicator& ranks);
 
 // Loads the weights of a checkpoint or of model.init_weights on the first rank, and copies them to
 // all ranks. Returns the progress at which the run starts. Throws ConfigError or DataError if the

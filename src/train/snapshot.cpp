@@ -23,9 +23,9 @@ NamedTensors optimizer_state(Learner& learner) {
 NamedTensors other_stores(Learner& learner) {
   NamedTensors all;
   for (const auto& [name, store] : learner.task().stores()) {
-    if (store == &learner.parameters()) continue;
+    if (store == &learner.parameters() || store == learner.task().averaged()) continue;
     for (auto& [tensor_name, tensor] : named_weights(*store, store->values())) {
-      all.emplace_back(cat(name, "/", tensor_name), std::move(tensor));
+      all.emplace_back(name.empty() ? tensor_name : cat(name, "/", tensor_name), std::move(tensor));
     }
   }
   return all;
@@ -93,6 +93,12 @@ std::string changes_in(const std::string& section, const std::vector<std::string
 }
 
 void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) {
+  if (then.task != now.task) {
+    throw ConfigError(cat("--resume: the checkpoint is of the task ", then.task, ", this run of ",
+                          now.task,
+                          "; restore the task, or start a new run with "
+                          "model.init_weights"));
+  }
   const std::vector<std::string> differences = config_differences(then, now);
   if (!(then.model == now.model)) {
     throw ConfigError(cat("--resume: the model section differs from the checkpoint's: ",
@@ -136,6 +142,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   CheckpointData data;
   data.model = named_values(store);
   if (learner.average()) data.ema = named_weights(store, learner.average()->values().to(kCpu));
+  if (ParameterStore* averaged = learner.task().averaged()) data.ema = named_values(*averaged);
   data.state = state.tensors();
   data.step = progress.step;
   data.config_yaml = to_yaml(as_kept(learner.task(), config));
@@ -159,6 +166,9 @@ void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config
     StateDict ema;
     ema.bind(named_weights(learner.parameters(), average->values()));
     ema.load(data.ema, {}, "ema.safetensors");
+  }
+  if (ParameterStore* averaged = learner.task().averaged()) {
+    load_exact(*averaged, data.ema, "ema.safetensors");
   }
   restart_stores(learner);
   set_counts(learner, counts);

@@ -119,8 +119,12 @@ void StepPipeline::start(const StepInputs& inputs, const std::vector<std::uintpt
 }
 
 StepReport StepPipeline::report_of(const UpdateState& state, const float* sums) const {
-  StepReport report{
-      without_sign(state.loss), without_sign(state.grad_norm), state.finite != 0, std::nullopt, {}};
+  StepReport report{without_sign(state.loss),
+                    without_sign(state.grad_norm),
+                    state.finite != 0,
+                    std::nullopt,
+                    {},
+                    {}};
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     report.terms.emplace_back(terms_[i], static_cast<double>(sums[1 + i]) * scale_);
   }
@@ -159,6 +163,13 @@ StepPipeline::Memory StepPipeline::read_memory() const {
   const Tensor host = memory_tensor_.to(kCpu);
   std::memcpy(&memory, host.raw(), sizeof memory);
   return memory;
+}
+
+void StepPipeline::set_inputs(const StepInputs& inputs) {
+  Tensor host = Tensor::empty({sizeof inputs}, DType::kUInt8);
+  std::memcpy(host.raw(), &inputs, sizeof inputs);
+  const std::int64_t at = offsetof(Memory, inputs);
+  memory_tensor_.slice(at, at + host.numel()).copy_from(host);
 }
 
 void StepPipeline::write_updates(std::size_t at, std::int64_t n) {

@@ -28,6 +28,8 @@ struct StepReport {
   // Time for which a CUDA device was idle before this step; unset on the CPU.
   std::optional<double> idle_seconds;
   std::vector<std::pair<std::string, double>> terms;  // that the task logs; means like the loss
+  // Scheduled values that are logged, see RunSchedule; set by the trainer.
+  std::vector<std::pair<std::string, double>> scheduled{};
 };
 
 // Repeated work on a CUDA device: enqueued kernel by kernel at first, then replayed as one captured
@@ -97,6 +99,8 @@ class StepPipeline {
   // The same for late parameters.
   std::int64_t late_updates() const { return read_memory().late.updates; }
   void set_late_updates(std::int64_t n) { write_updates(offsetof(Memory, late), n); }
+  // Sets the inputs for work outside of a step.
+  void set_inputs(const StepInputs& inputs);
 
  private:
   // Page-locked memory: the data that goes to the device with a step, and the data that comes back.

@@ -3,7 +3,6 @@
 #include "core/format.h"
 #include "core/stop_signal.h"
 #include "dtn/core/version.h"
-#include "dtn/optim/schedule.h"
 #include "io/atomic_file.h"
 #include "train/checkpoint.h"
 #include "train/freeze.h"
@@ -11,6 +10,7 @@
 #include "train/record/run_recorder.h"
 #include "train/run_checkpoints.h"
 #include "train/run_periods.h"
+#include "train/run_schedule.h"
 #include "train/run_setup.h"
 #include "train/validation.h"
 
@@ -30,17 +30,21 @@ class Trainer {
         task_(open_task(config, options, ranks)),
         train_split_(open_run_split(*task_, config, Split::kTrain, options.device, ranks)),
         val_split_(open_run_split(*task_, config, Split::kVal, options.device, ranks)),
-        rate_(config.optim, config.schedule, config.train.batch_size,
-              train_split_->loader().batches_per_epoch(), options.registries->schedules),
-        weight_decay_(config.optim, rate_.total_steps()),
-        periods_(config.train, train_split_->loader().batches_per_epoch(), rate_.total_steps()),
+        references_(val_split_ ? open_references(*task_, config, options.device, ranks) : nullptr),
+        schedule_(config, *task_, train_split_->loader().batches_per_epoch(),
+                  options.registries->schedules),
+        periods_(config.train, schedule_.run().steps_per_epoch, schedule_.run().steps,
+                 val_split_ != nullptr),
         learner_(config, *task_, options.device, &ranks, options.registries->optimizers),
         progress_(load_start(config, options, *train_split_, learner_, ranks)),
         recorder_(config, options, learner_, progress_, periods_, train_split_->source().noun(),
                   ranks),
-        validation_(learner_, *val_split_, config.train.best, progress_, recorder_, ranks),
+        validation_(learner_, val_split_.get(), references_.get(), config.train.best, progress_,
+                    recorder_, ranks),
         checkpoints_(config, options, train_split_->source().class_names(), learner_, progress_,
-                     recorder_, ranks) {}
+                     recorder_, ranks) {
+    learner_.set_late_from(task_->late_from(schedule_.run()));
+  }
 
   RunStatus train() {
     log_setup();
@@ -96,7 +100,7 @@ class Trainer {
   // newest step while the host completes the previous step, so the loss is read one step late. If
   // something is due after the new step, completes it at once. Returns false if a signal arrived.
   bool one_step() {
-    learner_.start_step(batch_.fields, inputs_of(started()));
+    learner_.start_step(batch_.fields, schedule_.at(started()));
     bool now = learner_.device() == kCpu || periods_.needs_state_of(started()) || stopping_ ||
                progress_.bad_steps > 0;
     while (learner_.unfinished() > (now ? 0 : Learner::kInFlight - 1)) {
@@ -106,16 +110,13 @@ class Trainer {
     return true;
   }
 
-  StepInputs inputs_of(std::int64_t step) const {
-    return {rate_.at(step), weight_decay_.at(step), static_cast<std::uint32_t>(step)};
-  }
-
   // Takes the report of the oldest step in flight and does what is due after that step. Returns
   // false if a signal arrived during an evaluation.
   bool complete_step() {
-    const StepReport report = learner_.finish_step();
+    StepReport report = learner_.finish_step();
     starting_.reset();
-    const double lr = rate_.at(progress_.step);
+    const double lr = schedule_.learning_rate_at(progress_.step);
+    report.scheduled = schedule_.logged_at(progress_.step);
     const std::int64_t step = ++progress_.step;
     recorder_.step(report, lr, train_split_->feeder().report().wait_seconds);
     guard(report);
@@ -222,7 +223,7 @@ class Trainer {
     if (step > 0 && periods_.evaluation_due(step) && progress_.evaluated_step != step) {
       if (!validation_.run(may_save())) return false;
       if (may_save()) checkpoints_.save();
-    } else if (step > 0 && all_started() && !was_finished()) {
+    } else if (val_split_ && step > 0 && all_started() && !was_finished()) {
       validation_.repeat();
     }
     if (all_started()) judge_end();
@@ -255,7 +256,7 @@ class Trainer {
             counted(config_.train.batch_size, train_split_->source().noun()), ", ",
             counted(periods_.steps_per_epoch(), "steps"), " per epoch, ",
             name_of(learner_.compute_dtype()), " on ", device_text(learner_.device(), ranks_),
-            feeding_text(), ", learning rate ", rate_.peak()));
+            feeding_text(), ", learning rate ", schedule_.peak_rate()));
     log("rates", learner_.optimizer().rates());
     log("frozen", describe_frozen(learner_.parameters()));
     if (progress_.resumed_at) recorder_.info(cat("resumed at step ", *progress_.resumed_at));
@@ -273,9 +274,8 @@ class Trainer {
   const TrainerOptions& options_;
   Communicator& ranks_;
   std::unique_ptr<Task> task_;
-  std::unique_ptr<OpenSplit> train_split_, val_split_;
-  LearningRate rate_;
-  WeightDecay weight_decay_;
+  std::unique_ptr<OpenSplit> train_split_, val_split_, references_;
+  RunSchedule schedule_;
   RunPeriods periods_;
   Learner learner_;
   RunProgress progress_;

@@ -11,11 +11,18 @@ std::optional<Evaluation> Validation::evaluate_weights(bool stoppable) {
   EvalOptions options;
   options.ranks = &ranks_;
   if (stoppable) options.stop = stop_requested;
-  const std::int64_t total = split_.loader().samples_per_epoch();
+  if (references_) {
+    options.references = &references_->feeder();
+    const std::int64_t all = references_->loader().samples_per_epoch();
+    options.on_reference = [this, all](std::int64_t done) {
+      recorder_.evaluation_progress(done, all);
+    };
+  }
+  const std::int64_t total = split_->loader().samples_per_epoch();
   options.on_batch = [&](const DeviceBatch&, const Fields&, std::int64_t done) {
     recorder_.evaluation_progress(done, total);
   };
-  return evaluate(learner_.task(), split_.feeder(), options);
+  return evaluate(learner_.task(), split_->feeder(), options);
 }
 
 std::optional<Evaluations> Validation::evaluate_all(bool stoppable) {

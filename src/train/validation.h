@@ -10,11 +10,13 @@ namespace dtn {
 
 class Validation {
  public:
-  // The arguments must outlive the object.
-  Validation(Learner& learner, OpenSplit& split, BestBy best, RunProgress& progress,
-             RunRecorder& recorder, Communicator& ranks)
+  // The arguments must outlive the object. `split` may be null if no evaluation is due in the run,
+  // and `references` if the task compares with none.
+  Validation(Learner& learner, OpenSplit* split, OpenSplit* references, BestBy best,
+             RunProgress& progress, RunRecorder& recorder, Communicator& ranks)
       : learner_(learner),
         split_(split),
+        references_(references),
         best_(best),
         progress_(progress),
         recorder_(recorder),
@@ -40,7 +42,7 @@ class Validation {
   static std::optional<bool> finite_loss_in(const Metrics& metrics);
 
   Learner& learner_;
-  OpenSplit& split_;
+  OpenSplit *split_, *references_;
   BestBy best_;
   RunProgress& progress_;
   RunRecorder& recorder_;

@@ -32,6 +32,10 @@ class Meter {
   // Adds a batch and the task's outputs for it, both on the host. `batch` holds "index" [n] int64,
   // the positions of its samples in the data set.
   virtual void add(const Fields& batch, const Fields& outputs) = 0;
+  // Adds a batch of Task::references(), before the first add().
+  virtual void add_reference(const Fields& batch, const Fields& outputs) {
+    static_cast<void>(batch), static_cast<void>(outputs);
+  }
   // Merges the results of the other ranks. Afterwards all ranks have the same result, bit-identical
   // to that of a single process.
   virtual void merge(Communicator& ranks) = 0;

@@ -112,7 +112,8 @@ class ParameterStore {
   Buffer* add_buffer(std::string name, const Shape& shape, Initializer init);
 
   // Fixes the layout and allocates values and gradients (float32, or float64 for tests).
-  void allocate(DType dtype = DType::kFloat32, Device device = kCpu);
+  // `trained` is false for a store that only follows another one: it has no gradients.
+  void allocate(DType dtype = DType::kFloat32, Device device = kCpu, bool trained = true);
   // Fills every parameter. Random numbers depend on the name, so two models that differ in one
   // module agree in all others.
   void initialize(std::uint64_t seed);

@@ -12,9 +12,9 @@ struct Contrast {
   double base_temperature = 0.07;  // t_base; t / t_base is a factor of the loss
   // Labels of all m rows, [m] int64. Rows with the same label are positives of each other.
   Tensor labels;
-  // Rows that the anchors are compared with, [m, D] in the accumulator type of z (float32), in the
-  // order of the global batch. They include the rows of z and those of other micro-batches and
-  // ranks. The values of the loss come from here. Undefined: z itself, m = n.
+  // Rows that the anchors are compared with, [m, D] in the accumulator type of z (float32), in any
+  // order; `labels` and `positions` refer to it. They include the rows of z and those of other
+  // micro-batches and ranks. The values of the loss come from here. Undefined: z itself, m = n.
   Tensor all_features;
   // Row of all_features that holds each row of z, [n] int64 on the device of z. No two are equal.
   // Undefined: 0 .. n - 1.

@@ -37,6 +37,12 @@ struct Named {
   T value;
 };
 
+// Length of a run in optimizer steps.
+struct RunLength {
+  std::int64_t steps = 0;  // 0: not known, as in a benchmark
+  std::int64_t steps_per_epoch = 1;
+};
+
 // The purpose of loaded weights: to continue training from them, or to use them unchanged.
 enum class WeightsUse { kTraining, kEvaluation };
 
@@ -46,7 +52,8 @@ class Task {
   virtual ~Task() = default;
 
   // The source of the samples, which may outlive the task. The feeder delivers the source's fields
-  // on the device.
+  // on the device. Null for Split::kVal: the config has no validation split, so the run makes no
+  // evaluation.
   virtual std::shared_ptr<const SampleSource> source(Split, Device) const = 0;
 
   // The mean loss over the samples of a (micro-)batch, [1] float32. The context gives the mode of
@@ -56,8 +63,44 @@ class Task {
   virtual Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) = 0;
   static constexpr std::size_t kMaxTerms = 8;
 
+  // True if the loss of a sample depends on the other samples of its global batch. A step in
+  // several micro-batches then shows all of them to the task, in order, before the first loss.
+  virtual bool needs_whole_batch() const { return false; }
+  // True if all ranks must have the same number of samples of a batch. The learner throws
+  // ConfigError for a batch that cannot be divided so.
+  virtual bool needs_equal_shares() const { return false; }
+  // Takes a micro-batch of a step of `parts` micro-batches. Nothing is recorded, and running
+  // statistics do not change. Called only if needs_whole_batch() and parts > 1.
+  virtual void preview(Context& ctx, const Fields& batch, std::size_t part, std::size_t parts) {
+    static_cast<void>(ctx), static_cast<void>(batch);
+    static_cast<void>(part), static_cast<void>(parts);
+  }
+
+  // Names and values of what changes from step to step on a fixed schedule, such as the momentum of
+  // a teacher; the same names in each call, at most kMaxScheduled. They are logged with each step.
+  // `step` counts finished steps.
+  virtual std::vector<Named<double>> scheduled(std::int64_t step, const RunLength& run) const {
+    static_cast<void>(step), static_cast<void>(run);
+    return {};
+  }
+  // Called once before the first loss() of a training. `values` holds those of the current step, in
+  // the same order. They lie on the device, where a captured step reads them.
+  virtual void use_scheduled(const double* values) { static_cast<void>(values); }
+  // The step that first updates the parameters with Parameter::late.
+  virtual std::int64_t late_from(const RunLength& run) const {
+    static_cast<void>(run);
+    return 0;
+  }
+
   // Input of the meter for an evaluation batch, on the device.
   virtual Fields outputs(Context&, const Fields& batch) = 0;
+  // Samples with which evaluations compare, such as the training images of a classification by
+  // nearest neighbors. Each evaluation gives the outputs for all of them to the meter first. Null:
+  // none. Called only if there is a validation split.
+  virtual std::shared_ptr<const SampleSource> references(Device device) const {
+    static_cast<void>(device);
+    return nullptr;
+  }
   // Makes the meter of an evaluation.
   virtual std::unique_ptr<Meter> meter() const = 0;
 
@@ -78,8 +121,13 @@ class Task {
   // update was skipped, see average_into() in dtn/optim/optimizer.h.
   virtual void after_update(const UpdateState*) {}
 
-  // The first store is trained; all are saved, restored and shared between ranks.
+  // The first store is trained; all are saved, restored and shared between ranks. A checkpoint
+  // holds the tensors of another store as <store>/<tensor> in state.safetensors, or as <tensor> if
+  // that store has no name.
   virtual std::vector<Named<ParameterStore*>> stores() = 0;
+  // The store among them with the layout of the first that averages its weights, such as a
+  // teacher's. It is saved as ema.safetensors instead. Null: none.
+  virtual ParameterStore* averaged() { return nullptr; }
   // The model whose layers an observer can see (Backbone::layers()); null: none.
   virtual Backbone* backbone() { return nullptr; }
   // Called by a trainer with the training samples, before load_weights() and before the validation
@@ -120,6 +168,9 @@ using TaskRegistry = Registry<TaskEntry>;
 
 // The tasks of the library.
 const TaskRegistry& task_registry();
+
+// The validation samples of a task. Throws DataError if the config has no validation split.
+std::shared_ptr<const SampleSource> validation_source(const Task& task, Device device);
 
 // Makes the task that the config names.
 std::unique_ptr<Task> make_task(const TaskSetup& setup);

@@ -75,7 +75,7 @@ AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& 
 AnalysisInputs::AnalysisInputs(const Task& task, const ExperimentConfig& config, std::int64_t count,
                                std::uint64_t seed, const Registries& registries)
     : model_(config.model), name_(name_of(config.data)) {
-  const auto source = task.source(Split::kVal, kCpu);
+  const auto source = validation_source(task, kCpu);
   const std::vector<std::int64_t> labels = labels_of(*source);
   std::vector<std::int64_t> drawn =
       draw_over_classes(labels.empty() ? one_class(source->size()) : labels, count, seed);

@@ -152,8 +152,10 @@ std::string describe_run(const ExperimentConfig& asked, const std::filesystem::p
   const StepProfile step = profile_step(config, data.train, cost.multiply_adds, device, registries);
   const RunMemory memory =
       memory_of_run(config, data, cost.parameters, step, device, registries.optimizers);
-  text += cat("train: ", data.train->description(), "\nval: ", data.val->description(),
-              "\nparameters: ", cost.parameters, "\n");
+  text +=
+      cat("train: ", data.train->description(),
+          "\nval: ", data.val ? data.val->description() : "none, so the run makes no evaluation",
+          "\nparameters: ", cost.parameters, "\n");
   if (cost.multiply_adds > 0) {
     text += format("multiply-adds per sample: %.3f G\n", cost.multiply_adds / 1e9);
   }

@@ -108,7 +108,7 @@ void take_num_classes(ExperimentConfig& config, const Registries& registries) {
 RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
                     const ScheduleRegistry& schedules) {
   RunSize size;
-  size.val_samples = data.val->size();
+  size.val_samples = data.val ? data.val->size() : 0;
   size.steps_per_epoch =
       epoch_length(data.train->size(), config.data.repeats, config.augment.repeats) /
       config.train.batch_size;
@@ -155,7 +155,7 @@ RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
   memory.average = train.ema ? copy : 0;
   memory.activations = step.bytes + step.bytes_per_sample * static_cast<double>(micro_batch(train));
   add_batches(config, *data.train, train.batch_size, device, memory);
-  add_batches(config, *data.val, micro_batch(train), device, memory);
+  if (data.val) add_batches(config, *data.val, micro_batch(train), device, memory);
   return memory;
 }
 

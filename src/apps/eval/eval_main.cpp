@@ -125,7 +125,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   Communicator& ranks = *job();
   std::optional<Communicator::Work> opening(std::in_place, ranks, "opening the data set",
                                             Communicator::Work::kLong);
-  const auto source = task.source(Split::kVal, device);
+  const auto source = validation_source(task, device);
   log_info(cat("val: ", source->description()));
   check_equal_config(config, ranks);
   check_equal_data(*source, ranks);
@@ -275,6 +275,11 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   log_info(cat("weights: ", fs::canonical(file).string(),
                step == weights.metadata.end() ? "" : cat(", step ", step->second)));
   ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
+  if (registries.tasks.at(config.task).schema.features_only) {
+    throw ConfigError(
+        cat("the model of the task ", config.task,
+            " has no classes; evaluate its features with --task knn or --task linear"));
+  }
   if (options.inputs.empty()) take_test_split(config.data);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))

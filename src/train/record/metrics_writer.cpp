@@ -25,7 +25,9 @@ void MetricsWriter::step(std::int64_t step, const StepReport& report, double lr,
   add("lr", lr);
   add("grad_norm", report.grad_norm);
   add("images_per_second", samples_per_second);
-  for (const auto& [name, value] : report.terms) add(name, value);
+  for (const auto* values : {&report.terms, &report.scheduled}) {
+    for (const auto& [name, value] : *values) add(name, value);
+  }
   lines_.write(line);
   events_.flush();
 }

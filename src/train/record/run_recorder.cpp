@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/format.h"
+#include "data/sample/normalization.h"
 #include "data/sample/preview.h"
 #include "data/sample/transforms.h"
 #include "dtn/config/load.h"
@@ -32,26 +33,59 @@ void write_config(const std::filesystem::path& folder, const std::string& text) 
   write_file_atomic(file, text);
 }
 
-// Returns the first images of a batch after augmentation. Nothing if the samples are not images.
-std::optional<Image> samples_of(const Fields& fields, const DataConfig& config,
-                                const DatasetRegistry& datasets) {
-  constexpr std::int64_t kMax = 16;
-  constexpr int kColumns = 8;
-  const Tensor* batch = fields.find("image");
-  if (!batch || batch->rank() != 4 || batch->dtype() != DType::kFloat32) return std::nullopt;
-  const std::int64_t channels = batch->dim(1), count = std::min(kMax, batch->dim(0));
-  const Tensor images = batch->slice(0, count).to(kCpu);
-  Normalization normal;
-  if (channels == 1 || channels == 3) {
-    normal = resolve_normalization(config, static_cast<int>(channels), datasets);
-  }
-  const ImageSize size{static_cast<int>(images.dim(2)), static_cast<int>(images.dim(3))};
-  std::vector<Image> previews;
+// Returns the images of a field [n, ..., C, H, W] of samples [0, count): a list for each sample.
+std::vector<std::vector<Image>> images_of(const Tensor& field, std::int64_t count,
+                                          const Normalization& normal) {
+  const int rank = field.rank();
+  const std::int64_t channels = field.dim(rank - 3);
+  const ImageSize size{static_cast<int>(field.dim(rank - 2)),
+                       static_cast<int>(field.dim(rank - 1))};
+  const std::int64_t each = channels * size.height * size.width;
+  std::vector<std::vector<Image>> images;
   for (std::int64_t i = 0; i < count; ++i) {
-    previews.push_back(
-        preview_of(images.slice(i, i + 1).data<float>(), channels, size, normal.mean, normal.std));
+    const Tensor sample = field.slice(i, i + 1).to(kCpu);
+    std::vector<Image>& views = images.emplace_back();
+    for (std::int64_t at = 0; at < sample.numel(); at += each) {
+      views.push_back(
+          preview_of(sample.data<float>() + at, channels, size, normal.mean, normal.std));
+    }
   }
-  return mosaic_of(previews, kColumns);
+  return images;
+}
+
+// Returns the first samples of a batch after augmentation: images in a mosaic, or a row of views
+// for each image. Nothing if the samples are not images.
+std::optional<Image> samples_of(const Fields& fields, const ExperimentConfig& config,
+                                const DatasetRegistry& datasets) {
+  constexpr std::int64_t kMaxImages = 16, kMaxRows = 4;
+  constexpr int kColumns = 8;
+  Normalization normal;
+  if (const int channels = config.model.channels; channels == 1 || channels == 3) {
+    normal = resolve_normalization(config.data, channels, datasets);
+  }
+  const auto find = [&](const char* name, int rank) {
+    const Tensor* field = fields.find(name);
+    return field && field->rank() == rank && field->dtype() == DType::kFloat32 ? field : nullptr;
+  };
+  if (const Tensor* images = find("image", 4)) {
+    std::vector<Image> all;
+    for (auto& image : images_of(*images, std::min(kMaxImages, images->dim(0)), normal)) {
+      all.push_back(std::move(image.front()));
+    }
+    return mosaic_of(all, kColumns);
+  }
+  std::vector<std::vector<Image>> rows;
+  for (const char* name : {"global", "local", "views"}) {
+    const Tensor* views = find(name, 5);
+    if (!views) continue;
+    auto images = images_of(*views, std::min(kMaxRows, views->dim(0)), normal);
+    rows.resize(images.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::ranges::move(images[i], std::back_inserter(rows[i]));
+    }
+  }
+  if (rows.empty()) return std::nullopt;
+  return sheet_of(rows);
 }
 
 }  // namespace
@@ -98,7 +132,7 @@ void RunRecorder::batch(const DeviceBatch& batch) {
   const std::filesystem::path file = options_.output / "samples.png";
   if (std::filesystem::exists(file)) return;
   parts_->metrics.hyperparameters(config_);
-  const auto samples = samples_of(batch.fields, config_.data, options_.registries->datasets);
+  const auto samples = samples_of(batch.fields, config_, options_.registries->datasets);
   if (!samples) return;
   std::vector<std::byte> png;
   encode_png(*samples, png);
@@ -116,7 +150,7 @@ void RunRecorder::step(const StepReport& report, double lr, double data_wait) {
   parts_->console.step(step, report, lr, clock_);
   if (periods_.log_due(step)) clock_.start_window();
   if (periods_.lambdas_due(step)) lambdas();
-  if (periods_.evaluation_due(step)) {
+  if (periods_.gradients_due(step)) {
     parts_->gradients.write(step, periods_.epoch_at(step), report.grad_norm);
     if (const Backbone* backbone = learner_.task().backbone()) {
       parts_->metrics.lambdas(step, backbone->layers(), learner_.parameters());

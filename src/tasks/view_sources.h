@@ -1,0 +1,21 @@
+// Samples of the tasks that pre-train features without a classifier.
+#pragma once
+
+#include <memory>
+
+#include "dtn/config/train_config.h"
+#include "dtn/data/sample_source.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn {
+
+// Returns the validation images; null: data.val is not set, although the data set reads it.
+std::shared_ptr<const SampleSource> open_validation(const ExperimentConfig& config, Device device,
+                                                    const Registries& registries);
+
+// Returns the training images, prepared as for an evaluation, with their labels. Throws DataError
+// if they have no labels.
+std::shared_ptr<const SampleSource> open_references(const ExperimentConfig& config, Device device,
+                                                    const Registries& registries);
+
+}  // namespace dtn
