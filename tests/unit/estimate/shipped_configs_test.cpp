@@ -51,7 +51,8 @@ TEST_P(Shipped, ExperimentsLoadAndBuildModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Shipped,
-                         testing::Values("imagenet", "fashion_mnist", "images32", "finetune"),
+                         testing::Values("imagenet", "fashion_mnist", "images32", "finetune",
+                                         "self_supervised"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(ShippedSweeps, LoadWithPaperResults) {
