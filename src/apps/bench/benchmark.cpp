@@ -178,9 +178,13 @@ BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTim
   };
   double before = ceiling();
   release_memory(device);
-  Classify task({config, device, registries});
-  Learner learner(config, task, device, &ranks, registries.optimizers);
-  const Fields batch = random_batch(config.model, images, device);
+  const std::unique_ptr<Task> task = make_task({config, device, registries});
+  Learner learner(config, *task, device, &ranks, registries.optimizers);
+  const auto make_batch = [&] {
+    return config.task == "classify" ? random_batch(config.model, images, device)
+                                     : synthetic_batch(config, images, device, registries);
+  };
+  const Fields batch = make_batch();
   reset_peak_memory(device);
   for (int i = 0; i < run.warmup; ++i) learner.step(batch, i, 1e-4);
   ranks.barrier();
@@ -194,11 +198,11 @@ BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTim
   const AllocatorStats memory = memory_stats(device);
   const double step = median(times);
   if (run.trace && device != kCpu && processes == 1) {
-    const Fields elsewhere = random_batch(config.model, images, device);
+    const Fields elsewhere = make_batch();
     kernels = trace_step(learner, elsewhere, run.warmup + run.steps);
   }
   const double images_per_second = config.train.batch_size / step;
-  const double gflops_per_image = 6 * task.cost().computed_multiply_adds / 1e9;
+  const double gflops_per_image = 6 * task->cost().computed_multiply_adds / 1e9;
   const double gemm_gflops = std::max(before, ceiling());
   BenchmarkResult result = {{"images_per_second", images_per_second},
                             {"step_ms", step * 1e3},

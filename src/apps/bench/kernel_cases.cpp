@@ -8,6 +8,8 @@
 #include "kernels/image/images.h"
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/dino_loss.h"
+#include "kernels/norm/weight_norm.h"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pointwise/pointwise.h"
@@ -21,7 +23,7 @@ StepShape step_of(const ExperimentConfig& config, Device device) {
     throw ConfigError(cat("dtn-bench kernels measures only models of the family vit; ", m.preset,
                           " is of the family ", m.family));
   }
-  if (m.num_classes == 0) {
+  if (m.num_classes == 0 && config.task != "dino") {
     throw ConfigError(
         "dtn-bench kernels measures a training step, which needs a loss; set model.num_classes");
   }
@@ -99,7 +101,60 @@ void add_binary_loss_cases(CaseList& cases, const StepShape& s) {
   });
 }
 
+// The loss of the task dino, for the views of all images of a micro-batch.
+void add_dino_cases(CaseList& cases, const StepShape& s) {
+  const DinoConfig& dino = s.config.dino;
+  const std::int64_t locals = dino.local_crops, K = dino.out_dim, D = dino.bottleneck_dim;
+  const std::int64_t rows = (2 + locals) * s.B;
+  constexpr DType kType = DType::kFloat32;
+  const auto inputs = [=, t = s.t, n = s.B](KernelTensors& m, const void* student) {
+    return DinoLossInputs{t,
+                          n,
+                          locals,
+                          K,
+                          student,
+                          m.in({2 * n, K}, t),
+                          m.in({K}, kType),
+                          m.in({K}, kType),
+                          m.in({K}, kType),
+                          dino.student_temp,
+                          m.copy(Tensor::full({1}, DType::kFloat64, dino.teacher_temp))};
+  };
+  cases.add("dino_loss_fwd", {s.B, 2 + locals, K}, [=, t = s.t, n = s.B](KernelTensors& m) {
+    return DinoLossForward{inputs(m, m.in({rows, K}, t)),
+                           m.out({rows}, kType),
+                           m.out({2 * n}, kType),
+                           m.out({1}, kType),
+                           m.out({1}, kType),
+                           m.out({1}, kType),
+                           m.out({1}, kType),
+                           m.out({1}, kType)};
+  });
+  cases.add("dino_loss_bwd", {s.B, 2 + locals, K}, [=, t = s.t, n = s.B](KernelTensors& m) {
+    void* logits = m.in_out({rows, K}, t);  // the gradient overwrites the logits
+    return DinoLossBackward{
+        inputs(m, logits), m.in({rows}, kType), m.in({2 * n}, kType), m.in({1}, kType), logits,
+        m.out({K}, kType)};
+  });
+  cases.add("weight_norm_scale", {K, D}, [=](KernelTensors& m) {
+    return WeightNormScale{
+        kType, K, D, m.in({K, D}, kType), m.in({K}, kType), m.out({K}, kType), m.out({K}, kType)};
+  });
+  cases.add("weight_norm_bwd", {K, D}, [=](KernelTensors& m) {
+    return WeightNormBackward{kType,
+                              K,
+                              D,
+                              m.in({K, D}, kType),
+                              m.in({K}, kType),
+                              m.in({K}, kType),
+                              m.in({K}, kType),
+                              m.in_out({K}, kType),
+                              m.in_out({K, D}, kType)};
+  });
+}
+
 void add_loss_cases(CaseList& cases, const StepShape& s) {
+  if (s.config.task == "dino") return add_dino_cases(cases, s);
   const std::int64_t K = s.config.model.num_classes;
   const double smoothing = s.config.train.label_smoothing;
   const auto classes = static_cast<double>(K);

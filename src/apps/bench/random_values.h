@@ -8,6 +8,7 @@
 #include "dtn/config/train_config.h"
 #include "dtn/core/fields.h"
 #include "dtn/core/tensor.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 
@@ -28,5 +29,9 @@ class RandomValues {
 
 // Returns random images, or sequences of the maximum length, with labels, as Classify expects them.
 Fields random_batch(const ModelConfig& model, std::int64_t n, Device device);
+
+// Returns n training samples of the config's task, made from synthetic images.
+Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device device,
+                       const Registries& registries);
 
 }  // namespace dtn

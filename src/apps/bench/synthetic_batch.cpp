@@ -1,0 +1,25 @@
+#include "apps/bench/random_values.h"
+#include "data/feed/open_split.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn {
+
+Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device device,
+                       const Registries& registries) {
+  ExperimentConfig synthetic = config;
+  synthetic.data = DataConfig();
+  synthetic.data.dataset = "synthetic";
+  synthetic.data.size = n;
+  synthetic.data.workers = 0;
+  const auto source = make_task({synthetic, kMeta, registries})->source(Split::kTrain, device);
+  const auto split =
+      open_split(source, synthetic, Split::kTrain, {.device = device, .batch_size = n});
+  split->feeder().start(0);
+  DeviceBatch batch;
+  DTN_CHECK(split->feeder().next(batch), "there are no synthetic samples");
+  Fields fields;
+  for (const auto& [name, tensor] : batch.fields) fields[name] = tensor.clone();
+  return fields;
+}
+
+}  // namespace dtn
