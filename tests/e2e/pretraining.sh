@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The tasks dino and supcon: train with evaluations, stop and resume, evaluate, fine-tune, errors.
+source "$(dirname "$0")/lib/common.sh"
+cd "$work"
+
+# config TASK SECTION...: a config of a tiny model on synthetic images.
+config() {
+  {
+    printf 'name: %s\ntask: %s\naugment: %s\n' "$1" "$1" "$1"
+    echo "model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 3, num_heads: 4,
+        mlp_ratio: 2, num_classes: 10, class_token_at: 2, norm: dtn, drop_path: 0.2}"
+    echo "data: {dataset: synthetic, size: 80}"
+    echo "train: {batch_size: 16, micro_batch: 8, log_every: 1, eval_every: 6, checkpoint_every: 4}"
+    printf '%s\n' "${@:2}"
+  } > "$1.yaml"
+}
+config dino "dino: {out_dim: 48, hidden_dim: 16, bottleneck_dim: 8, local_crops: 2, local_size: 8}" \
+  "optim: {weight_decay_end: 0.4, clip_param_norm: 3}" \
+  "schedule: {name: dino, steps: 12, warmup_epochs: 1}"
+config supcon "supcon: {feat_dim: 8}" "schedule: {steps: 12}"
+tiny_config tiny.yaml
+for task in dino supcon; do
+  echo "$task: train, be killed, resume"
+  expect 0 dtn-train --config $task.yaml --output $task --threads 2
+  expect_text 'evaluation at step 12 \(val\): top-1 +[0-9.]+ %'
+  expect_file $task/samples.png
+  code=0
+  python3 "$lib/interrupt.py" KILL "lines:7.50:$task-killed/metrics.jsonl" "$bin/dtn-train" \
+    --config $task.yaml --output $task-killed --threads 2 > "$log" 2>&1 || code=$?
+  expect_equal "exit code of the killed run" "$code" 137
+  expect 0 dtn-train --config $task.yaml --output $task-killed --threads 2 --resume auto
+  expect_same_checkpoint $task/checkpoints/step-00000012 $task-killed/checkpoints/step-00000012
+  expect 0 dtn-eval --checkpoint $task --task knn --json
+  cp "$log" knn.txt
+  python3 - $task << 'EOC' || fail "k-NN of the run and of dtn-eval differ"
+import json, sys
+(found,) = [json.loads(l) for l in open("knn.txt") if l.startswith("{")]
+logged = [json.loads(l) for l in open(sys.argv[1] + "/metrics.jsonl")]
+last = [l for l in logged if "split" in l][-1]
+assert abs(found["top1"] - last["top1"]) < 1e-9 and found["count"] == last["count"], (found, last)
+if sys.argv[1] == "dino":
+    step = [l for l in logged if "loss" in l][-1]
+    for key in ("weight_decay", "teacher_momentum", "teacher_temp", "teacher_entropy", "center_norm"):
+        assert key in step, (key, step)
+EOC
+  expect 2 dtn-eval --checkpoint $task
+  expect_text 'has no classes; evaluate its features with --task knn or --task linear'
+  expect 0 dtn-train --config $task.yaml --output $task-estimate --dry-run
+  expect_text 'steps'
+done
+
+echo "fine-tuning"
+expect 0 dtn-train --config tiny.yaml --output finetuned --threads 2 --set schedule.steps=2 \
+  --set augment.preset=light --set augment.erase=0 \
+  --set model.init_weights=dino/checkpoints/last/ema.safetensors
+expect_text 'init_weights'
+
+echo "errors"
+expect 2 dtn-train --config dino.yaml --output no --set dino.local_size=10
+expect_text 'dino.local_size 10 is not divisible by model.patch_size'
+expect 2 dtn-train --config dino.yaml --output no --set dino.out_dim=1
+expect 2 dtn-train --config dino.yaml --output no --set train.ema=0.9
+expect_text 'dino.teacher_momentum'
+expect 2 dtn-train --config supcon.yaml --output no --set dino.out_dim=10
+expect_text "dino.out_dim is not read by the task 'supcon'"
