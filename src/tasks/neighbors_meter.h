@@ -1,6 +1,7 @@
 // Meter of features: classifies each sample by its nearest neighbors among the references.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -10,11 +11,17 @@
 
 namespace dtn {
 
-// `top1` and `top5` in percent. Reads "features" [n, F] float32 from the outputs, and "label" and
-// "index" [n] int64 from the batch.
+// `top1` and `top5` in percent; NaN if features of any rank are not comparable, as those of a
+// diverged model. Reads "features" [n, F] float32 from the outputs, and "label" and "index" [n]
+// int64 from the batch.
 class NeighborsMeter final : public Meter {
  public:
-  explicit NeighborsMeter(const NeighborOptions& options = {}) : options_(options) {}
+  // Features that are gathered from all ranks at once, in bytes.
+  static constexpr std::int64_t kGatheredBytes = 64 << 20;
+
+  explicit NeighborsMeter(const NeighborOptions& options = {},
+                          std::int64_t gathered_bytes = kGatheredBytes)
+      : options_(options), gathered_bytes_(gathered_bytes) {}
 
   void add_reference(const Fields& batch, const Fields& outputs) override;
   void add(const Fields& batch, const Fields& outputs) override;
@@ -24,19 +31,23 @@ class NeighborsMeter final : public Meter {
  private:
   // Features with their labels and their positions in the data set.
   struct Rows {
-    std::vector<float> features;
+    std::vector<Tensor> features;  // [n, F] of each batch
     std::vector<std::int64_t> labels, indices;
 
     void add(const Fields& batch, const Fields& outputs);
     std::int64_t count() const { return static_cast<std::int64_t>(labels.size()); }
-    Tensor feature_tensor() const;
   };
-  NeighborHits count_hits() const;
-  static Rows gathered(const Rows& own, Communicator& ranks);
+  struct Bank {
+    Tensor features, labels;  // [N, F], [N]
+  };
+  bool is_comparable() const;
+  Bank gather_bank(Communicator& ranks);
+  NeighborHits count_hits(const Bank& bank);
 
   NeighborOptions options_;
-  Rows bank_, queries_;
-  std::optional<NeighborHits> merged_;  // of all ranks
+  std::int64_t gathered_bytes_;
+  Rows references_, queries_;
+  std::optional<Metrics> merged_;  // of all ranks
 };
 
 }  // namespace dtn

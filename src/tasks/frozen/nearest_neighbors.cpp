@@ -30,22 +30,32 @@ double dot(const float* a, const float* b, std::int64_t n) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// Returns the norms of rows, floored as in PyTorch's normalize(). Throws DataError for a row that
-// is not finite, or so large that a float32 product with it may overflow.
-std::vector<double> norms_of(const Tensor& rows, const char* name) {
-  constexpr double kFloor = 1e-12, kMax = 1e18;
+// False for the norm of a row that is not finite, or so large that a float32 product may overflow.
+bool is_comparable(double norm) { return norm < 1e18; }
+
+std::vector<double> norms_of(const Tensor& rows) {
   const std::int64_t width = rows.dim(1);
   std::vector<double> norms(static_cast<std::size_t>(rows.dim(0)));
   parallel_ranges(rows.dim(0), 256, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float* row = rows.data<float>() + i * width;
-      const double norm = std::sqrt(dot(row, row, width));
-      if (!(norm < kMax)) {
-        throw DataError(cat("the features of ", name, " image ", i, " are not finite"));
-      }
-      norms[static_cast<std::size_t>(i)] = std::max(norm, kFloor);
+      norms[static_cast<std::size_t>(i)] = std::sqrt(dot(row, row, width));
     }
   });
+  return norms;
+}
+
+// Returns the norms of rows, floored as in PyTorch's normalize(). Throws DataError for a row that
+// is not comparable.
+std::vector<double> checked_norms_of(const Tensor& rows, const char* name) {
+  constexpr double kFloor = 1e-12;
+  std::vector<double> norms = norms_of(rows);
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    if (!is_comparable(norms[i])) {
+      throw DataError(cat("the features of ", name, " image ", i, " are not finite"));
+    }
+    norms[i] = std::max(norms[i], kFloor);
+  }
   return norms;
 }
 
@@ -62,6 +72,10 @@ float margin_of(std::int64_t width) {
 }
 
 }  // namespace
+
+bool are_comparable(const Tensor& features) {
+  return std::ranges::all_of(norms_of(features), is_comparable);
+}
 
 // The rows of the bank that may be among the k nearest of one query.
 struct NearestNeighbors::Candidates {
@@ -118,7 +132,7 @@ NearestNeighbors::NearestNeighbors(const Tensor& features, const Tensor& labels,
   DTN_CHECK(std::ranges::min(labels_) >= 0, "a label of the bank is negative");
   classes_ = std::ranges::max(labels_) + 1;
   options_.k = std::min(options.k, features.dim(0));
-  norms_ = norms_of(features, "training");
+  norms_ = checked_norms_of(features, "training");
   inverses_ = inverses_of(norms_);
 }
 
@@ -129,7 +143,7 @@ Neighbors NearestNeighbors::find(const Tensor& queries) const {
   Neighbors out{Tensor::empty({n, options_.k}, DType::kInt64),
                 Tensor::empty({n, options_.k}, DType::kFloat32),
                 Tensor::empty({n, std::min(kRanked, classes_)}, DType::kInt64)};
-  const std::vector<double> norms = norms_of(queries, "evaluated");
+  const std::vector<double> norms = checked_norms_of(queries, "evaluated");
   for (std::int64_t first = 0; first < n; first += kQueryBlock) {
     const std::int64_t last = std::min(n, first + kQueryBlock);
     const Tensor block = queries.slice(first, last);

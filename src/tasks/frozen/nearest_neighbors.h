@@ -28,11 +28,15 @@ struct Neighbors {
   Tensor ranking;       // [n, min(5, classes)] int64: the classes with most votes, then the lower
 };
 
+// Returns true if k-NN can compare the features [n, F] float32, on the host: they are finite, and
+// small enough for float32 products.
+bool are_comparable(const Tensor& features);
+
 class NearestNeighbors {
  public:
   // The bank: features [N, F] float32 and their labels [N] int64, at least 0, on the host. The
   // features need not be normalised; the object keeps the tensor and does not change it. If N is
-  // below k, all N vote. Throws DataError if there is no feature, or one that is not finite.
+  // below k, all N vote. Throws DataError if there is no feature, or one that is not comparable.
   NearestNeighbors(const Tensor& features, const Tensor& labels,
                    const NeighborOptions& options = {});
 
