@@ -9,7 +9,9 @@
 
 namespace dtn {
 
-// Returns the validation images; null: data.val is not set, although the data set reads it.
+// Returns the validation images, with the labels that the training images have for their classes;
+// null: data.val is not set, although the data set reads it. Throws DataError if the classes cannot
+// be matched, or if the training images have no labels.
 std::shared_ptr<const SampleSource> open_validation(const ExperimentConfig& config, Device device,
                                                     const Registries& registries);
 

@@ -49,6 +49,18 @@ expect_equal "top-1 of a packed part" "$(top1 "${packed[@]}")" 100.0
 expect 0 dtn-data pack --root bcd --split val --output bcd.packed
 expect 3 dtn-eval --checkpoint "$animals" "${packed[@]}" --set data.val=bcd.packed
 expect_text "its class 'zebra' is not among"
+# Frozen features: the labels are those of the training images, whose classes are cat, dog and fish.
+expect 0 dtn-data pack --root abc --split train --output abc.packed
+frozen=("${packed[@]}" --set data.train=abc.packed)
+expect 0 dtn-eval --checkpoint "$animals" --task knn --json "${frozen[@]}"
+expect_text '"top1":100.0'
+expect 0 dtn-eval --checkpoint "$animals" --task linear --blocks 1 --epochs 20 --lr 1 --batch 8 \
+  --no-augment --save-features f.safetensors "${frozen[@]}"
+expect_equal "labels of dogs and fish" "$(python3 -c "import files
+labels = files.read_safetensors('f.safetensors')[1]['labels']
+print(sorted(set(files.values_of(labels))))")" "[1, 2]"
+expect 3 dtn-eval --checkpoint "$animals" --task knn "${frozen[@]}" --set data.val=bcd.packed
+expect_text "its class 'zebra' is not among"
 mv bc/val bc/dogs-and-fish
 expect_equal "top-1 of a suite" \
   "$(top1 --suite imagenet-r --suite-root bc/dogs-and-fish --set data.root=abc)" 100.0

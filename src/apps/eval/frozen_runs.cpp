@@ -122,16 +122,29 @@ FrozenRuns::FrozenRuns(const ExperimentConfig& config, const FrozenOptions& opti
   if (config.model.max_length > 0) {
     throw ConfigError("--task knn and linear are for models of images, not of sequences");
   }
-  evaluated_ = inputs.empty() ? open_image_split(config, Split::kVal, ImagePreparation::kEvaluation,
-                                                 streaming, registries)
-                              : open_image_file(inputs, config.model, streaming);
+  evaluated_ = inputs.empty() ? open_evaluated() : open_image_file(inputs, config.model, streaming);
   log_info(cat("val: ", evaluated_->description()));
 }
 
-std::unique_ptr<ImageStream> FrozenRuns::open_training(ImagePreparation preparation) const {
-  auto training =
+// Opens the validation split. Labels of a file of training images have no class names, so the split
+// then keeps its own.
+std::unique_ptr<ImageStream> FrozenRuns::open_evaluated() {
+  const bool given_training = !options_.train_inputs.empty();
+  return stream_of(given_training
+                       ? open_validation_images(config_, registries_)
+                       : open_validation_images(config_, *training_images(), registries_),
+                   config_, ImagePreparation::kEvaluation, streaming_, registries_);
+}
+
+const std::shared_ptr<const Dataset>& FrozenRuns::training_images() {
+  if (!training_images_) training_images_ = open_training_images(config_, registries_);
+  return training_images_;
+}
+
+std::unique_ptr<ImageStream> FrozenRuns::open_training(ImagePreparation preparation) {
+  std::unique_ptr<ImageStream> training =
       options_.train_inputs.empty()
-          ? open_image_split(config_, Split::kTrain, preparation, streaming_, registries_)
+          ? stream_of(training_images(), config_, preparation, streaming_, registries_)
           : open_image_file(options_.train_inputs, config_.model, streaming_);
   log_info(cat("train: ", training->description()));
   return training;

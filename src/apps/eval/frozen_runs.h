@@ -11,6 +11,7 @@
 #include "dtn/core/metrics.h"
 #include "dtn/io/safetensors.h"
 #include "tasks/frozen/frozen_features.h"
+#include "tasks/frozen/image_splits.h"
 #include "tasks/frozen/image_stream.h"
 #include "tasks/frozen/linear_probe.h"
 #include "tasks/frozen/nearest_neighbors.h"
@@ -50,7 +51,9 @@ class FrozenRuns {
   void add_baselines(FrozenResult& result);
 
  private:
-  std::unique_ptr<ImageStream> open_training(ImagePreparation preparation) const;
+  std::unique_ptr<ImageStream> open_evaluated();
+  const std::shared_ptr<const Dataset>& training_images();
+  std::unique_ptr<ImageStream> open_training(ImagePreparation preparation);
   FrozenResult evaluated_images(FrozenFeatures& features);
   void train(LinearProbe& probe, ImageStream& training, FrozenFeatures& features) const;
   Metrics neighbor_metrics(ImageStream& training, std::int64_t width,
@@ -60,6 +63,7 @@ class FrozenRuns {
   const FrozenOptions& options_;
   StreamOptions streaming_;
   const Registries& registries_;
+  std::shared_ptr<const Dataset> training_images_;  // null: not open yet
   std::unique_ptr<ImageStream> evaluated_;
 };
 

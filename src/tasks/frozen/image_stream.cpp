@@ -6,7 +6,6 @@
 
 #include "data/feed/open_split.h"
 #include "data/source/input_file.h"
-#include "dtn/data/datasets.h"
 
 namespace dtn {
 namespace {
@@ -91,18 +90,13 @@ ExperimentConfig with_random_crops(ExperimentConfig config) {
 
 }  // namespace
 
-std::unique_ptr<ImageStream> open_image_split(const ExperimentConfig& config, Split split,
-                                              ImagePreparation preparation,
-                                              const StreamOptions& options,
-                                              const Registries& registries) {
-  ModelConfig any = config.model;
-  if (!registries.datasets.at(config.data.dataset).schema.classes_of_model) any.num_classes = 0;
-  std::shared_ptr<const Dataset> dataset =
-      open_dataset(config.data, any, split, config.seed, registries.datasets);
+std::unique_ptr<ImageStream> stream_of(std::shared_ptr<const Dataset> images,
+                                       const ExperimentConfig& config, ImagePreparation preparation,
+                                       const StreamOptions& options, const Registries& registries) {
   const bool crops = preparation == ImagePreparation::kRandomCrops;
-  const bool is_fixed = !crops || !dataset->has_pixels();
+  const bool is_fixed = !crops || !images->has_pixels();
   const ExperimentConfig prepared = crops ? with_random_crops(config) : config;
-  auto samples = image_samples_of(std::move(dataset), prepared, crops ? Split::kTrain : Split::kVal,
+  auto samples = image_samples_of(std::move(images), prepared, crops ? Split::kTrain : Split::kVal,
                                   options.device, registries);
   LoaderOptions loading =
       loading_of(config, Split::kVal, {.device = options.device, .batch_size = options.batch});

@@ -45,16 +45,15 @@ struct StreamOptions {
   std::int64_t batch = 64;
 };
 
-// Preparation of the images of a split: as for evaluation, in order; or random crops of 0.08 to 1
-// of the area, resized by bilinear interpolation, and flips, in a new order in each epoch unless
+// Preparation of the images of a data set: as for evaluation, in order; or random crops of 0.08 to
+// 1 of the area, resized by bilinear interpolation, and flips, in a new order in each epoch unless
 // data.shuffle is off. Images that are stored as tensors are used unchanged.
 enum class ImagePreparation { kEvaluation, kRandomCrops };
 
-// Opens a split of the config's data set, with all its classes. Throws ConfigError or DataError.
-std::unique_ptr<ImageStream> open_image_split(const ExperimentConfig& config, Split split,
-                                              ImagePreparation preparation,
-                                              const StreamOptions& options,
-                                              const Registries& registries);
+// Streams the images of a data set; see open_training_images() and open_validation_images().
+std::unique_ptr<ImageStream> stream_of(std::shared_ptr<const Dataset> images,
+                                       const ExperimentConfig& config, ImagePreparation preparation,
+                                       const StreamOptions& options, const Registries& registries);
 
 // Opens a file of ready images, used in their order: `images` [N, C, H, W] of any size that the
 // model takes, and `labels`. Throws DataError as read_input_file() does.
