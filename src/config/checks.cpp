@@ -161,13 +161,6 @@ class Checker {
       fail(blame({"augment.blur"}), "augment.blur has ", a.blur.size(),
            " numbers; give one, or three: for the first view, for the second and for the others");
     }
-    const AugmentConfig usual = augment_preset(a.preset);
-    if (a.preset != AugmentPreset::kDino) return;
-    if (a.scale_min != usual.scale_min || a.scale_max != usual.scale_max) {
-      fail(blame({"augment.scale", "augment.preset"}),
-           "augment.scale means nothing for augment.preset dino; set dino.global_scale and "
-           "dino.local_scale");
-    }
   }
 
   std::string name_of_preset() const {

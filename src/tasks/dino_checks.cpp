@@ -1,6 +1,8 @@
 #include "tasks/dino_checks.h"
 
+#include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "tasks/view_checks.h"
 
 namespace dtn {
 namespace {
@@ -12,6 +14,17 @@ Problem average_problem(const ExperimentConfig& config) {
   return ConfigProblem{{"train.ema"},
                        "train.ema: the task dino has a teacher, which is the moving average of the "
                        "weights; remove train.ema, and set dino.teacher_momentum instead"};
+}
+
+// Finds areas of crops in the section augment, where the task does not read them.
+Problem scale_problem(const ExperimentConfig& config) {
+  const AugmentConfig& augment = config.augment;
+  const AugmentConfig usual = augment_preset(augment.preset);
+  if (augment.preset != AugmentPreset::kDino) return {};
+  if (augment.scale_min == usual.scale_min && augment.scale_max == usual.scale_max) return {};
+  return ConfigProblem{{"augment.scale", "augment.preset"},
+                       "augment.scale means nothing for the task dino; set dino.global_scale and "
+                       "dino.local_scale"};
 }
 
 // Finds local views that a vision transformer cannot split into patches.
@@ -30,6 +43,8 @@ Problem local_size_problem(const ExperimentConfig& config) {
 
 Problem dino_problem(const ExperimentConfig& config) {
   if (auto problem = average_problem(config)) return problem;
+  if (auto problem = several_views_problem(config, AugmentPreset::kDino, "dino")) return problem;
+  if (auto problem = scale_problem(config)) return problem;
   return local_size_problem(config);
 }
 

@@ -8,8 +8,9 @@
 
 namespace dtn {
 
-// Returns the first problem: a moving average besides the teacher, or local views that a vision
-// transformer cannot split into patches.
+// Returns the first problem: a moving average besides the teacher, a preset that does not make the
+// views, areas of crops in the wrong section, or local views that a vision transformer cannot split
+// into patches.
 std::optional<ConfigProblem> dino_problem(const ExperimentConfig& config);
 
 }  // namespace dtn

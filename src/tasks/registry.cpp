@@ -4,6 +4,7 @@
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
 #include "tasks/dino_checks.h"
+#include "tasks/view_checks.h"
 
 namespace dtn {
 namespace {
@@ -22,7 +23,8 @@ TaskSchema classify_schema() {
   TaskSchema schema{.name = "classify",
                     .doc = "classes of images, by softmax or binary cross-entropy",
                     .figures = accuracies(),
-                    .sections = {"distill"}};
+                    .sections = {"distill"},
+                    .check = one_view_problem};
   schema.figures.push_back({.name = "loss", .title = "loss", .higher_is_better = false});
   return schema;
 }
@@ -46,6 +48,7 @@ TaskSchema supcon_schema() {
               "classify by nearest neighbors",
           .figures = accuracies(),
           .sections = {"supcon"},
+          .check = supcon_problem,
           .features_only = true};
 }
 

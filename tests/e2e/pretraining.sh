@@ -55,7 +55,33 @@ expect 0 dtn-train --config tiny.yaml --output finetuned --threads 2 --set sched
   --set model.init_weights=dino/checkpoints/last/ema.safetensors
 expect_text 'init_weights'
 
+echo "views without a preset: given ones"
+python3 - << 'EOC'
+import files, random
+random.seed(1)
+def views(count, side):
+    return files.floats([6, count, 3, side, side],
+                        [random.gauss(0, 1) for _ in range(6 * count * 3 * side * side)])
+files.write_safetensors("train.safetensors", {"global": views(2, 16), "local": views(2, 8)})
+EOC
+given=(--config dino.yaml --set data.size=null --set data.dataset=tensors --set data.root=.)
+for preset in none supcon dino; do
+  expect 0 dtn-train "${given[@]}" --set augment.preset=$preset --set schedule.steps=1 \
+    --set train.batch_size=4 --set train.micro_batch=null --output given-$preset
+  expect 0 dtn-data preview "${given[@]}" --set augment.preset=$preset --output given-$preset.png
+  expect 0 dtn-bench data "${given[@]}" --set augment.preset=$preset --seconds 0.2 --json
+  expect_text views_per_second
+done
+
 echo "errors"
+for wrong in 'dino none dino' 'dino supcon dino' 'supcon dino supcon' 'supcon light supcon'; do
+  read -r task preset advice <<< "$wrong"
+  expect 2 dtn-train --config "$task.yaml" --output no --set "augment.preset=$preset"
+  expect_text "set augment.preset: $advice"
+  expect 2 dtn-data preview --config "$task.yaml" --output no.png --set "augment.preset=$preset"
+done
+expect 2 dtn-train --config tiny.yaml --output no --set augment=dino
+expect_text 'the task classify takes one; set augment.preset: deit, light or none'
 expect 2 dtn-train --config dino.yaml --output no --set dino.local_size=10
 expect_text 'dino.local_size 10 is not divisible by model.patch_size'
 expect 2 dtn-train --config dino.yaml --output no --set dino.out_dim=1

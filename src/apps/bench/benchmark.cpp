@@ -258,7 +258,7 @@ BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, S
                                const DataRegistries& registries) {
   std::shared_ptr<const ViewSamples> views;
   std::shared_ptr<const ImageSamples> images;
-  if (split == Split::kTrain && config.augment.makes_views()) {
+  if (split == Split::kTrain && trains_on_views(config)) {
     views = open_view_samples(config, kCpu, registries);
   } else {
     images = open_image_samples(config, split, kCpu, registries);

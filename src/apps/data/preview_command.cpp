@@ -17,10 +17,10 @@
 namespace dtn::app {
 namespace {
 
-// Returns the training samples: views, if augment.preset makes several, else images.
+// Returns the training samples: several views of each image, or images.
 std::shared_ptr<const SampleSource> training_samples(const ExperimentConfig& config,
                                                      const Registries& registries) {
-  if (config.augment.makes_views()) return open_view_samples(config, kCpu, registries);
+  if (trains_on_views(config)) return open_view_samples(config, kCpu, registries);
   return open_image_samples(config, Split::kTrain, kCpu, registries);
 }
 
@@ -93,7 +93,7 @@ int PreviewCommand::run(const Registries& registries) const {
   const auto source = training_samples(config, registries);
   log_info(source->description());
   SamplePictures pictures(source, config, registries);
-  const std::int64_t epochs = epochs_.value_or(config.augment.makes_views() ? 1 : 8);
+  const std::int64_t epochs = epochs_.value_or(trains_on_views(config) ? 1 : 8);
   std::vector<std::vector<Image>> rows(static_cast<std::size_t>(std::min(images_, source->size())));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     // Spread over the data set, which is often sorted by class.

@@ -1,5 +1,6 @@
 // The views of the tasks dino and supcon, as a config says.
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "data/feed/view_samples.h"
@@ -8,6 +9,9 @@
 
 namespace dtn {
 namespace {
+
+// Tasks that always train on views, whether made or given.
+constexpr std::string_view kDinoTask = "dino", kSupconTask = "supcon";
 
 // Range of the hue, and of the saturation, for a range 1 of the brightness.
 constexpr double kHueShare = 0.25, kDinoSaturation = 0.5, kSupconSaturation = 1;
@@ -108,9 +112,15 @@ std::shared_ptr<const SampleSource> supcon_samples_of(const ExperimentConfig& co
   return supcon_samples_of(training_images(config, registries), config, device, registries);
 }
 
+bool trains_on_views(const ExperimentConfig& config) {
+  return config.task == kDinoTask || config.task == kSupconTask || config.augment.makes_views();
+}
+
 std::shared_ptr<const ViewSamples> open_view_samples(const ExperimentConfig& config, Device device,
                                                      const DataRegistries& registries) {
-  const bool contrast = config.augment.preset == AugmentPreset::kSupcon;
+  const bool by_preset = config.task != kDinoTask && config.task != kSupconTask;
+  const bool contrast =
+      by_preset ? config.augment.preset == AugmentPreset::kSupcon : config.task == kSupconTask;
   return assemble_views(training_images(config, registries),
                         contrast ? supcon_sets(config) : dino_sets(config), contrast, config,
                         device, registries);

@@ -110,8 +110,11 @@ std::shared_ptr<const SampleSource> supcon_samples_of(
     const ExperimentConfig& config, Device device,
     const DataRegistries& registries = data_registries());
 
-// Returns the training images of config.data in the views of augment.preset. Throws ConfigError if
-// the preset makes none.
+// Returns true if the training samples of the config are several views of each image: for the tasks
+// dino and supcon, and for any task with a preset that makes views.
+bool trains_on_views(const ExperimentConfig& config);
+// Returns the training images of config.data in the views of the task dino or supcon, or for other
+// tasks in those of augment.preset. Throws ConfigError if the preset makes none.
 std::shared_ptr<const ViewSamples> open_view_samples(
     const ExperimentConfig& config, Device device,
     const DataRegistries& registries = data_registries());

@@ -178,7 +178,6 @@ TEST(ConfigErrors, ImpossibleCombinations) {
       {MODEL "augment: {preset: supcon, policy: three}", "2:35", "augment.policy means nothing"},
       {MODEL "augment: {preset: supcon, erase: 0.1}", "2:34", "augment.erase means nothing"},
       {MODEL "augment: {preset: dino, cutmix: 1}", "2:33", "augment.cutmix means nothing"},
-      {MODEL "augment: {preset: dino, scale: [0.5, 1]}", "2:32", "set dino.global_scale"},
       {MODEL "augment: {preset: dino, blur: [1, 0.5]}", "2:31", "augment.blur has 2 numbers"},
       {MODEL "augment: {preset: dino, blur: [1, 2, 0]}", "2:31", "in [0, 1]"},
       {MODEL "augment: {preset: deit, mix_off_epoch: 0}", "2:40", "in [1, "},

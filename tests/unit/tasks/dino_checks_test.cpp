@@ -29,15 +29,17 @@ std::string error_of(const std::string& text) {
 }
 
 TEST(DinoChecks, PatchMustDivideLocalSize) {
-  const std::string vit = "model: {preset: vit_t}\ntask: dino\n";
+  const std::string vit = "model: {preset: vit_t}\ntask: dino\naugment: dino\n";
   EXPECT_EQ(error_of(vit + "dino: {local_size: 96}"), "");
   test::expect_contains(error_of(vit + "dino: {local_size: 100}"),
-                        "t.yaml:3:20: dino.local_size 100 is not divisible by model.patch_size 16; "
+                        "t.yaml:4:20: dino.local_size 100 is not divisible by model.patch_size 16; "
                         "the nearest local_size that is: 96 or 112");
   test::expect_contains(error_of(vit + "dino: {local_size: 9}"), "that is: 16");
   EXPECT_EQ(error_of(vit + "dino: {local_size: 100, local_crops: 0}"), "");
   // Other models may cut off or pad a remainder.
-  EXPECT_EQ(error_of("model: {preset: resnet50}\ntask: dino\ndino: {local_size: 100}"), "");
+  EXPECT_EQ(
+      error_of("model: {preset: resnet50}\ntask: dino\naugment: dino\ndino: {local_size: 100}"),
+      "");
 }
 
 TEST(DinoChecks, AreasMustAscend) {
