@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/nn/linear.h"
 #include "dtn/ops/primitive.h"
@@ -40,9 +41,10 @@ ClassHead make_linear_head(const Scope& scope, std::int64_t channels, int classe
 }
 
 std::vector<BlockOutput> Backbone::last_blocks(Context&, const Fields&, int count) {
-  throw ConfigError(cat("this model gives its pooled vector only; the outputs of the last ", count,
-                        " blocks are for vision transformers (vit), whose blocks share their width "
-                        "and last norm"));
+  throw ConfigError(cat("this model gives its pooled vector only; the outputs of the last ",
+                        counted(count, "blocks"),
+                        " are for vision transformers (vit), whose blocks share their width and "
+                        "last norm; use --blocks 1 without --avgpool"));
 }
 
 std::vector<ClassHead> Backbone::make_heads(const Scope& scope, int classes) const {

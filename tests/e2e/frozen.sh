@@ -83,6 +83,33 @@ EOC
 expect 0 dtn-eval --checkpoint run --task knn --train-inputs few.safetensors --inputs val.safetensors
 expect_text '^k-NN, k 7,' '--k 20: there are only 7 training images, and all of them vote'
 
+echo "images of another size than the model's"
+python3 - << 'EOC'
+import files, random
+random.seed(6)
+for name, side, n in (("train24", 24, 12), ("val24", 24, 5), ("val12", 12, 5), ("val18", 18, 5)):
+    labels = [i % 4 for i in range(n)]
+    images = [random.gauss(0.4 * l * (i % 5), 1) for l in labels for i in range(3 * side * side)]
+    files.write_safetensors(f"{name}.safetensors", {
+        "images": files.floats([n, 3, side, side], images), "labels": files.integers(labels)})
+EOC
+for sizes in "train24 val24" "train val12" "train24 val"; do
+  read -r training evaluated <<< "$sizes"
+  expect 0 dtn-eval --checkpoint run --task knn --json --train-inputs "$training.safetensors" \
+    --inputs "$evaluated.safetensors"
+  cp "$log" knn.txt
+  expect 0 dtn-eval --checkpoint run --task linear --blocks 2 --epochs 2 --json \
+    --train-inputs "$training.safetensors" --inputs "$evaluated.safetensors"
+  result "$sizes" << 'EOC'
+(knn,) = [json.loads(l) for l in open("knn.txt") if l.startswith("{")]
+assert knn["count"] == found["count"] > 0 and knn["top1"] is not None, (knn, found)
+assert found["loss"] > 0, found
+EOC
+done
+expect 3 dtn-eval --checkpoint run --task knn --train-inputs train.safetensors \
+  --inputs val18.safetensors
+expect_text 'val18.safetensors'
+
 echo "linear classifier"
 expect 0 dtn-eval --checkpoint run --task linear --blocks 3 --epochs 3 --lr 0.5 --batch 32 \
   --save-linear linear.safetensors --save-features blocks.safetensors --json
@@ -162,10 +189,12 @@ cmp b.safetensors l.safetensors || fail "the prefix backbone. changes the featur
 echo "errors"
 for wrong in '--task kmeans' '--task knn --blocks 2' '--task knn --save-linear x' '--k 5' \
   '--task linear --avgpool --blocks 4' '--task linear --blocks 9' '--task knn --precision bf16' \
-  '--task knn --save-logits x' '--task knn --k 0' '--task linear --lr 0'; do
+  '--task linear --k 5' '--task linear --temperature 0.1' '--task knn --save-logits x' '--task knn --k 0' '--task linear --lr 0'; do
   # shellcheck disable=SC2086
   expect 2 dtn-eval --checkpoint run $wrong
 done
+expect 2 dtn-eval --checkpoint run --task linear --k 5
+expect_text '--k is for --task knn and --baselines, but the task is linear'
 cat > pyramid.yaml << 'EOC'
 base: tiny.yaml
 model: {preset: pvt_tiny, image_size: 32, embed_dim: [8, 16, 24, 32], depth: 1,
@@ -176,6 +205,6 @@ train: {eval_every: 1epoch}
 EOC
 expect 0 dtn-train --config pyramid.yaml --output pyramid
 expect 2 dtn-eval --checkpoint pyramid --task linear
-expect_text 'this model gives its pooled vector only'
+expect_text 'this model gives its pooled vector only.*; use --blocks 1'
 expect 0 dtn-eval --checkpoint pyramid --task linear --blocks 1 --epochs 1
 expect_text 'features: the pooled vector, 32 values'

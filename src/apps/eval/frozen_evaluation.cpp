@@ -36,11 +36,19 @@ FeatureChoice choice_of(const FrozenOptions& o) {
   return {.blocks = blocks, .patch_mean = o.avgpool};
 }
 
-// Throws ConfigError for an option of the linear classifier.
-void check_unset(const std::vector<CLI::Option*>& linear_only) {
-  for (const CLI::Option* option : linear_only) {
+// Throws ConfigError for an option that the task does not read.
+void check_unset(const std::vector<CLI::Option*>& options, const char* readers, const char* task) {
+  for (const CLI::Option* option : options) {
     if (option->count() == 0) continue;
-    throw ConfigError(cat(option->get_name(), " is for --task linear, but the task is knn"));
+    throw ConfigError(cat(option->get_name(), " is for ", readers, ", but the task is ", task));
+  }
+}
+
+void check_options(const FrozenOptions& o) {
+  if (o.task == "knn") {
+    check_unset(o.linear_only, "--task linear", "knn");
+  } else if (!o.baselines) {
+    check_unset(o.neighbors_only, "--task knn and --baselines", "linear");
   }
 }
 
@@ -121,11 +129,11 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
                                 "(knn), or by a linear classifier trained on them (linear); see "
                                 "docs/frozen-features.md")
                      ->check(CLI::IsMember({"knn", "linear"}));
-  add_count(app, "--k", k, "knn: number of nearest training images that vote")->needs(choice);
-  add_defaulted(app, "--temperature", temperature,
-                "knn: a neighbour's vote is exp(similarity / temperature)")
-      ->check(CLI::PositiveNumber)
-      ->needs(choice);
+  neighbors_only = {
+      add_count(app, "--k", k, "knn and --baselines: number of nearest training images that vote"),
+      add_defaulted(app, "--temperature", temperature,
+                    "knn and --baselines: a neighbour's vote is exp(similarity / temperature)")
+          ->check(CLI::PositiveNumber)};
   linear_only = {
       app.add_option("--blocks", blocks,
                      "linear: use the class tokens of this many last blocks (default: 4)")
@@ -142,6 +150,7 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
       app.add_option("--save-linear", save_linear,
                      "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this "
                      "safetensors file")};
+  for (CLI::Option* option : neighbors_only) option->needs(choice);
   for (CLI::Option* option : linear_only) option->needs(choice);
   app.add_option("--train-inputs", train_inputs,
                  "safetensors file of training images instead of the training split: 'images' and "
@@ -156,7 +165,7 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
 int evaluate_frozen(const FrozenCommand& command) {
   const FrozenOptions& options = command.options;
   const FeatureChoice choice = choice_of(options);
-  if (options.task == "knn") check_unset(options.linear_only);
+  check_options(options);
   LoadedWeights weights = read_weights(command);
   if (command.inputs.empty()) take_test_split(weights.config.data);
   FrozenFeatures features(weights.config, command.device, command.registries, choice);

@@ -22,7 +22,8 @@ struct FrozenOptions {
   double lr = 0.001;
   std::int64_t batch = 1024;
   std::string save_linear, train_inputs;
-  std::vector<CLI::Option*> linear_only;  // options that need the task linear
+  std::vector<CLI::Option*> neighbors_only;  // options that need k-NN
+  std::vector<CLI::Option*> linear_only;     // options that need the task linear
 
   // Adds the options, and returns --task.
   CLI::Option* add_to(CLI::App& app);

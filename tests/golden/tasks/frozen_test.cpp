@@ -98,15 +98,17 @@ TEST(FrozenGolden, FeaturesEqualPyTorch) {
                             {"interleaved", {.blocks = 1, .patch_mean = true}}};
   for (const std::string golden_case : {"frozen", "late_token"}) {
     for (const auto& [name, choice] : choices) {
-      SCOPED_TRACE(cat(golden_case, " ", name));
       FrozenFeatures features(config_of(golden_case), kCpu, standard_registries(), choice);
       const std::string init = cat("dino_", golden_case, "_init");
       features.load(read_golden(init), init);
-      const Doubles got = doubles(features.of({{"image", *file.find("images16")}}));
-      const Doubles want = doubles(*file.find(cat(golden_case, ".16.", name)));
-      ASSERT_EQ(got.size(), want.size());
-      const double tolerance = 1e-5 * max_abs(want);
-      for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance);
+      for (const int side : {16, 24}) {  // the size of the model, and another
+        SCOPED_TRACE(cat(golden_case, " ", name, " ", side));
+        const Doubles got = doubles(features.of({{"image", *file.find(cat("images", side))}}));
+        const Doubles want = doubles(*file.find(cat(golden_case, ".", side, ".", name)));
+        ASSERT_EQ(got.size(), want.size());
+        const double tolerance = 1e-5 * max_abs(want);
+        for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance);
+      }
     }
   }
 }

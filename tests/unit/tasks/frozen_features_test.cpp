@@ -182,7 +182,8 @@ TEST(FrozenFeatures, RefusesWhatModelDoesNotHave) {
   expect_refused(mean_vit(), {.blocks = 1, .patch_mean = true}, "the last block has none");
   const ExperimentConfig resnet = parse_experiment("model: {preset: resnet50, image_size: 32}\n",
                                                    "test", {}, standard_registries().schemas());
-  expect_refused(resnet.model, {.blocks = 2}, "this model gives its pooled vector only");
+  expect_refused(resnet.model, {.blocks = 4}, "this model gives its pooled vector only");
+  expect_refused(resnet.model, {.blocks = 4}, "use --blocks 1");
   EXPECT_EQ(frozen(resnet.model).width(), 2048);
 }
 
