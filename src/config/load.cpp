@@ -163,6 +163,18 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
   return config::resolve(root, schemas, Resample::kPillow12);
 }
 
+std::string task_of_config(const std::string& text) {
+  try {
+    const config::Node root =
+        config::parse_yaml(text, {std::make_shared<const std::string>("config"), 1, 1, 0});
+    const config::Node* task = root.value_at("task");
+    if (!task) return ExperimentConfig().task;
+    return task->is_scalar() ? task->text : "";
+  } catch (const ConfigError&) {
+    return "";
+  }
+}
+
 std::vector<std::pair<std::string, std::string>> config_entries(const ExperimentConfig& config) {
   return config::written(config);
 }

@@ -8,7 +8,7 @@
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/models/complexity.h"
-#include "io/weights_file.h"
+#include "tasks/trained_weights.h"
 #include "train/micro_batches.h"
 #include "train/rank_consistency.h"
 
@@ -67,9 +67,10 @@ RunProgress resume(const std::filesystem::path& checkpoint, const ExperimentConf
                         "; the data set or train.batch_size has changed"));
 }
 
-void load_init_weights(const ExperimentConfig& config, Learner& learner) {
+void load_init_weights(const ExperimentConfig& config, const Registries& registries,
+                       Learner& learner) {
   const std::string& named = *config.model.init_weights;
-  const auto file = find_weights(named);
+  const auto file = find_trained_weights(named, registries.tasks);
   if (!file) {
     throw DataError(cat("model.init_weights: ", named,
                         " is neither a safetensors file nor a folder with the weights of a model"));
@@ -139,7 +140,7 @@ RunProgress load_start(const ExperimentConfig& config, const TrainerOptions& opt
     progress =
         resume(*options.resume_from, config, options.registries->schemas(), training, learner);
   } else if (ranks.is_root() && config.model.init_weights) {
-    load_init_weights(config, learner);
+    load_init_weights(config, *options.registries, learner);
   }
   share_run(learner, progress, ranks);
   progress.steps_per_epoch = training.loader().batches_per_epoch();

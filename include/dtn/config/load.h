@@ -64,6 +64,10 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
                                   const ConfigSchemas& schemas,
                                   ConfigOrigin origin = ConfigOrigin::kWritten);
 
+// Returns the task of a config embedded in a weights file; the rest of the text is not checked.
+// Empty if the text is not a config.
+std::string task_of_config(const std::string& text);
+
 // The fully resolved config as YAML. parse_experiment() of it returns the same config.
 std::string to_yaml(const ExperimentConfig& config);
 // The same as keys and values: {"optim.lr", "0.001"}.

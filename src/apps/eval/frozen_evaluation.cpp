@@ -15,7 +15,7 @@
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
-#include "io/weights_file.h"
+#include "tasks/trained_weights.h"
 
 namespace dtn::app {
 namespace {
@@ -61,15 +61,13 @@ struct LoadedWeights {
 // Reads the weights. A run or checkpoint folder of a task whose average is the model to use gives
 // the average.
 LoadedWeights read_weights(const FrozenCommand& command) {
-  LoadedWeights read{command.weights.file(), {}, {}};
-  read.file = read_safetensors(read.path);
-  read.config = command.weights.config_of(read.file, command.registries.schemas());
-  const bool averaged = command.registries.tasks.at(read.config.task).schema.uses_average;
-  const auto average = find_weights(command.weights.checkpoint, WeightsKind::kAverage);
-  if (averaged && average && fs::is_directory(command.weights.checkpoint)) {
-    read.path = *average;
-    read.file = read_safetensors(read.path);
+  const WeightsOptions& options = command.weights;
+  LoadedWeights read{options.file(), {}, {}};
+  if (!options.ema) {
+    read.path = find_trained_weights(options.checkpoint, command.registries.tasks).value();
   }
+  read.file = read_safetensors(read.path);
+  read.config = options.config_of(read.file, command.registries.schemas());
   const auto step = read.file.metadata.find("step");
   log_info(cat("weights: ", fs::canonical(read.path).string(),
                step == read.file.metadata.end() ? "" : cat(", step ", step->second)));
