@@ -39,6 +39,7 @@ DinoNet::DinoNet(const TaskSetup& setup, const ModelConfig& model)
   // Unlike classification, positions, tokens and DTN's pos_proj.weight decay, too.
   for (Parameter& p : store.parameters()) {
     p.decay = p.shape.rank() > 1 ? Decay::kYes : Decay::kNo;
+    p.head = p.name.starts_with("head.");
   }
 }
 

@@ -40,6 +40,7 @@ struct SupconNet {
         hidden(setup.config.supcon.hidden_dim.value_or(channels)),
         in(root / "head" / 0, channels, hidden),
         out(root / "head" / 2, hidden, setup.config.supcon.feat_dim) {
+    for (Parameter& p : store.parameters()) p.head = p.name.starts_with("head.");
     store.allocate(DType::kFloat32, setup.device);
     store.initialize(setup.config.seed);
   }

@@ -9,6 +9,10 @@ std::vector<std::string> Task::load_weights(const std::string& file, WeightsUse)
   return {};
 }
 
+void Task::reset_head(std::uint64_t seed) {
+  stores().front().value->initialize_some(seed, [](const Parameter& p) { return p.head; });
+}
+
 std::shared_ptr<const SampleSource> validation_source(const Task& task, Device device) {
   if (auto source = task.source(Split::kVal, device)) return source;
   throw DataError("the config has no validation split; set data.val");

@@ -81,7 +81,7 @@ void load_init_weights(const ExperimentConfig& config, const Registries& registr
     log_info(cat("init_weights: ", note));
   }
   if (config.model.init_head == InitHead::kReset) {
-    learner.parameters().initialize_some(config.seed, [](const Parameter& p) { return p.head; });
+    learner.task().reset_head(config.seed);
     log_info("init_weights: head: initialized randomly (model.init_head)");
   }
   if (MovingAverage* average = learner.average()) {

@@ -71,7 +71,7 @@ struct Parameter {
   std::int64_t offset = 0;  // first element in the flat buffers
   Variable variable;        // defined once the store is allocated
   bool frozen = false;      // not trained: no gradient is computed for it
-  bool head = false;        // belongs to a classifier's last layer
+  bool head = false;  // belongs to the head on the backbone, such as a classifier's last layer
   // Not updated in the first steps of a run, see Learner::set_late_from(): no decay and no moments.
   // The optimizer counts the updates of late parameters from their first one. Set before the
   // optimizer is made.

@@ -44,6 +44,8 @@ class Dino : public Task {
   // A file with backbone.* and head.* starts student and teacher, or is the teacher that is
   // evaluated. Any other file holds a backbone; the head then stays random.
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
+  // Resets the heads of both networks to the same values, and the center to 0.
+  void reset_head(std::uint64_t seed) override;
   std::string description() const override;
   std::string objective() const override;
   Complexity cost() override;

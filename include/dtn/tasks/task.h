@@ -137,6 +137,9 @@ class Task {
   // file must contain every parameter under its name, and nothing else. Throws DataError otherwise,
   // and for evaluation if a part of the weights would stay random.
   virtual std::vector<std::string> load_weights(const std::string& file, WeightsUse use);
+  // Gives the parameters with Parameter::head new random values, after load_weights() and before
+  // training (model.init_head). A task with a second network resets the head of that network, too.
+  virtual void reset_head(std::uint64_t seed);
   // The trained model, in a line for messages.
   virtual std::string description() const = 0;
   // The loss, in a line for messages; empty: nothing to report.
