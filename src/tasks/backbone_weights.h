@@ -9,11 +9,25 @@
 
 namespace dtn {
 
-// Loads a file with backbone.* and head.* into a store of these names. Any other file must hold the
-// weights of a model like `model`, which become backbone.*; the head then keeps its values. Returns
-// notes for the user. Throws DataError that names `source` and the tensor.
-std::vector<std::string> load_backbone_or_all(ParameterStore& store, const ModelConfig& model,
-                                              const TensorFile& file, const std::string& source,
-                                              const Registries& registries);
+// The tensors of one network, and the name of their file for messages.
+struct NetworkFile {
+  const NamedTensors& tensors;
+  const StringMap& metadata;
+  const std::string& source;
+};
+
+// The result of load_network().
+struct LoadedNetwork {
+  bool has_head = false;           // the head comes from the file
+  std::vector<std::string> notes;  // for the user
+};
+
+// Loads the weights of a network into a store of backbone.* and head.*. The tensors are those of a
+// backbone with or without the prefix backbone., which load_weights() adapts to `model`. With that
+// prefix, head.* beside it is the network's head. The store's head keeps its values if the file has
+// no head, or one with other names or shapes. Throws DataError that names the source and the
+// tensor.
+LoadedNetwork load_network(ParameterStore& store, const ModelConfig& model, const NetworkFile& file,
+                           const Registries& registries);
 
 }  // namespace dtn

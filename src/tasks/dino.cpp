@@ -193,10 +193,18 @@ std::vector<std::string> Dino::load_weights(const std::string& file, WeightsUse 
     load_exact(teacher_->store, weights.tensors, file);
     return {};
   }
+  const NetworkFile network{weights.tensors, weights.metadata, file};
   std::vector<std::string> notes =
-      load_backbone_or_all(student_->store, config_.model, weights, file, registries_);
+      load_network(student_->store, config_.model, network, registries_).notes;
   copy_student();
   return notes;
+}
+
+void Dino::reset_head(std::uint64_t seed) {
+  const auto is_head = [](const Parameter& p) { return p.head; };
+  student_->store.initialize_some(seed, is_head);
+  teacher_->store.initialize_some(seed, is_head);
+  state_.initialize(seed);
 }
 
 std::string Dino::description() const {

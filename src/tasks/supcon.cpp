@@ -160,7 +160,9 @@ Backbone* Supcon::backbone() { return net_->backbone.get(); }
 std::vector<std::string> Supcon::load_weights(const std::string& file, WeightsUse use) {
   const TensorFile weights = read_safetensors(file);
   if (use == WeightsUse::kTraining) {
-    return load_backbone_or_all(net_->store, config_.model, weights, file, registries_);
+    return load_network(net_->store, config_.model, {weights.tensors, weights.metadata, file},
+                        registries_)
+        .notes;
   }
   load_exact(net_->store, weights.tensors, file);
   return {};

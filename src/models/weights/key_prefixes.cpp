@@ -1,5 +1,7 @@
 #include "models/weights/key_prefixes.h"
 
+#include <array>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -10,10 +12,14 @@
 namespace dtn {
 namespace {
 
-// Prefixes of PyTorch's DistributedDataParallel and torch.compile, of trainers, and of DINO's
-// teacher and student. The teacher is taken, as in evaluations of DINO.
+constexpr std::string_view kBackbonePrefix = "backbone.", kTeacher = "teacher.",
+                           kStudent = "student.";
+// Prefixes of PyTorch's DistributedDataParallel and torch.compile, and of trainers.
+constexpr std::array<std::string_view, 3> kWrappers{"module.", "_orig_mod.", "model."};
+// All prefixes, in the order in which they are tried. The teacher comes before the student, as in
+// evaluations of DINO.
 constexpr std::string_view kPrefixes[] = {
-    "module.", "_orig_mod.", "teacher.backbone.", "teacher.", "backbone.", "model.",
+    "module.", "_orig_mod.", "teacher.backbone.", kTeacher, kBackbonePrefix, "model.", kStudent,
 };
 constexpr int kMaxNested = 4;  // nested prefixes
 
@@ -23,6 +29,25 @@ struct Unwrapped {
   NamedTensors beside;  // other tensors, without the outer prefixes that they had
 };
 
+// Removes the prefix from the name, and returns true if the name had it.
+bool strip(std::string_view& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  return true;
+}
+
+// Returns the network of a tensor, kStudent, kTeacher or empty for a single one, and removes its
+// prefix from the name, with those of wrappers around it.
+std::string_view strip_network(std::string_view& name) {
+  name = without_wrappers(name);
+  for (const std::string_view network : {kStudent, kTeacher}) {
+    if (!strip(name, network)) continue;
+    name = without_wrappers(name);
+    return network;
+  }
+  return {};
+}
+
 class NameTranslation {
  public:
   NameTranslation(const Classifier& model, std::vector<std::string>& notes)
@@ -31,7 +56,10 @@ class NameTranslation {
     for (const Buffer& b : model.parameters().buffers()) names_.insert(b.name);
   }
 
-  NamedTensors of(const NamedTensors& tensors) const {
+  NamedTensors of(const NamedTensors& tensors, const std::string& source) const {
+    check_unambiguous(tensors, source, [&](const std::string& name) {
+      return names_.contains(name) && !model_.is_head(name);
+    });
     std::vector<std::string> plain_notes;
     NamedTensors plain = renamed(tensors, plain_notes);
     Unwrapped found;
@@ -124,9 +152,46 @@ class NameTranslation {
 
 }  // namespace
 
+std::string_view without_wrappers(std::string_view name) {
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view wrapper : kWrappers) found = strip(name, wrapper) || found;
+  }
+  return name;
+}
+
+StudentAndTeacher split_student_teacher(const NamedTensors& tensors) {
+  StudentAndTeacher split;
+  for (const auto& [key, tensor] : tensors) {
+    std::string_view name = key;
+    const std::string_view network = strip_network(name);
+    if (network.empty()) {
+      split.others.emplace_back(key, tensor);
+    } else {
+      (network == kStudent ? split.student : split.teacher).emplace_back(name, tensor);
+    }
+  }
+  return split;
+}
+
+void check_unambiguous(const NamedTensors& tensors, const std::string& source,
+                       const std::function<bool(const std::string& name)>& is_in_model) {
+  std::map<std::string, std::string_view> keys;
+  for (const auto& [key, tensor] : tensors) {
+    std::string_view name = key;
+    const std::string_view network = strip_network(name);
+    while (strip(name, kBackbonePrefix)) name = without_wrappers(name);
+    if (!is_in_model(std::string(name))) continue;
+    const auto [same, is_new] = keys.emplace(cat(network, name), key);
+    if (is_new) continue;
+    throw DataError(cat(source, ": both ", same->second, " and ", key, " may be the model's ", name,
+                        "; remove one of the two networks from the file"));
+  }
+}
+
 NamedTensors in_names_of(const Classifier& model, const NamedTensors& tensors,
                          const std::string& source, std::vector<std::string>& notes) {
-  NamedTensors ours = NameTranslation(model, notes).of(tensors);
+  NamedTensors ours = NameTranslation(model, notes).of(tensors, source);
   std::set<std::string> seen;
   for (const auto& [name, tensor] : ours) {
     if (!seen.insert(name).second) {

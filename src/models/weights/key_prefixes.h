@@ -2,18 +2,35 @@
 // wrappers, then applies the translation of the model family.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dtn/models/classifier.h"
 
 namespace dtn {
 
+// Returns the name without the prefixes that wrap a whole network: module., _orig_mod., model.
+std::string_view without_wrappers(std::string_view name);
+
+// The tensors of a file with the two networks of self-distillation, such as a checkpoint of DINO.
+struct StudentAndTeacher {
+  NamedTensors student, teacher;  // names without student. or teacher.
+  NamedTensors others;
+};
+StudentAndTeacher split_student_teacher(const NamedTensors& tensors);
+
+// Throws DataError if two tensors of a network differ only in prefixes of wrappers or in backbone.,
+// and their name without these is one of the model.
+void check_unambiguous(const NamedTensors& tensors, const std::string& source,
+                       const std::function<bool(const std::string& name)>& is_in_model);
+
 // Returns the tensors under the model's names, as far as they can be translated, and adds notes for
 // the user. If no name fits a parameter outside the head, tries the prefixes of common wrappers:
-// module., _orig_mod., model., backbone., teacher., teacher.backbone., also nested. Keeps heads
-// that do not have the prefix, and leaves out all other tensors without it. Throws DataError for
-// two tensors of one name.
+// module., _orig_mod., model., backbone., teacher., student., also nested; the teacher comes first.
+// Keeps heads that do not have the prefix, and leaves out all other tensors without it. Throws
+// DataError for two tensors of one name, see check_unambiguous().
 NamedTensors in_names_of(const Classifier& model, const NamedTensors& tensors,
                          const std::string& source, std::vector<std::string>& notes);
 

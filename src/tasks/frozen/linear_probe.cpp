@@ -60,7 +60,8 @@ void LinearProbe::step(const Tensor& features, const Tensor& labels) {
   store_.zero_gradients();
   const Variable logits = linear_.forward(ctx, Variable(features));
   tape.backward(ops::cross_entropy(ctx, logits, {labels, {}, 0}).mean);
-  const StepInputs inputs{.lr = rate_, .step = static_cast<std::uint32_t>(steps_)};
+  const StepInputs inputs{
+      .lr = rate_, .weight_decay = 0, .step = static_cast<std::uint32_t>(steps_)};
   UpdateState decision;
   decision.finite = true;
   decision.grad_scale = 1;
