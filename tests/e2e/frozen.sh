@@ -106,9 +106,9 @@ assert knn["count"] == found["count"] > 0 and knn["top1"] is not None, (knn, fou
 assert found["loss"] > 0, found
 EOC
 done
-expect 3 dtn-eval --checkpoint run --task knn --train-inputs train.safetensors \
+expect 2 dtn-eval --checkpoint run --task knn --train-inputs train.safetensors \
   --inputs val18.safetensors
-expect_text 'val18.safetensors'
+expect_text 'images of 18 x 18 pixels: both sides must be multiples of 4'
 
 echo "linear classifier"
 expect 0 dtn-eval --checkpoint run --task linear --blocks 3 --epochs 3 --lr 0.5 --batch 32 \

@@ -80,7 +80,7 @@ for wrong in 'dino none dino' 'dino supcon dino' 'supcon dino supcon' 'supcon li
   expect_text "set augment.preset: $advice"
   expect 2 dtn-data preview --config "$task.yaml" --output no.png --set "augment.preset=$preset"
 done
-expect 2 dtn-train --config tiny.yaml --output no --set augment=dino
+expect 2 dtn-train --config tiny.yaml --output no --set augment.preset=dino --set augment.erase=0
 expect_text 'the task classify takes one; set augment.preset: deit, light or none'
 expect 2 dtn-train --config dino.yaml --output no --set dino.local_size=10
 expect_text 'dino.local_size 10 is not divisible by model.patch_size'

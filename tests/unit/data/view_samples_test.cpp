@@ -392,6 +392,21 @@ TEST_F(GivenViews, AreUsedAsTheyAre) {
   }
 }
 
+// Programs that show or time the views choose them by the task, as the training does.
+TEST_F(GivenViews, GoWithAnyPreset) {
+  write({{"global", global}, {"local", local}});
+  for (const AugmentPreset preset :
+       {AugmentPreset::kNone, AugmentPreset::kDino, AugmentPreset::kSupcon}) {
+    config.augment.preset = preset;
+    EXPECT_TRUE(trains_on_views(config));
+    EXPECT_EQ(open_view_samples(config, kCpu)->host_fields(),
+              dino_samples_of(config, kCpu)->host_fields());
+  }
+  config.task = "classify";
+  config.augment.preset = AugmentPreset::kNone;
+  EXPECT_FALSE(trains_on_views(config));
+}
+
 TEST_F(GivenViews, MayLackLocalViewsOnlyIfThereAreNone) {
   expect_refused({{"global", global}},
                  {"train.safetensors", "`local` is missing", "expected [4, 3, 3, 8, 8]"});
