@@ -171,7 +171,8 @@ NeighborHits NeighborsMeter::count_hits(const Bank& bank) {
 
 // Each rank classifies its own samples by the references of all ranks.
 void NeighborsMeter::merge(Communicator& ranks) {
-  if (ranks.any(!is_comparable())) {
+  const bool is_empty = ranks.sum(queries_.count()) == 0;
+  if (ranks.any(!is_comparable()) || is_empty) {
     merged_ = unknown_accuracy();
     return;
   }

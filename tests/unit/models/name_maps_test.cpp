@@ -168,12 +168,17 @@ TEST(WeightNames, PrefersTeacherOverStudent) {
 }
 
 // If all names fit, a name that looks like a prefix stays.
-TEST(WeightNames, KeepsMatchingNames) {
+TEST(WeightNames, RejectsTwoNetworksInOneFile) {
   const ModelConfig c = test::deit_vit();
   DistinctModel vit(c);
   NamedTensors tensors = copies_of(vit);
-  tensors.emplace_back("module.norm.weight", zeros({20}));
-  expect_text(error_of_loading(c, tensors), {"module.norm.weight", "has no place"});
+  for (const char* other :
+       {"module.norm.weight", "backbone.norm.weight", "model.backbone.norm.weight"}) {
+    NamedTensors both = tensors;
+    both.emplace_back(other, zeros({20}));
+    expect_text(error_of_loading(c, both),
+                {cat("both norm.weight and ", other, " may be the model's norm.weight")});
+  }
 }
 
 TEST(WeightNames, RejectsDuplicateNames) {

@@ -1,4 +1,4 @@
-// Runs of dino and supcon that start from weights: a run's teacher, a reset head, a frozen backbone.
+// Runs of dino and supcon that start from weights: a teacher, a reset head, a frozen backbone.
 #include "self_supervised_runs.h"
 
 namespace dtn::test {
