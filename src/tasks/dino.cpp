@@ -1,5 +1,6 @@
 #include "dtn/tasks/dino.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -13,6 +14,7 @@
 #include "dtn/optim/optimizer.h"
 #include "dtn/tasks/registries.h"
 #include "tasks/backbone_weights.h"
+#include "tasks/collapse.h"
 #include "tasks/dino_net.h"
 #include "tasks/model_text.h"
 #include "tasks/neighbors_meter.h"
@@ -162,6 +164,13 @@ std::vector<Named<double>> Dino::scheduled(std::int64_t step, const RunLength& r
 
 std::int64_t Dino::late_from(const RunLength& run) const {
   return config_.dino.freeze_last_layer_epochs * run.steps_per_epoch;
+}
+
+std::optional<TaskWarning> Dino::warning(const std::vector<Named<double>>& means, std::int64_t step,
+                                         const RunLength& run) const {
+  const auto entropy = std::ranges::find(means, "teacher_entropy", &Named<double>::name);
+  if (entropy == means.end()) return std::nullopt;
+  return collapse_warning(config_.dino, entropy->value, step > settled_from(config_, run));
 }
 
 Fields Dino::outputs(Context& ctx, const Fields& batch) {

@@ -49,6 +49,15 @@ EOC
   expect_text 'steps'
 done
 
+echo "a collapse"
+expect 0 dtn-train --config dino.yaml --output hot --threads 2 --set dino.teacher_temp=1 \
+  --set dino.warmup_teacher_temp=1
+expect_text 'step 6: all elements of the teacher.s outputs are nearly equal: .* of ln K = 3.871' \
+  'Lower dino.teacher_temp \(1\)'
+expect_equal "warnings" "$(grep -c equal_outputs hot/warnings.jsonl)" 1
+grep -q 'Warning at step 6' hot/report.html || fail "the report has no warning"
+test ! -e dino/warnings.jsonl || fail "a warning in a run without a collapse: $(cat dino/warnings.jsonl)"
+
 echo "fine-tuning"
 expect 0 dtn-train --config tiny.yaml --output finetuned --threads 2 --set schedule.steps=2 \
   --set augment.preset=light --set augment.erase=0 \

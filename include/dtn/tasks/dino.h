@@ -34,6 +34,8 @@ class Dino : public Task {
   std::vector<Named<double>> scheduled(std::int64_t step, const RunLength& run) const override;
   void use_scheduled(const double* values) override { scheduled_ = values; }
   std::int64_t late_from(const RunLength& run) const override;
+  std::optional<TaskWarning> warning(const std::vector<Named<double>>& means, std::int64_t step,
+                                     const RunLength& run) const override;
   Fields outputs(Context&, const Fields& batch) override;
   std::shared_ptr<const SampleSource> references(Device) const override;
   std::unique_ptr<Meter> meter() const override;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ template <class T>
 struct Named {
   std::string name;
   T value;
+};
+
+// A problem that the figures of a training show.
+struct TaskWarning {
+  std::string name;  // of the kind of problem, for programs: "one_output"
+  std::string text;  // what happens, and what to do
 };
 
 // Length of a run in optimizer steps.
@@ -90,6 +97,15 @@ class Task {
   virtual std::int64_t late_from(const RunLength& run) const {
     static_cast<void>(run);
     return 0;
+  }
+
+  // Returns a problem that the logged terms show, such as a collapse of the features. `means` has
+  // their means since the last log line, without steps that were skipped. `step` counts finished
+  // steps. A run reports each kind of problem once, and goes on.
+  virtual std::optional<TaskWarning> warning(const std::vector<Named<double>>& means,
+                                             std::int64_t step, const RunLength& run) const {
+    static_cast<void>(means), static_cast<void>(step), static_cast<void>(run);
+    return std::nullopt;
   }
 
   // Input of the meter for an evaluation batch, on the device.

@@ -285,6 +285,9 @@ std::vector<std::string> lead_of(const RunRecord& run) {
     lead.push_back(cat(over ? "Finished" : "In progress", " at step ", run.step, ", epoch ",
                        plot::readable(run.epoch, 4), "."));
   }
+  for (const auto& [step, text] : run.warnings) {
+    lead.push_back(cat("Warning at step ", step, ": ", text, "."));
+  }
   const Reached top1 = reached_in(run, "val", "top1", true);
   if (std::isfinite(top1.last)) {
     lead.push_back(format("Top-1 %.2f %% at the last evaluation; best %.2f %% after epoch %.4g.",

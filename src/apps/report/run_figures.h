@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/report/analysis_json.h"
@@ -30,6 +31,8 @@ struct RunRecord {
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
   drawing::AnalysisJson summary;    // summary.json; null: the run has not finished
   std::string samples;              // bytes of samples.png
+  // Problems that training has seen, in the order of their steps.
+  std::vector<std::pair<std::int64_t, std::string>> warnings = {};  // step, text
 
   // Step at which the run diverged, from its summary; empty if it did not diverge.
   std::optional<std::int64_t> diverged_at() const;

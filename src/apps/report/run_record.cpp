@@ -56,6 +56,12 @@ RunRecord read_run_record(const fs::path& folder) {
   record.gradients = AnalysisJson::array();
   each_json_line(folder / "gradients.jsonl",
                  [&](const AnalysisJson& line) { record.gradients.push_back(line); });
+  each_json_line(folder / "warnings.jsonl", [&](const AnalysisJson& line) {
+    const double step = number_of(member(line, "step"));
+    if (std::isfinite(step)) {
+      record.warnings.emplace_back(static_cast<std::int64_t>(step), text_of(member(line, "text")));
+    }
+  });
   record.lambdas = read_history(folder / "norms.jsonl");
   record.summary = json_of_file(folder / "summary.json");
   record.samples = text_of_file(folder / "samples.png");

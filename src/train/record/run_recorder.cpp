@@ -114,6 +114,7 @@ RunRecorder::RunRecorder(const ExperimentConfig& config, const TrainerOptions& o
                          MetricsWriter(folder, progress, periods),
                          ConsoleLog(periods, progress.resumed_at.value_or(0), noun),
                          GradientNormsWriter(folder, parameters, progress.resumed_at),
+                         WarningsWriter(folder, progress.resumed_at),
                          {}});
   if (config.train.log_norms) {
     parts_->lambdas.emplace(folder, learner.task().backbone(), parameters, progress.resumed_at);
@@ -148,7 +149,11 @@ void RunRecorder::step(const StepReport& report, double lr, double data_wait) {
     parts_->metrics.step(step, report, lr, clock_.samples_per_second());
   }
   parts_->console.step(step, report, lr, clock_);
-  if (periods_.log_due(step)) clock_.start_window();
+  parts_->warnings.add(report);
+  if (periods_.log_due(step)) {
+    clock_.start_window();
+    look_for_problems(step);
+  }
   if (periods_.lambdas_due(step)) lambdas();
   if (periods_.gradients_due(step)) {
     parts_->gradients.write(step, periods_.epoch_at(step), report.grad_norm);
@@ -157,6 +162,12 @@ void RunRecorder::step(const StepReport& report, double lr, double data_wait) {
     }
   }
   if (periods_.histograms_due(step)) parts_->metrics.histograms(step, learner_.parameters());
+}
+
+void RunRecorder::look_for_problems(std::int64_t step) {
+  const RunLength run{periods_.total_steps(), periods_.steps_per_epoch()};
+  const auto problem = parts_->warnings.check(learner_.task(), step, run);
+  if (problem) warn(cat("step ", step, ": ", *problem));
 }
 
 void RunRecorder::lambdas() {
@@ -179,6 +190,7 @@ void RunRecorder::sync() {
   parts_->metrics.sync();
   if (parts_->lambdas) parts_->lambdas->sync();
   parts_->gradients.sync();
+  parts_->warnings.sync();
   parts_->attempts.save(progress_.step, clock_.total());
 }
 

@@ -11,6 +11,7 @@
 #include "train/record/lambdas_writer.h"
 #include "train/record/metrics_writer.h"
 #include "train/record/run_summary.h"
+#include "train/record/warnings_writer.h"
 #include "train/trainer.h"
 
 namespace dtn {
@@ -29,9 +30,10 @@ class RunRecorder {
   void begin();
   // Takes a batch before its step. Writes samples.png from the first batch, unless it exists.
   void batch(const DeviceBatch& batch);
-  // Records a finished step: what is due of log line, metrics, lambdas, gradients, histograms. If
-  // RunPeriods::needs_state_of() this step, weights and gradients must still be those of this step.
-  // `data_wait` is the time in seconds that the run has waited for samples so far.
+  // Records a finished step: what is due of log line, metrics, warnings, lambdas, gradients and
+  // histograms. If RunPeriods::needs_state_of() this step, weights and gradients must still be
+  // those of this step. `data_wait` is the time in seconds that the run has waited for samples so
+  // far.
   void step(const StepReport& report, double lr, double data_wait);
   // Writes the lambdas of DTN to norms.jsonl.
   void lambdas();
@@ -68,10 +70,12 @@ class RunRecorder {
     MetricsWriter metrics;
     ConsoleLog console;
     GradientNormsWriter gradients;
+    WarningsWriter warnings;
     std::optional<LambdasWriter> lambdas;  // set with train.log_norms
   };
 
   RunResults results(const Evaluations& last) const;
+  void look_for_problems(std::int64_t step);
   void log_times(const LoaderReport& data);
 
   const ExperimentConfig& config_;

@@ -95,6 +95,14 @@ TEST_F(RunReports, ShowThatRunDiverged) {
   expect_contains(read("run/report.html"), "Finished at step 20");
 }
 
+TEST_F(RunReports, ShowWarnings) {
+  write_run("run", 61.5);
+  write("run/warnings.jsonl",
+        "{\"step\":10,\"epoch\":1,\"name\":\"equal_outputs\",\"text\":\"all are <equal>\"}\n{\"st");
+  write_run_report(folder_.path() / "run");
+  expect_contains(read("run/report.html"), "<li>Warning at step 10: all are &lt;equal&gt;.</li>");
+}
+
 TEST_F(RunReports, CompareSeedsOfVariants) {
   write_run("sweep/ln/seed-0", 60);
   write_run("sweep/ln/seed-1", 62);
