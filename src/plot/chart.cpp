@@ -77,9 +77,19 @@ class Head {
   std::vector<LegendEntry> legend_;
 };
 
+void draw_rule(Canvas& canvas, Panel& panel, const RuledValue& rule) {
+  const Box& area = panel.area();
+  panel.rule(rule.y, {kSoft, 1, "1.5 3"});
+  const double at = panel.y(rule.y), above = at - 5, below = at + kSmallText + 3;
+  const double baseline = above - kSmallText < area.y ? below : above;
+  canvas.text({area.right() - 6, baseline}, fitted(rule.label, kSmallText, area.width - 12),
+              {kSmallText, Anchor::kEnd, kSoft});
+}
+
 }  // namespace
 
 std::string draw_chart(Chart chart, std::string_view description) {
+  for (const RuledValue& rule : chart.rules) chart.y.data.take_in(rule.y);
   for (const Series& s : chart.series) {
     chart.x.data.take_in(s.x);
     take_in_values(chart.y, s);
@@ -95,6 +105,7 @@ std::string draw_chart(Chart chart, std::string_view description) {
   }
   const Box area = head.draw(canvas, chart, kBelow + (crowded ? kNote : 0));
   Panel panel(canvas, area, chart.x, chart.y);
+  for (const RuledValue& rule : chart.rules) draw_rule(canvas, panel, rule);
   for (const Series& s : chart.series) panel.band(s);
   for (const Series& s : chart.series) panel.line(s);
   return canvas.svg(description);

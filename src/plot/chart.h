@@ -12,10 +12,17 @@ namespace dtn::plot {
 
 inline constexpr std::size_t kMaxDistinctSeries = 24;
 
+// A value of y to compare with, drawn as a dotted line.
+struct RuledValue {
+  double y = 0;
+  std::string label = {};  // above the line, or below it if there is no room
+};
+
 struct Chart {
   std::string title = {};
   std::string subtitle = {};  // data, number of runs, meaning of bands
   Axis x = {}, y = {};
+  std::vector<RuledValue> rules = {};  // y is extended to them
   // The ranges of the axes are extended to these values and bands. The legend has the same order; a
   // single series without a label has no legend. A long title or legend makes the picture
   // taller. Below more

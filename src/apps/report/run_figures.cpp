@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/report/figure_parts.h"
+#include "apps/report/run_quantities.h"
 #include "core/format.h"
 #include "core/progress.h"
 #include "dtn/core/check.h"
@@ -21,63 +22,6 @@ using namespace drawing;
 namespace {
 
 constexpr std::size_t kTrainingPoints = 150;  // per line of logged steps
-
-// A figure to draw: its source in the log, and its texts.
-struct Quantity {
-  std::string split, key;  // empty split: training
-  std::string name;        // name of the figure
-  std::string title, label;
-  bool percent = false, log = false;
-  bool higher_is_better = false;
-};
-
-bool is_top(const std::string& key) { return key == "top1" || key == "top5"; }
-
-Quantity of_evaluation(const std::string& split, const std::string& key) {
-  Quantity q{split, key, cat(split, "_", key), {}, key, is_top(key), false, is_top(key)};
-  const std::string what = split == "val"       ? "Evaluation"
-                           : split == "val_ema" ? "Evaluation of averaged weights"
-                                                : "Evaluation on " + split;
-  q.label = key == "top1" ? "top-1 (%)" : key == "top5" ? "top-5 (%)" : key;
-  q.title = cat(what, ": ", is_top(key) ? q.label.substr(0, 5) : key);
-  std::ranges::replace_if(
-      q.name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return q;
-}
-
-std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
-  std::vector<Quantity> out = {{{}, "loss", "training_loss", "Training: loss", "loss"}};
-  for (const RunGroup& group : groups) {
-    for (const RunRecord& run : group.runs) {
-      for (const auto& [split, curves] : run.evaluations) {
-        for (const auto& [key, curve] : curves) {
-          const Quantity q = of_evaluation(split, key);
-          if (std::ranges::find(out, q.name, &Quantity::name) == out.end()) out.push_back(q);
-        }
-      }
-    }
-  }
-  // The most important figures come first.
-  std::ranges::stable_sort(out, {}, [](const Quantity& q) {
-    return q.key == "top1" ? 0 : q.key == "loss" ? 1 : q.key == "top5" ? 2 : 3;
-  });
-  out.push_back({{}, "lr", "learning_rate", "Learning rate", "learning rate"});
-  out.push_back(
-      {{}, "grad_norm", "gradient_norm", "Gradient norm before clipping", "norm", false, true});
-  out.push_back({{}, "images_per_second", "speed", "Speed", "images/s"});
-  return out;
-}
-
-const plot::Series* curve_in(const RunRecord& run, const Quantity& q) {
-  const Curves* curves = &run.training;
-  if (!q.split.empty()) {
-    const auto split = run.evaluations.find(q.split);
-    if (split == run.evaluations.end()) return nullptr;
-    curves = &split->second;
-  }
-  const auto found = curves->find(q.key);
-  return found == curves->end() ? nullptr : &found->second;
-}
 
 plot::Series line_of(const RunGroup& group, const Quantity& q, std::size_t style) {
   std::vector<plot::Series> runs;
@@ -126,6 +70,7 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
   chart.y.label = q.label;
   chart.y.log = q.log;
   if (q.percent) chart.y.limit = plot::kPercent;
+  chart.rules = q.rules;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     plot::Series line = line_of(groups[g], q, g);
     if (std::ranges::any_of(line.y, [](double v) { return std::isfinite(v); })) {
@@ -140,7 +85,8 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
   }
   if (groups.size() == 1) chart.series[0].label.clear();
   const std::string description = cat(q.title, " over the epochs");
-  plot::Figure figure{q.name, q.title, {}, description, plot::draw_chart(chart, description), {}};
+  plot::Figure figure{q.name, q.title, q.caption, description, plot::draw_chart(chart, description),
+                      {}};
   set_width(chart, plot::kPhoneWidth);
   figure.phone_svg = plot::draw_chart(chart, description);
   for (plot::Series& line : chart.series) line.label = groups[line.style].label;
@@ -273,6 +219,12 @@ Reached reached_in(const RunRecord& run, const std::string& split, const std::st
   return out;
 }
 
+// "top-1" becomes "Top-1"; "k-NN" stays.
+std::string sentence_start(std::string text) {
+  if (!text.starts_with("k-NN")) text[0] = static_cast<char>(std::toupper(text[0]));
+  return text;
+}
+
 std::vector<std::string> lead_of(const RunRecord& run) {
   std::vector<std::string> lead;
   const bool over = run.summary.is_object();
@@ -290,8 +242,9 @@ std::vector<std::string> lead_of(const RunRecord& run) {
   }
   const Reached top1 = reached_in(run, "val", "top1", true);
   if (std::isfinite(top1.last)) {
-    lead.push_back(format("Top-1 %.2f %% at the last evaluation; best %.2f %% after epoch %.4g.",
-                          top1.last, top1.best, top1.best_epoch));
+    const std::string what = sentence_start(accuracy_name(run.task, "top-1"));
+    lead.push_back(what + format(" %.2f %% at the last evaluation; best %.2f %% after epoch %.4g.",
+                                 top1.last, top1.best, top1.best_epoch));
   }
   const Reached loss = reached_in(run, "val", "loss", false);
   if (std::isfinite(loss.last)) {

@@ -23,6 +23,8 @@ using Curves = std::map<std::string, plot::Series>;
 struct RunRecord {
   std::string name;                           // from its config, or else of the folder
   std::string config;                         // text of config.yaml
+  std::string task;                           // from the config; empty: unknown
+  double outputs = 0;                         // dino.out_dim of the config; 0: unknown
   Curves training;                            // logged steps
   std::map<std::string, Curves> evaluations;  // by split: "val", "val_ema"
   std::int64_t step = 0;                      // last logged step
@@ -53,8 +55,9 @@ struct RunGroup {
 // Width of a figure of curves, in CSS pixels.
 inline constexpr double kChartWidth = 720, kMinChartWidth = 300, kMaxChartWidth = 2000;
 
-// Draws training loss, evaluation metrics, learning rate, gradient norm and speed, with one line
-// for each group. In figures of evaluations, the lines are sorted by result.
+// Draws the evaluation metrics, the training loss and the terms of the task, scheduled values,
+// gradient norm and speed, with one line for each group. In figures of evaluations, the lines are
+// sorted by result.
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups,
                                         double width = kChartWidth);
 

@@ -4,6 +4,8 @@
 #include "apps/analyze/history.h"
 #include "apps/common/json_files.h"
 #include "apps/report/run_figures.h"
+#include "config/document.h"
+#include "core/text.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -14,11 +16,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the value of `name:` if the config begins with it.
-std::string name_in(const std::string& config) {
-  const std::string key = "name: ";
-  if (!config.starts_with(key)) return {};
-  return config.substr(key.size(), config.find('\n') - key.size());
+// Takes name, task and outputs from the text of the config, if it is one.
+void read_config(RunRecord& record) {
+  try {
+    const config::Node root = config::parse_yaml(
+        record.config, {std::make_shared<const std::string>("config.yaml"), 1, 1});
+    record.name = config::text_of(root, "name");
+    record.task = config::text_of(root, "task");
+    record.outputs =
+        parse_number<double>(config::text_of(root, "dino.out_dim")).value_or(record.outputs);
+  } catch (const ConfigError&) {  // then the folder gives the name
+  }
 }
 
 bool is_place(const std::string& key) {
@@ -49,7 +57,7 @@ RunRecord read_run_record(const fs::path& folder) {
   }
   RunRecord record;
   record.config = text_of_file(folder / "config.yaml");
-  record.name = name_in(record.config);
+  read_config(record);
   if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().filename();
   each_json_line(folder / "metrics.jsonl",
                  [&](const AnalysisJson& line) { add_line(record, line); });

@@ -47,6 +47,18 @@ TEST(PlotChart, PercentageAxisEndsAtOneHundred) {
   EXPECT_EQ(svg.find(">120</text>"), std::string::npos);
 }
 
+TEST(PlotChart, AxisReachesRuledValues) {
+  Chart chart = two_runs();
+  chart.y.limit = {};
+  chart.rules = {{0, "nothing"}, {200, "<all>"}};
+  const std::string svg = draw_chart(chart, "");
+  EXPECT_EQ(xml_fault(svg), "") << svg;
+  for (const char* text : {">0</text>", ">200</text>", ">nothing</text>", ">&lt;all&gt;</text>"}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(count(svg, "stroke-dasharray=\"1.5 3\""), 2u);
+}
+
 TEST(PlotChart, EveryTextIsLargeEnough) {
   const std::string svg = draw_chart(two_runs(), "");
   for (std::size_t at = 0; (at = svg.find("font-size=\"", at)) != std::string::npos; ++at) {

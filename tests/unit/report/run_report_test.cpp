@@ -103,6 +103,47 @@ TEST_F(RunReports, ShowWarnings) {
   expect_contains(read("run/report.html"), "<li>Warning at step 10: all are &lt;equal&gt;.</li>");
 }
 
+TEST_F(RunReports, ShowFiguresOfSelfDistillation) {
+  write_run("run", 61.5);
+  write("run/config.yaml", "name: small\ntask: dino\ndino:\n  out_dim: 1024\n");
+  write("run/metrics.jsonl",
+        read("run/metrics.jsonl") + "\n" +
+            R"({"step":30,"epoch":3,"loss":6.5,"teacher_entropy":4.5,"center_norm":1.25,)"
+            R"("loss_global":6.25,"loss_local":6.75,"weight_decay":0.1,"teacher_momentum":0.996,)"
+            R"("teacher_temp":0.04,"own_term":3})"
+            "\n");
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page, "<li>k-NN top-1 of the teacher 61.50 % at the last evaluation");
+  expect_contains(page, "Evaluation: k-NN top-1 of the teacher");
+  expect_contains(page, "ln 1024 = 6.931: all outputs are equal</text>");
+  expect_contains(page, "0: one output takes all</text>");
+  for (const char* name :
+       {"teacher_entropy", "center_norm", "training_loss_global", "training_loss_local",
+        "weight_decay", "teacher_momentum", "teacher_temp", "training_own_term"}) {
+    expect_contains(page, cat("<figure id=\"", name, "\">"));
+  }
+}
+
+TEST_F(RunReports, NameEvaluationsByTheirCommonTask) {
+  write_run("a", 60);
+  write_run("b", 62);
+  write("a/config.yaml", "task: supcon\n");
+  write("b/config.yaml", "task: supcon\n");
+  const auto title = [&] {
+    std::vector<RunGroup> groups;
+    for (const char* run : {"a", "b"}) {
+      groups.push_back({run, {read_run_record(folder_.path() / run)}});
+    }
+    return curve_figures(groups).at(0).title;
+  };
+  EXPECT_EQ(title(), "Evaluation: k-NN top-1");
+  write("b/config.yaml", "task: classify\n");
+  EXPECT_EQ(title(), "Evaluation: top-1");
+  write("b/config.yaml", "no: [config");
+  EXPECT_EQ(read_run_record(folder_.path() / "b").name, "b");
+}
+
 TEST_F(RunReports, CompareSeedsOfVariants) {
   write_run("sweep/ln/seed-0", 60);
   write_run("sweep/ln/seed-1", 62);
