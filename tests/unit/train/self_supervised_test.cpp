@@ -63,15 +63,21 @@ TEST(SelfSupervised, MicroBatchesChangeNothing) {
 TEST(SelfSupervised, RanksChangeNothing) {
   for (const auto& run : kRuns) {
     SCOPED_TRACE(run.first);
-    const FinishedRun whole = run_of(config_of(run, with_sgd()));
-    for (const char* micro_batch : {"train.micro_batch=4", "train.micro_batch=1"}) {
+    const auto compare = [&](int count, const std::string& batch, const std::string& micro_batch) {
+      const std::vector<std::string> whole_batch = with_sgd({"train.batch_size=" + batch});
+      const FinishedRun whole = run_of(config_of(run, whole_batch));
       FinishedRun shared;
-      testing::with_ranks(2, [&](Communicator& ranks) {
-        const FinishedRun own = run_of(config_of(run, with_sgd({micro_batch})), &ranks);
+      testing::with_ranks(count, [&](Communicator& ranks) {
+        std::vector<std::string> overrides = whole_batch;
+        overrides.push_back("train.micro_batch=" + micro_batch);
+        const FinishedRun own = run_of(config_of(run, overrides), &ranks);
         if (ranks.is_root()) shared = own;
       });
       expect_equal_ends(shared, whole, 2e-5);
-    }
+    };
+    compare(2, "4", "4");
+    compare(2, "4", "1");
+    compare(4, "8", "8");
   }
 }
 
