@@ -167,6 +167,7 @@ std::string task_of_config(const std::string& text) {
   try {
     const config::Node root =
         config::parse_yaml(text, {std::make_shared<const std::string>("config"), 1, 1, 0});
+    if (!root.is_map()) return "";
     const config::Node* task = root.value_at("task");
     if (!task) return ExperimentConfig().task;
     return task->is_scalar() ? task->text : "";

@@ -498,6 +498,15 @@ TEST(YamlNumbers, ReadsYamlNotations) {
   EXPECT_EQ(lr("3"), 3);
 }
 
+TEST(TaskOfConfig, IsReadFromAnyConfig) {
+  EXPECT_EQ(task_of_config(to_yaml(parse("task: dream\nmodel: {preset: vit_t}"))), "dream");
+  EXPECT_EQ(task_of_config("task: mine\nmodel: {preset: mine}\nother: 1"), "mine");
+  EXPECT_EQ(task_of_config("model: {preset: vit_t}"), "classify");
+  for (const char* text : {"task: [dino]", "task: {", "- dino", "\x01"}) {
+    EXPECT_EQ(task_of_config(text), "") << text;
+  }
+}
+
 TEST(ConfigShorthand, NormAndAugment) {
   EXPECT_TRUE(parse("model: {preset: vit_t, norm: dtn}") ==
               parse("model: {preset: vit_t, norm: {type: dtn}}"));
