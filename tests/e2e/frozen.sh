@@ -150,6 +150,47 @@ assert found["top1"] == 100 * hits / len(labels), (found, hits)
 assert found["top1"] > 40, found
 EOC
 
+echo "a given classifier"
+cp "$log" trained.txt
+given=(--task linear --blocks 1 --json --linear)
+expect 0 dtn-eval --checkpoint run "${given[@]}" linear.safetensors --inputs val.safetensors
+result "figures of the saved classifier" << 'EOC'
+(trained,) = [json.loads(l) for l in open("trained.txt") if l.startswith("{")]
+assert [trained[k] for k in ("top1", "top5", "loss", "count")] == \
+    [found[k] for k in ("top1", "top5", "loss", "count")], (trained, found)
+metadata, linear = files.read_safetensors("linear.safetensors")
+wrapped = {"module." + name: tensor for name, tensor in linear.items()}
+files.write_safetensors("wrapped.safetensors", wrapped)
+wider = dict(linear)
+wider["linear.weight"] = files.floats([4, 48], [0.0] * 192)
+files.write_safetensors("wide.safetensors", wider)
+files.write_safetensors("odd.safetensors", linear | {"linear.weight": files.floats([4, 25], [0.0] * 100)})
+files.write_safetensors("weight.safetensors", {"linear.weight": linear["linear.weight"]})
+EOC
+cp "$log" plain.txt
+expect 0 dtn-eval --checkpoint run "${given[@]}" wrapped.safetensors --inputs val.safetensors
+result "prefix of a classifier" << 'EOC'
+(plain,) = [json.loads(l) for l in open("plain.txt") if l.startswith("{")]
+assert [plain[k] for k in ("top1", "loss")] == [found[k] for k in ("top1", "loss")], (plain, found)
+EOC
+expect 0 dtn-eval --checkpoint run --task linear --linear linear.safetensors --blocks 1 \
+  --inputs val_unlabelled.safetensors
+expect_text '^linear classifier of linear.safetensors: no labels  25 images'
+expect 3 dtn-eval --checkpoint run "${given[@]}" linear.safetensors # 10 classes in the validation split, 4 in the file
+expect_text 'linear.safetensors and .*label [4-9]'
+expect 2 dtn-eval --checkpoint run "${given[@]}" odd.safetensors --inputs val.safetensors
+expect_text 'linear.weight is \[4, 25\], for 25 features, but there are 24 .*belongs to another model'
+expect 2 dtn-eval --checkpoint run "${given[@]}" wide.safetensors --inputs val.safetensors
+expect_text 'for 48 features, but there are 24 .the pooled vector.*use --blocks 2 or --avgpool'
+expect 3 dtn-eval --checkpoint run "${given[@]}" weight.safetensors --inputs val.safetensors
+expect_text 'weight.safetensors: has no tensor linear.bias'
+for training in '--epochs 3' '--lr 1' '--batch 8' --no-augment '--save-linear x' --baselines \
+  '--train-inputs train.safetensors'; do
+  # shellcheck disable=SC2086
+  expect 2 dtn-eval --checkpoint run "${given[@]}" linear.safetensors $training
+done
+expect 2 dtn-eval --checkpoint run --task knn --linear linear.safetensors
+
 echo "labels"
 expect 0 dtn-eval --checkpoint run --task knn --json --train-inputs train.safetensors \
   --inputs val_unlabelled.safetensors --save-features u.safetensors

@@ -88,6 +88,7 @@ std::string title_of(const FrozenOptions& o, const FrozenResult& result) {
   if (o.task == "knn") {
     return cat("k-NN, k ", result.k, format(", temperature %g", o.temperature));
   }
+  if (!o.linear.empty()) return cat("linear classifier of ", o.linear);
   return cat("linear classifier, ", counted(o.epochs, "epochs"));
 }
 
@@ -132,32 +133,45 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
       add_defaulted(app, "--temperature", temperature,
                     "knn and --baselines: a neighbour's vote is exp(similarity / temperature)")
           ->check(CLI::PositiveNumber)};
+  auto* given = app.add_option("--linear", linear,
+                               "linear: evaluate the classifier of this safetensors file, as "
+                               "written by --save-linear, instead of training one");
   linear_only = {
+      given,
       app.add_option("--blocks", blocks,
                      "linear: use the class tokens of this many last blocks (default: 4)")
           ->check(positive()),
       app.add_flag("--avgpool", avgpool,
-                   "linear: use the class token and the mean of the patches of the last block"),
-      add_count(app, "--epochs", epochs, "linear: epochs of training"),
-      add_defaulted(app, "--lr", lr, "linear: learning rate for a batch of 256")
-          ->check(CLI::PositiveNumber),
-      add_count(app, "--batch", batch, "linear: images per step"),
-      app.add_flag("--no-augment", no_augment,
-                   "linear: train on the images as evaluation sees them, whose features are "
-                   "computed once, instead of random crops and flips in every epoch"),
-      app.add_option("--save-linear", save_linear,
-                     "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this "
-                     "safetensors file")};
+                   "linear: use the class token and the mean of the patches of the last block")};
+  for (CLI::Option* option : add_training_to(app)) {
+    given->excludes(option);
+    linear_only.push_back(option);
+  }
   for (CLI::Option* option : neighbors_only) option->needs(choice);
   for (CLI::Option* option : linear_only) option->needs(choice);
   app.add_option("--train-inputs", train_inputs,
                  "safetensors file of training images instead of the training split: 'images' and "
                  "'labels' as for --inputs")
-      ->needs(choice);
+      ->needs(choice)
+      ->excludes(given);
   app.add_flag("--baselines", baselines,
                "also print the k-NN accuracy of the model before training and of the pixels")
-      ->needs(choice);
+      ->needs(choice)
+      ->excludes(given);
   return choice;
+}
+
+std::vector<CLI::Option*> FrozenOptions::add_training_to(CLI::App& app) {
+  return {add_count(app, "--epochs", epochs, "linear: epochs of training"),
+          add_defaulted(app, "--lr", lr, "linear: learning rate for a batch of 256")
+              ->check(CLI::PositiveNumber),
+          add_count(app, "--batch", batch, "linear: images per step"),
+          app.add_flag("--no-augment", no_augment,
+                       "linear: train on the images as evaluation sees them, whose features are "
+                       "computed once, instead of random crops and flips in every epoch"),
+          app.add_option("--save-linear", save_linear,
+                         "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this "
+                         "safetensors file")};
 }
 
 int evaluate_frozen(const FrozenCommand& command) {
@@ -173,8 +187,9 @@ int evaluate_frozen(const FrozenCommand& command) {
       command.batch_size.value_or(std::min(
           64, weights.config.train.micro_batch.value_or(weights.config.train.batch_size)))};
   FrozenRuns runs(weights.config, options, command.inputs, streaming, command.registries);
-  FrozenResult result =
-      options.task == "knn" ? runs.nearest_neighbors(features) : runs.linear_classifier(features);
+  FrozenResult result = options.task == "knn"    ? runs.nearest_neighbors(features)
+                        : options.linear.empty() ? runs.linear_classifier(features)
+                                                 : runs.given_classifier(features);
   result.description = features.description();
   if (!command.save_features.empty()) save_features(command.save_features, result);
   if (!options.save_linear.empty()) write_safetensors(options.save_linear, result.linear);

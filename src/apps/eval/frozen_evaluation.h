@@ -21,12 +21,16 @@ struct FrozenOptions {
   int epochs = 100;
   double lr = 0.001;
   std::int64_t batch = 1024;
-  std::string save_linear, train_inputs;
+  std::string linear, save_linear, train_inputs;
   std::vector<CLI::Option*> neighbors_only;  // options that need k-NN
   std::vector<CLI::Option*> linear_only;     // options that need the task linear
 
   // Adds the options, and returns --task.
   CLI::Option* add_to(CLI::App& app);
+
+ private:
+  // Adds the options of the linear classifier's training, and returns them.
+  std::vector<CLI::Option*> add_training_to(CLI::App& app);
 };
 
 // The rest of the command line, as far as it concerns these evaluations.

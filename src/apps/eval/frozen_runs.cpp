@@ -15,6 +15,7 @@
 #include "dtn/data/datasets.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
+#include "tasks/frozen/linear_file.h"
 
 namespace dtn::app {
 namespace {
@@ -56,6 +57,20 @@ void warn_of_missing_classes(const Tensor& training, const Tensor& evaluated) {
   log_warn(cat("no training image has the label ", *missing.begin(),
                missing.size() == 1 ? "" : cat(" or ", missing.size() - 1, " more of the labels"),
                " of evaluated images; these images count as wrong"));
+}
+
+// Throws ConfigError if the rows of a classifier's weight [K, F] do not fit the features.
+void check_width(const std::string& file, const Tensor& weight, FrozenFeatures& features) {
+  const std::int64_t needed = weight.dim(1), channels = features.model().outputs();
+  if (needed == features.width()) return;
+  std::string advice = "; it belongs to another model";
+  if (needed % channels == 0) {
+    advice =
+        cat("; use --blocks ", needed / channels, needed == 2 * channels ? " or --avgpool" : "");
+  }
+  throw ConfigError(cat(file, ": linear.weight is ", to_string(weight.shape()), ", for ", needed,
+                        " features, but there are ", features.width(), " (", features.description(),
+                        ")", advice));
 }
 
 // Mean cross-entropy and accuracy of the classifier.
@@ -208,6 +223,23 @@ FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {
   FrozenResult result = evaluated_images(features);
   result.damaged += training->damaged();
   result.linear = named_values(probe.parameters());
+  if (asked.defined()) result.metrics = probe_metrics(probe, result.evaluated);
+  return result;
+}
+
+FrozenResult FrozenRuns::given_classifier(FrozenFeatures& features) {
+  const std::string& file = options_.linear;
+  const LinearClassifier given = read_linear(file);
+  check_width(file, given.weight, features);
+  const std::int64_t classes = given.weight.dim(0);
+  const Tensor asked = evaluated_->labels();
+  if (asked.defined()) {
+    check_labels(asked.values<std::int64_t>(), classes,
+                 cat(file, " and ", evaluated_->description()));
+  }
+  LinearProbe probe(features.width(), classes, {});
+  load_exact(probe.parameters(), given.named(), file);
+  FrozenResult result = evaluated_images(features);
   if (asked.defined()) result.metrics = probe_metrics(probe, result.evaluated);
   return result;
 }

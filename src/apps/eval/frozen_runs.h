@@ -47,6 +47,8 @@ class FrozenRuns {
 
   FrozenResult nearest_neighbors(FrozenFeatures& features);
   FrozenResult linear_classifier(FrozenFeatures& features);
+  // Evaluates the classifier of the file --linear, without training images.
+  FrozenResult given_classifier(FrozenFeatures& features);
   // Adds the k-NN accuracy of the model with its initial weights, and of the pixels.
   void add_baselines(FrozenResult& result);
 
