@@ -49,20 +49,6 @@ std::string head_problem(const ParameterStore& store, const NamedTensors& head) 
   return missing.empty() ? "" : cat("it has no ", missing.begin()->first);
 }
 
-// Returns the names of the tensors, with commas; the first ones if there are many.
-std::string names_of(const NamedTensors& tensors) {
-  constexpr std::size_t kMaxNames = 8;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(kMaxNames, tensors.size()); ++i) {
-    names += cat(i ? ", " : "", tensors[i].first);
-  }
-  return names + (tensors.size() > kMaxNames ? ", ..." : "");
-}
-
-std::string unused(const NamedTensors& tensors) {
-  return cat(counted(tensors.size(), "tensors"), " not used (", names_of(tensors), ")");
-}
-
 // Returns the store's values, with those of a backbone loaded into a model of its own.
 NamedTensors with_backbone(ParameterStore& store, const ModelConfig& model, const TensorFile& file,
                            const std::string& source, const Registries& registries,
@@ -83,6 +69,16 @@ NamedTensors with_backbone(ParameterStore& store, const ModelConfig& model, cons
 
 }  // namespace
 
+std::string note_of_unused(const NamedTensors& tensors) {
+  constexpr std::size_t kMaxNames = 8;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kMaxNames, tensors.size()); ++i) {
+    names += cat(i ? ", " : "", tensors[i].first);
+  }
+  return cat(counted(tensors.size(), "tensors"), " not used (", names,
+             tensors.size() > kMaxNames ? ", ...)" : ")");
+}
+
 LoadedNetwork load_network(ParameterStore& store, const ModelConfig& model, const NetworkFile& file,
                            const Registries& registries) {
   check_unambiguous(file.tensors, file.source, [&](const std::string& name) {
@@ -100,10 +96,10 @@ LoadedNetwork load_network(ParameterStore& store, const ModelConfig& model, cons
       std::ranges::find(all, name, &NamedTensors::value_type::first)->second = tensor;
     }
   } else {
-    result.notes.push_back(cat("head: initialized randomly, because ", problem));
-    if (!network.head.empty()) result.notes.push_back(unused(network.head));
+    result.notes.push_back(cat("head: not loaded, because ", problem));
+    if (!network.head.empty()) result.notes.push_back(note_of_unused(network.head));
   }
-  if (!network.rest.empty()) result.notes.push_back(unused(network.rest));
+  if (!network.rest.empty()) result.notes.push_back(note_of_unused(network.rest));
   load_exact(store, all, file.source);
   return result;
 }

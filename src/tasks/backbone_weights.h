@@ -22,6 +22,9 @@ struct LoadedNetwork {
   std::vector<std::string> notes;  // for the user
 };
 
+// A note on tensors of a file that the model does not use; it names the first ones.
+std::string note_of_unused(const NamedTensors& tensors);
+
 // Loads the weights of a network into a store of backbone.* and head.*. The tensors are those of a
 // backbone with or without the prefix backbone., which load_weights() adapts to `model`. With that
 // prefix, head.* beside it is the network's head. The store's head keeps its values if the file has

@@ -13,6 +13,7 @@
 #include "dtn/ops/tokens.h"
 #include "dtn/optim/optimizer.h"
 #include "dtn/tasks/registries.h"
+#include "models/weights/key_prefixes.h"
 #include "tasks/backbone_weights.h"
 #include "tasks/collapse.h"
 #include "tasks/dino_net.h"
@@ -202,11 +203,40 @@ std::vector<std::string> Dino::load_weights(const std::string& file, WeightsUse 
     load_exact(teacher_->store, weights.tensors, file);
     return {};
   }
-  const NetworkFile network{weights.tensors, weights.metadata, file};
-  std::vector<std::string> notes =
-      load_network(student_->store, config_.model, network, registries_).notes;
-  copy_student();
+  return load_to_train(weights, file);
+}
+
+std::vector<std::string> Dino::load_to_train(const TensorFile& weights, const std::string& file) {
+  StudentAndTeacher networks = split_student_teacher(weights.tensors);
+  std::vector<std::string> notes;
+  const auto load = [&](DinoNet& net, const NamedTensors& tensors, const char* title) {
+    const LoadedNetwork loaded =
+        load_network(net.store, config_.model, {tensors, weights.metadata, file}, registries_);
+    for (const std::string& note : loaded.notes) notes.push_back(title + note);
+    return loaded.has_head;
+  };
+  if (networks.are_two) {
+    load(*student_, networks.student, "student: ");
+    copy_student();  // the teacher keeps this head if the file has none that fits
+    const bool has_head = load(*teacher_, networks.teacher, "teacher: ");
+    notes.push_back(load_center(networks.others, has_head, file));
+  } else {
+    load(*student_, networks.student, "");
+    copy_student();
+  }
+  if (!networks.others.empty()) notes.push_back(note_of_unused(networks.others));
   return notes;
+}
+
+// Takes the center out of the tensors beside the networks if it `fits`, because it belongs to the
+// outputs of the teacher's head. Returns a note.
+std::string Dino::load_center(NamedTensors& others, bool fits, const std::string& file) {
+  const auto center =
+      std::ranges::find(others, "dino_loss.center", &NamedTensors::value_type::first);
+  if (!fits || center == others.end()) return "center: starts at 0";
+  load_exact(state_, {{center_->name, center->second}}, file);
+  others.erase(center);
+  return "student, teacher and center: each from its own tensors";
 }
 
 void Dino::reset_head(std::uint64_t seed) {

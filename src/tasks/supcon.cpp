@@ -14,6 +14,7 @@
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "dtn/tasks/registries.h"
+#include "models/weights/key_prefixes.h"
 #include "tasks/backbone_weights.h"
 #include "tasks/model_text.h"
 #include "tasks/neighbors_meter.h"
@@ -160,9 +161,13 @@ Backbone* Supcon::backbone() { return net_->backbone.get(); }
 std::vector<std::string> Supcon::load_weights(const std::string& file, WeightsUse use) {
   const TensorFile weights = read_safetensors(file);
   if (use == WeightsUse::kTraining) {
-    return load_network(net_->store, config_.model, {weights.tensors, weights.metadata, file},
-                        registries_)
-        .notes;
+    const StudentAndTeacher networks = split_student_teacher(weights.tensors);
+    std::vector<std::string> notes =
+        load_network(net_->store, config_.model, {networks.teacher, weights.metadata, file},
+                     registries_)
+            .notes;
+    if (!networks.others.empty()) notes.push_back(note_of_unused(networks.others));
+    return notes;
   }
   load_exact(net_->store, weights.tensors, file);
   return {};

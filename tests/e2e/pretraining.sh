@@ -61,8 +61,43 @@ test ! -e dino/warnings.jsonl || fail "a warning in a run without a collapse: $(
 echo "fine-tuning"
 expect 0 dtn-train --config tiny.yaml --output finetuned --threads 2 --set schedule.steps=2 \
   --set augment.preset=light --set augment.erase=0 \
-  --set model.init_weights=dino/checkpoints/last/ema.safetensors
-expect_text 'init_weights'
+  --set model.init_weights=dino
+expect_text 'init_weights: .*ema.safetensors'
+
+echo "a checkpoint of the public DINO code"
+python3 - << 'EOC'
+import files
+metadata, student = files.read_safetensors("dino/checkpoints/last/model.safetensors")
+_, teacher = files.read_safetensors("dino/checkpoints/last/ema.safetensors")
+_, state = files.read_safetensors("dino/checkpoints/last/state.safetensors")
+full = {"student.module." + name: tensor for name, tensor in student.items()}
+full |= {"teacher." + name: tensor for name, tensor in teacher.items()}
+full["dino_loss.center"] = state["dino.center"]
+files.write_safetensors("full.safetensors", full)
+EOC
+# The first rate is 0, so one step leaves the student as it is.
+expect 0 dtn-train --config dino.yaml --output from-full --threads 2 --set schedule.steps=1 \
+  --set schedule.warmup_lr=0 --set model.init_weights=full.safetensors
+expect_text 'init_weights: student, teacher and center: each from its own tensors'
+python3 - << 'EOC' || fail "the networks do not start from their tensors"
+import files
+read = lambda run, file: files.read_safetensors(f"{run}/checkpoints/last/{file}.safetensors")[1]
+assert read("dino", "model") == read("from-full", "model")
+before, after, student = read("dino", "ema"), read("from-full", "ema"), read("dino", "model")
+for name in before:
+    a, b, s = (files.values_of(t[name]) for t in (before, after, student))
+    # One step of the average, with the first momentum.
+    assert all(abs(0.996 * x + 0.004 * z - y) < 1e-5 for x, y, z in zip(a, b, s)), name
+EOC
+expect 0 dtn-eval --checkpoint dino/checkpoints/last --task knn --json --save-features run.safetensors
+expect 0 dtn-eval --checkpoint full.safetensors --config dino.yaml --task knn --json \
+  --save-features full-features.safetensors
+cmp run.safetensors full-features.safetensors || fail "a full checkpoint does not give its teacher"
+expect 0 dtn-train --config tiny.yaml --output finetuned-full --threads 2 --set schedule.steps=2 \
+  --set augment.preset=light --set augment.erase=0 --set model.init_weights=full.safetensors
+expect_text "removed the prefix 'teacher.backbone.' from .* others are not used"
+expect 0 dtn-export --checkpoint full.safetensors --config dino.yaml --set task=classify \
+  --set model.num_classes=0 --output features.onnx
 
 echo "views without a preset: given ones"
 python3 - << 'EOC'

@@ -44,7 +44,8 @@ class Dino : public Task {
   ParameterStore* averaged() override;
   Backbone* backbone() override;
   // A file with backbone.* and head.* starts student and teacher, or is the teacher that is
-  // evaluated. Any other file holds a backbone; the head then stays random.
+  // evaluated. A file with student.*, teacher.* and dino_loss.center starts each from its own
+  // tensors. Any other file holds a backbone; the head then stays random.
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
   // Resets the heads of both networks to the same values, and the center to 0.
   void reset_head(std::uint64_t seed) override;
@@ -57,6 +58,8 @@ class Dino : public Task {
   Variable student_logits(Context&, const Fields& batch);
   double center_share(const Context&, std::int64_t samples) const;
   void copy_student();
+  std::vector<std::string> load_to_train(const TensorFile& weights, const std::string& file);
+  std::string load_center(NamedTensors& others, bool fits, const std::string& file);
 
   Device device_;
   ExperimentConfig config_;

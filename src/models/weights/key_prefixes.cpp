@@ -171,6 +171,11 @@ StudentAndTeacher split_student_teacher(const NamedTensors& tensors) {
       (network == kStudent ? split.student : split.teacher).emplace_back(name, tensor);
     }
   }
+  split.are_two = !split.student.empty() && !split.teacher.empty();
+  if (split.are_two) return split;
+  if (split.student.empty() && split.teacher.empty()) return {tensors, tensors, {}};
+  (split.student.empty() ? split.student : split.teacher) =
+      split.student.empty() ? split.teacher : split.student;
   return split;
 }
 

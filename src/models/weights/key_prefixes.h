@@ -14,10 +14,12 @@ namespace dtn {
 // Returns the name without the prefixes that wrap a whole network: module., _orig_mod., model.
 std::string_view without_wrappers(std::string_view name);
 
-// The tensors of a file with the two networks of self-distillation, such as a checkpoint of DINO.
+// The networks of a file. A checkpoint of self-distillation, such as DINO, has student.* and
+// teacher.*, which lose that prefix. Any other file has one network, which is both.
 struct StudentAndTeacher {
-  NamedTensors student, teacher;  // names without student. or teacher.
-  NamedTensors others;
+  NamedTensors student, teacher;
+  NamedTensors others;  // tensors beside student.* and teacher.*
+  bool are_two = false;
 };
 StudentAndTeacher split_student_teacher(const NamedTensors& tensors);
 

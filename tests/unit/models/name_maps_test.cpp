@@ -167,7 +167,7 @@ TEST(WeightNames, PrefersTeacherOverStudent) {
               {"removed the prefix 'teacher.backbone.'", cat(others, " others are not used (")});
 }
 
-// If all names fit, a name that looks like a prefix stays.
+// Names of one parameter that differ only in prefixes.
 TEST(WeightNames, RejectsTwoNetworksInOneFile) {
   const ModelConfig c = test::deit_vit();
   DistinctModel vit(c);

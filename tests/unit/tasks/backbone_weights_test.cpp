@@ -90,7 +90,7 @@ TEST(BackboneWeights, OtherHeadStaysUnused) {
   const ExperimentConfig config = golden_config(kGolden, "dino", other);
   const auto fresh = make_task({config, kCpu, standard_registries()});
   expect_contains(loaded.notes,
-                  "head: initialized randomly, because head.last_layer.weight_g is [32, 1], but "
+                  "head: not loaded, because head.last_layer.weight_g is [32, 1], but "
                   "the model needs [40, 1]\n8 tensors not used (head.last_layer.weight_g, ");
   for (std::size_t network : {0u, 1u}) {
     expect_equal(loaded.store(network), file, "backbone.");
@@ -131,9 +131,93 @@ TEST(BackboneWeights, BackboneAloneLeavesTheHead) {
     const Loaded loaded = load_dino(prefixed(prefix, timm));
     expect_equal(loaded.store(0), file, "backbone.");
     expect_equal(loaded.store(1), file, "backbone.");
-    expect_contains(loaded.notes,
-                    "head: initialized randomly, because the file has no head for it");
+    expect_contains(loaded.notes, "head: not loaded, because the file has no head for it");
   }
+}
+
+// A checkpoint of the public DINO code with other weights in each network.
+NamedTensors full_checkpoint() {
+  NamedTensors file;
+  for (const auto& [name, tensor] : golden_tensors()) {
+    const Tensor other = as(random_tensor(tensor.shape(), stream_of(name)), DType::kFloat32);
+    file.emplace_back("student.module." + name, tensor);
+    file.emplace_back("teacher." + name, other);
+  }
+  file.emplace_back("dino_loss.center", as(random_tensor({1, 32}, 3), DType::kFloat32));
+  return file;
+}
+
+// The tensors below a prefix, without it.
+NamedTensors part_of(const NamedTensors& file, const std::string& prefix) {
+  NamedTensors part;
+  for (const auto& [name, tensor] : file) {
+    if (name.starts_with(prefix)) part.emplace_back(name.substr(prefix.size()), tensor);
+  }
+  return part;
+}
+
+TEST(BackboneWeights, FullCheckpointStartsEachNetwork) {
+  const NamedTensors file = full_checkpoint();
+  const Loaded loaded = load_dino(file);
+  expect_equal(loaded.store(0), part_of(file, "student.module."), "");
+  expect_equal(loaded.store(1), part_of(file, "teacher."), "");
+  EXPECT_TRUE(same_bits(named(loaded.store(2), "dino.center"), named(file, "dino_loss.center")));
+  EXPECT_EQ(loaded.notes, "student, teacher and center: each from its own tensors\n");
+}
+
+// The center belongs to the outputs of a head that the model does not have.
+TEST(BackboneWeights, FullCheckpointWithOtherHeadLeavesTheCenter) {
+  const NamedTensors file = full_checkpoint();
+  const Loaded loaded = load_dino(file, {"dino.out_dim=40"});
+  expect_equal(loaded.store(0), part_of(file, "student.module."), "backbone.");
+  expect_equal(loaded.store(1), part_of(file, "teacher."), "backbone.");
+  EXPECT_EQ(max_abs(doubles(named(loaded.store(2), "dino.center"))), 0);
+  for (const auto& [name, tensor] : loaded.store(1)) {
+    if (!name.starts_with("head.")) continue;
+    EXPECT_TRUE(same_bits(tensor, named(loaded.store(0), name))) << name;
+  }
+  for (const char* note : {"student: head: not loaded", "teacher: head: not loaded",
+                           "center: starts at 0", "1 tensor not used (dino_loss.center)"}) {
+    expect_contains(loaded.notes, note);
+  }
+}
+
+TEST(BackboneWeights, OneNetworkOfAFullCheckpointStartsBoth) {
+  for (const char* network : {"student.module.", "teacher."}) {
+    SCOPED_TRACE(network);
+    NamedTensors file = full_checkpoint();
+    std::erase_if(file, [&](const auto& t) {
+      return !t.first.starts_with(network) && !t.first.starts_with("dino_loss.");
+    });
+    const Loaded loaded = load_dino(file);
+    for (std::size_t store : {0u, 1u})
+      expect_equal(loaded.store(store), part_of(file, network), "");
+    expect_contains(loaded.notes, "1 tensor not used (dino_loss.center)");
+  }
+}
+
+TEST(BackboneWeights, OtherTasksTakeTheTeacherOfAFullCheckpoint) {
+  const NamedTensors file = full_checkpoint();
+  ExperimentConfig config = golden_config(kGolden, "dino");
+  const NamedTensors teacher = part_of(file, "teacher.backbone.");
+  config.task = "classify";
+  config.model.num_classes = 3;
+  const Loaded classify = load(config, file);
+  expect_equal(part_of(classify.store(0), "norm."), part_of(teacher, "norm."), "");
+  expect_equal(part_of(classify.store(0), "blocks."), part_of(teacher, "blocks."), "");
+  expect_contains(classify.notes, "removed the prefix 'teacher.backbone.'");
+  expect_contains(classify.notes, "head.weight: not in ");
+  config.task = "supcon";
+  const Loaded supcon = load(config, file);
+  expect_equal(supcon.store(0), part_of(file, "teacher."), "backbone.");
+  expect_contains(supcon.notes, "head: not loaded, because the model has no head.last_layer");
+}
+
+TEST(BackboneWeights, RefusesCenterOfOtherSize) {
+  NamedTensors file = full_checkpoint();
+  file.back().second = Tensor::zeros({1, 31}, DType::kFloat32);
+  expect_contains(error_of(file),
+                  "tensor dino.center has shape [1, 31], but the model needs [1, 32]");
 }
 
 TEST(BackboneWeights, RefusesTwoBackbonesInOneFile) {

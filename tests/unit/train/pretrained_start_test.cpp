@@ -1,4 +1,5 @@
 // Runs of dino and supcon that start from weights: a teacher, a reset head, a frozen backbone.
+// backbone.
 #include "self_supervised_runs.h"
 
 namespace dtn::test {
