@@ -1,5 +1,4 @@
 // Runs of dino and supcon that start from weights: a teacher, a reset head, a frozen backbone.
-// backbone.
 #include "self_supervised_runs.h"
 
 namespace dtn::test {
