@@ -97,7 +97,7 @@ expect 0 dtn-train --config tiny.yaml --output finetuned-full --threads 2 --set 
   --set augment.preset=light --set augment.erase=0 --set model.init_weights=full.safetensors
 expect_text "removed the prefix 'teacher.backbone.' from .* others are not used"
 expect 0 dtn-export --checkpoint full.safetensors --config dino.yaml --set task=classify \
-  --set model.num_classes=0 --output features.onnx
+  --set augment.preset=none --set model.num_classes=0 --output features.onnx
 
 echo "views without a preset: given ones"
 python3 - << 'EOC'
