@@ -4,8 +4,8 @@
 tools -> apps -> {train, plot}; train -> tasks -> {models, optim, data} -> nn -> ops -> autograd ->
 kernels -> core; data -> {io, kernels} -> core; plot -> io; cuda -> {kernels, dist} -> core; train,
 optim and nn -> dist -> core; everyone may include config structs. Within src/apps, sweep and bench
-include estimate, sweep includes report, report includes analyze, every app includes common, and the
-file with the main function of a program includes what it likes. What is installed (include/) includes nothing that is
+include estimate, sweep and eval include report, report includes analyze, every app includes common,
+and the file with the main function of a program includes what it likes. What is installed (include/) includes nothing that is
 not, dtn/dtn.h includes all of it, and no folder holds more than 40 files.
 """
 import collections
@@ -39,6 +39,7 @@ BELOW |= {f"apps/{app}": BELOW["apps/common"] | {"apps/common"} for app in APPS}
 BELOW["apps/bench"].add("apps/estimate")
 BELOW["apps/sweep"] |= {"apps/estimate", "apps/report"}
 BELOW["apps/report"].add("apps/analyze")
+BELOW["apps/eval"].add("apps/report")
 BELOW["app"] = BELOW["tasks"] | {"tasks"}  # include/dtn/app
 BELOW["main"] = BELOW["tools"] = set(BELOW)  # src/apps/*/*_main.cpp: the programs themselves
 EVERYTHING = ROOT / "include/dtn/dtn.h"

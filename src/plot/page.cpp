@@ -54,7 +54,7 @@ std::string style_sheet() {
                  ")}\n");
   }
   return cat(":root{color-scheme:light dark;", light, "}\n@media(prefers-color-scheme:dark){:root{",
-             dark, "}}\n", rules, kStyle);
+             dark, "}}\n", rules, kStyle, gallery_style());
 }
 
 std::string table_html(const Table& table) {
@@ -92,10 +92,12 @@ std::string figure_html(const Figure& f) {
 
 std::string contents_html(const Page& page) {
   std::string items;
+  const auto add = [&](const auto& shown) {
+    items += cat("<li><a href=\"#", shown.name, "\">", escaped(shown.title), "</a></li>\n");
+  };
   for (const Section& s : page.sections) {
-    for (const Figure& f : s.figures) {
-      items += cat("<li><a href=\"#", f.name, "\">", escaped(f.title), "</a></li>\n");
-    }
+    std::ranges::for_each(s.figures, add);
+    std::ranges::for_each(s.galleries, add);
   }
   return items.empty() ? "" : cat("<nav aria-label=\"Figures\"><ol>\n", items, "</ol></nav>\n");
 }
@@ -122,6 +124,7 @@ std::string html(const Page& page) {
     out += cat("<section>\n<h2>", escaped(s.title), "</h2>\n");
     for (const std::string& p : s.paragraphs) out += cat("<p>", escaped(p), "</p>\n");
     for (const Figure& f : s.figures) out += figure_html(f);
+    for (const Gallery& g : s.galleries) out += gallery_html(g);
     if (!s.table_title.empty()) out += cat("<h3>", escaped(s.table_title), "</h3>\n");
     if (!s.table.columns.empty()) out += table_html(s.table);
     if (!s.preformatted.empty()) {

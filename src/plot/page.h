@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "plot/gallery.h"
+
 namespace dtn::plot {
 
 // Plain text; html() escapes it.
@@ -31,9 +33,10 @@ struct Section {
   std::string title;
   std::vector<std::string> paragraphs = {};
   std::vector<Figure> figures = {};
-  Table table = {};               // below the figures; without columns: none
-  std::string table_title = {};   // above the table; empty: none
-  std::string preformatted = {};  // shown without changes, such as a config; empty: nothing
+  std::vector<Gallery> galleries = {};  // below the figures
+  Table table = {};                     // below the galleries; without columns: none
+  std::string table_title = {};         // above the table; empty: none
+  std::string preformatted = {};        // shown without changes, such as a config; empty: nothing
 };
 
 struct Page {

@@ -7,9 +7,7 @@
 #include "dtn/data/datasets.h"
 
 namespace dtn {
-namespace {
 
-// Replaces ImageNet's WordNet ids by their words.
 void put_into_words(std::vector<std::string>& names) {
   const std::vector<std::string>& ids = imagenet_class_names();
   for (std::string& name : names) {
@@ -19,8 +17,6 @@ void put_into_words(std::vector<std::string>& names) {
     }
   }
 }
-
-}  // namespace
 
 std::string as_json(const std::vector<std::string>& names) {
   // Folder names may be any bytes; parts that are not UTF-8 are replaced.

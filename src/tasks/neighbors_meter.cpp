@@ -6,6 +6,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/dist/communicator.h"
+#include "tasks/frozen/neighbor_examples.h"
 
 namespace dtn {
 namespace {
@@ -146,11 +147,15 @@ NeighborsMeter::Bank NeighborsMeter::gather_bank(Communicator& ranks) {
   RowLayout layout{.counts = of_each_rank(references_.count(), ranks), .places = {}};
   layout.width = std::ranges::max(
       of_each_rank(references_.features.empty() ? 0 : references_.features.front().dim(1), ranks));
-  layout.places = places_of(of_all_ranks(references_.indices, layout.counts, ranks));
   const std::vector<std::int64_t> labels = of_all_ranks(references_.labels, layout.counts, ranks);
-  Bank bank{.features = {}, .labels = Tensor::empty({std::ssize(labels)}, DType::kInt64)};
+  const std::vector<std::int64_t> indices = of_all_ranks(references_.indices, layout.counts, ranks);
+  Bank bank{.features = {},
+            .labels = Tensor::empty({std::ssize(labels)}, DType::kInt64),
+            .indices = Tensor::empty({std::ssize(labels)}, DType::kInt64)};
+  layout.places = places_of(indices);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     bank.labels.data<std::int64_t>()[layout.places[i]] = labels[i];
+    bank.indices.data<std::int64_t>()[layout.places[i]] = indices[i];
   }
   bank.features = gather_features(references_.features, layout, gathered_bytes_, ranks);
   references_ = {};
@@ -158,15 +163,52 @@ NeighborsMeter::Bank NeighborsMeter::gather_bank(Communicator& ranks) {
 }
 
 // Classifies the samples of this rank, and drops their features.
-NeighborHits NeighborsMeter::count_hits(const Bank& bank) {
-  const NearestNeighbors neighbors(bank.features, bank.labels, options_);
+NeighborHits NeighborsMeter::count_hits(const NearestNeighbors& neighbors) {
   const std::int64_t count = queries_.count();
   if (count == 0) return {};
-  Tensor features = Tensor::empty({count, bank.features.dim(1)}, DType::kFloat32);
+  Tensor features = Tensor::empty({count, queries_.features.front().dim(1)}, DType::kFloat32);
   RowReader(queries_.features).read(count, features.data<float>());
   const Tensor labels = Tensor::from(queries_.labels, {count});
   queries_ = {};
   return hits_of(neighbors.find(features), labels);
+}
+
+// Finds the neighbours of some samples of all ranks. The choice does not depend on the ranks.
+void NeighborsMeter::find_examples(const NearestNeighbors& neighbors, const Bank& bank,
+                                   Communicator& ranks) {
+  const std::vector<std::int64_t> counts = of_each_rank(queries_.count(), ranks);
+  const std::vector<std::int64_t> labels = of_all_ranks(queries_.labels, counts, ranks);
+  const std::vector<std::int64_t> indices = of_all_ranks(queries_.indices, counts, ranks);
+  std::vector<std::int64_t> sorted_labels(labels.size()), sorted_indices(labels.size());
+  const std::vector<std::int64_t> places = places_of(indices);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    sorted_labels[static_cast<std::size_t>(places[i])] = labels[i];
+    sorted_indices[static_cast<std::size_t>(places[i])] = indices[i];
+  }
+  std::vector<std::int64_t> shown_labels, shown_indices, rows;
+  for (const std::int64_t row : example_rows({sorted_indices, sorted_labels})) {
+    rows.push_back(std::ssize(rows));
+    shown_labels.push_back(sorted_labels[static_cast<std::size_t>(row)]);
+    shown_indices.push_back(sorted_indices[static_cast<std::size_t>(row)]);
+  }
+  // One rank has the features of a sample; the others add zeros.
+  const std::int64_t width = bank.features.dim(1);
+  Tensor features = Tensor::zeros({std::ssize(rows), width}, DType::kFloat32);
+  std::int64_t first = 0;
+  for (const Tensor& batch : queries_.features) {
+    for (std::int64_t i = 0; i < batch.dim(0); ++i) {
+      const std::int64_t index = queries_.indices[static_cast<std::size_t>(first + i)];
+      const auto found = std::ranges::find(shown_indices, index);
+      if (found == shown_indices.end()) continue;
+      std::copy_n(batch.data<float>() + i * width, width,
+                  features.data<float>() + (found - shown_indices.begin()) * width);
+    }
+    first += batch.dim(0);
+  }
+  ranks.all_reduce(features);
+  examples_ =
+      neighbor_examples(neighbors.find(features), rows, {shown_indices, shown_labels},
+                        {bank.indices.values<std::int64_t>(), bank.labels.values<std::int64_t>()});
 }
 
 // Each rank classifies its own samples by the references of all ranks.
@@ -176,7 +218,10 @@ void NeighborsMeter::merge(Communicator& ranks) {
     merged_ = unknown_accuracy();
     return;
   }
-  const NeighborHits own = count_hits(gather_bank(ranks));
+  const Bank bank = gather_bank(ranks);
+  const NearestNeighbors neighbors(bank.features, bank.labels, options_);
+  find_examples(neighbors, bank, ranks);
+  const NeighborHits own = count_hits(neighbors);
   merged_ = accuracy_of({ranks.sum(own.top1), ranks.sum(own.top5), ranks.sum(own.count)});
 }
 

@@ -27,6 +27,8 @@ class NeighborsMeter final : public Meter {
   void add(const Fields& batch, const Fields& outputs) override;
   void merge(Communicator& ranks) override;
   Metrics result() const override;
+  // Of all ranks; none before merge(), or if there is no accuracy.
+  std::vector<NeighborExample> examples() const override { return examples_; }
 
  private:
   // Features with their labels and their positions in the data set.
@@ -38,16 +40,18 @@ class NeighborsMeter final : public Meter {
     std::int64_t count() const { return static_cast<std::int64_t>(labels.size()); }
   };
   struct Bank {
-    Tensor features, labels;  // [N, F], [N]
+    Tensor features, labels, indices;  // [N, F], [N], [N]
   };
   bool is_comparable() const;
   Bank gather_bank(Communicator& ranks);
-  NeighborHits count_hits(const Bank& bank);
+  NeighborHits count_hits(const NearestNeighbors& neighbors);
+  void find_examples(const NearestNeighbors& neighbors, const Bank& bank, Communicator& ranks);
 
   NeighborOptions options_;
   std::int64_t gathered_bytes_;
   Rows references_, queries_;
   std::optional<Metrics> merged_;  // of all ranks
+  std::vector<NeighborExample> examples_;
 };
 
 }  // namespace dtn

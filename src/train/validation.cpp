@@ -7,8 +7,9 @@
 
 namespace dtn {
 
-std::optional<Evaluation> Validation::evaluate_weights(bool stoppable) {
+std::optional<Evaluation> Validation::evaluate_weights(bool stoppable, Meter& meter) {
   EvalOptions options;
+  options.meter = &meter;
   options.ranks = &ranks_;
   if (stoppable) options.stop = stop_requested;
   if (references_) {
@@ -25,13 +26,13 @@ std::optional<Evaluation> Validation::evaluate_weights(bool stoppable) {
   return evaluate(learner_.task(), split_->feeder(), options);
 }
 
-std::optional<Evaluations> Validation::evaluate_all(bool stoppable) {
-  std::optional<Evaluation> weights = evaluate_weights(stoppable);
+std::optional<Evaluations> Validation::evaluate_all(bool stoppable, Meter& meter) {
+  std::optional<Evaluation> weights = evaluate_weights(stoppable, meter);
   if (!weights) return std::nullopt;
   MovingAverage* average = learner_.average();
   if (!average) return Evaluations{*weights, std::nullopt};
   average->swap();
-  std::optional<Evaluation> of_average = evaluate_weights(stoppable);
+  std::optional<Evaluation> of_average = evaluate_weights(stoppable, *learner_.task().meter());
   average->swap();
   if (!of_average) return std::nullopt;
   return Evaluations{*weights, of_average};
@@ -54,9 +55,11 @@ bool Validation::is_best(const Evaluation& judged) const {
 }
 
 std::optional<bool> Validation::run(bool may_be_best) {
-  const std::optional<Evaluations> results = evaluate_all(true);
+  const std::unique_ptr<Meter> meter = learner_.task().meter();
+  const std::optional<Evaluations> results = evaluate_all(true, *meter);
   if (!results) return std::nullopt;
   recorder_.evaluations(*results);
+  recorder_.neighbors(*meter, split_->source(), references_ ? &references_->source() : nullptr);
   last_ = *results;
   const std::int64_t step = progress_.evaluated_step = progress_.step;
   if (loss_is_finite() == true) progress_.finite_step = step;

@@ -45,6 +45,15 @@ assert list(found["baselines"]) == ["untrained", "pixels"], found
 assert found["baselines"]["pixels"]["top1"] > 50, found  # a pattern for each class, and noise
 EOC
 
+echo "pictures of neighbours"
+expect 0 dtn-eval --checkpoint run --task knn --save-neighbors near.html
+checks=$((checks + 1))
+python3 - << 'EOC' || fail "page of neighbours"
+page = open("near.html", encoding="utf-8").read()
+assert page.count("data:image/png;base64,") == 12 * 6, page.count("data:image/png")
+assert "Nearest neighbours" in page and 'aria-label="right"' in page
+EOC
+
 echo "k-NN of given images, against a plain loop"
 python3 - << 'EOC'
 import files, random
@@ -230,7 +239,7 @@ cmp b.safetensors l.safetensors || fail "the prefix backbone. changes the featur
 echo "errors"
 for wrong in '--task kmeans' '--task knn --blocks 2' '--task knn --save-linear x' '--k 5' \
   '--task linear --avgpool --blocks 4' '--task linear --blocks 9' '--task knn --precision bf16' \
-  '--task linear --k 5' '--task linear --temperature 0.1' '--task knn --save-logits x' '--task knn --k 0' '--task linear --lr 0'; do
+  '--task linear --k 5' '--task linear --temperature 0.1' '--task knn --save-logits x' '--task linear --save-neighbors x' '--task knn --k 0' '--task linear --lr 0'; do
   # shellcheck disable=SC2086
   expect 2 dtn-eval --checkpoint run $wrong
 done

@@ -24,11 +24,14 @@ for task in dino supcon; do
   expect 0 dtn-train --config $task.yaml --output $task --threads 2
   expect_text 'evaluation at step 12 \(val\): top-1 +[0-9.]+ %'
   expect_file $task/samples.png
+  expect_file $task/neighbors.png
+  grep -q 'id="neighbors"' $task/report.html || fail "$task: no neighbours in the report"
   code=0
   python3 "$lib/interrupt.py" KILL "lines:7.50:$task-killed/metrics.jsonl" "$bin/dtn-train" \
     --config $task.yaml --output $task-killed --threads 2 > "$log" 2>&1 || code=$?
   expect_equal "exit code of the killed run" "$code" 137
   expect 0 dtn-train --config $task.yaml --output $task-killed --threads 2 --resume auto
+  cmp $task/neighbors.png $task-killed/neighbors.png || fail "$task: other neighbours after a kill"
   expect_same_checkpoint $task/checkpoints/step-00000012 $task-killed/checkpoints/step-00000012
   expect 0 dtn-eval --checkpoint $task --task knn --json
   cp "$log" knn.txt

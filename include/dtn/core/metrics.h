@@ -1,6 +1,8 @@
 // Results of an evaluation.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +27,20 @@ struct Metrics {
   bool better(double a, double b) const { return higher_is_better ? a > b : a < b; }
 };
 
+// A sample of a data set, by its position in it.
+struct SimilarSample {
+  std::int64_t index = 0;
+  std::optional<std::int64_t> label;  // unset: unknown
+  double similarity = 0;              // to the sample that it is compared with: cosine of features
+};
+
+// An evaluated sample and the references nearest to it, for pictures.
+struct NeighborExample {
+  SimilarSample sample;
+  std::int64_t vote = 0;               // label for which the nearest references vote
+  std::vector<SimilarSample> nearest;  // the most similar first
+};
+
 // Accumulates the results of an evaluation batch by batch.
 class Meter {
  public:
@@ -41,6 +57,9 @@ class Meter {
   virtual void merge(Communicator& ranks) = 0;
   // The results of all batches so far.
   virtual Metrics result() const = 0;
+  // Some samples with their nearest references; empty if the meter does not compare. After merge()
+  // all ranks have the same.
+  virtual std::vector<NeighborExample> examples() const { return {}; }
 };
 
 }  // namespace dtn

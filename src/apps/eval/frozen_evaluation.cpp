@@ -10,11 +10,13 @@
 #include "apps/common/program.h"
 #include "apps/eval/frozen_runs.h"
 #include "apps/eval/result_files.h"
+#include "apps/report/neighbors_figure.h"
 #include "core/format.h"
 #include "data/source/split_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
+#include "io/atomic_file.h"
 #include "tasks/trained_weights.h"
 
 namespace dtn::app {
@@ -47,7 +49,10 @@ void check_unset(const std::vector<CLI::Option*>& options, const char* readers, 
 void check_options(const FrozenOptions& o) {
   if (o.task == "knn") {
     check_unset(o.linear_only, "--task linear", "knn");
-  } else if (!o.baselines) {
+  } else {
+    check_unset({o.knn_only}, "--task knn", "linear");
+  }
+  if (o.task == "linear" && !o.baselines) {
     check_unset(o.neighbors_only, "--task knn and --baselines", "linear");
   }
 }
@@ -149,6 +154,10 @@ CLI::Option* FrozenOptions::add_to(CLI::App& app) {
   }
   for (CLI::Option* option : neighbors_only) option->needs(choice);
   for (CLI::Option* option : linear_only) option->needs(choice);
+  knn_only = app.add_option("--save-neighbors", save_neighbors,
+                            "knn: write a page (HTML) of some evaluated images with their nearest "
+                            "training images to this file")
+                 ->needs(choice);
   app.add_option("--train-inputs", train_inputs,
                  "safetensors file of training images instead of the training split: 'images' and "
                  "'labels' as for --inputs")
@@ -192,6 +201,11 @@ int evaluate_frozen(const FrozenCommand& command) {
                                                  : runs.given_classifier(features);
   result.description = features.description();
   if (!command.save_features.empty()) save_features(command.save_features, result);
+  if (!options.save_neighbors.empty()) {
+    write_file_atomic(options.save_neighbors,
+                      neighbors_page("Nearest neighbours of " + weights.config.name,
+                                     result.neighbors.json, result.neighbors.png));
+  }
   if (!options.save_linear.empty()) write_safetensors(options.save_linear, result.linear);
   if (options.baselines) runs.add_baselines(result);
   if (command.json) {

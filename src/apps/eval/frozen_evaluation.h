@@ -21,9 +21,10 @@ struct FrozenOptions {
   int epochs = 100;
   double lr = 0.001;
   std::int64_t batch = 1024;
-  std::string linear, save_linear, train_inputs;
+  std::string linear, save_linear, save_neighbors, train_inputs;
   std::vector<CLI::Option*> neighbors_only;  // options that need k-NN
   std::vector<CLI::Option*> linear_only;     // options that need the task linear
+  CLI::Option* knn_only = nullptr;           // --save-neighbors
 
   // Adds the options, and returns --task.
   CLI::Option* add_to(CLI::App& app);

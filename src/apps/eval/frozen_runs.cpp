@@ -15,7 +15,9 @@
 #include "dtn/data/datasets.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
+#include "tasks/class_names.h"
 #include "tasks/frozen/linear_file.h"
+#include "tasks/frozen/neighbor_examples.h"
 
 namespace dtn::app {
 namespace {
@@ -31,6 +33,14 @@ FeatureSet collect(ImageStream& images, const char* title, std::int64_t width,
   ProgressBar bar(title, images.size());
   return collect_features(images, width, function,
                           [&](std::int64_t done) { bar.update(done, ""); });
+}
+
+// The images of a stream, which must outlive them.
+ShownImages shown_images(const ImageStream& stream) {
+  ShownImages images{.image = [&stream](std::int64_t index) { return stream.image(index); },
+                     .class_names = stream.class_names()};
+  put_into_words(images.class_names);
+  return images;
 }
 
 // Returns the labels of the training images. Throws DataError if there are none, or a negative one.
@@ -198,10 +208,31 @@ FrozenResult FrozenRuns::nearest_neighbors(FrozenFeatures& features) {
   const auto start = Clock::now();
   const Neighbors found = neighbors.find(result.evaluated.features);
   result.seconds += seconds_since(start);
+  if (!options_.save_neighbors.empty()) {
+    result.neighbors = draw_examples(found, bank, result.evaluated, *training);
+  }
   if (!result.labels.defined()) return result;
   warn_of_missing_classes(labels, result.labels);
   result.metrics = accuracy_of(hits_of(found, result.evaluated.labels));
   return result;
+}
+
+NeighborSheet FrozenRuns::draw_examples(const Neighbors& found, const FeatureSet& bank,
+                                        const FeatureSet& evaluated,
+                                        const ImageStream& training) const {
+  FeatureRows queries{evaluated.indices, {}};
+  if (evaluated.labels.defined()) queries.labels = evaluated.labels.values<std::int64_t>();
+  const auto examples = neighbor_examples(found, example_rows(queries), queries,
+                                          {bank.indices, bank.labels.values<std::int64_t>()});
+  return draw_neighbors(examples, shown_images(*evaluated_), shown_images(training),
+                        normalization());
+}
+
+// Returns the normalization of the images; empty if it is unknown.
+Normalization FrozenRuns::normalization() const {
+  const int channels = config_.model.channels;
+  if (!evaluated_->is_normalized() || (channels != 1 && channels != 3)) return {};
+  return resolve_normalization(config_.data, channels, registries_.datasets);
 }
 
 FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {

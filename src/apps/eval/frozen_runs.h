@@ -15,6 +15,7 @@
 #include "tasks/frozen/image_stream.h"
 #include "tasks/frozen/linear_probe.h"
 #include "tasks/frozen/nearest_neighbors.h"
+#include "tasks/frozen/neighbor_sheet.h"
 
 namespace dtn::app {
 
@@ -28,6 +29,7 @@ struct FrozenResult {
   double seconds = 0;         // for the evaluated images
   std::int64_t k = 0;         // voting neighbours
   NamedTensors linear{};      // weights of the linear classifier
+  NeighborSheet neighbors{};  // empty without --save-neighbors
   std::string description{};  // of the features
   std::vector<std::pair<std::string, Metrics>> baselines{};  // "untrained", "pixels"
 
@@ -56,6 +58,9 @@ class FrozenRuns {
   std::unique_ptr<ImageStream> open_evaluated();
   const std::shared_ptr<const Dataset>& training_images();
   std::unique_ptr<ImageStream> open_training(ImagePreparation preparation);
+  NeighborSheet draw_examples(const Neighbors& found, const FeatureSet& bank,
+                              const FeatureSet& evaluated, const ImageStream& training) const;
+  Normalization normalization() const;
   FrozenResult evaluated_images(FrozenFeatures& features);
   void train(LinearProbe& probe, ImageStream& training, FrozenFeatures& features) const;
   Metrics neighbor_metrics(ImageStream& training, std::int64_t width,

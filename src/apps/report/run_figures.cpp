@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/report/figure_parts.h"
+#include "apps/report/neighbors_figure.h"
 #include "apps/report/run_quantities.h"
 #include "core/format.h"
 #include "core/progress.h"
@@ -272,6 +273,9 @@ void write_run_report(const std::filesystem::path& folder) {
   const RunRecord& run = group.runs.front();
   plot::Page page{.title = run.name, .lead = lead_of(run)};
   page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
+  if (auto gallery = neighbors_gallery(run.neighbors, run.neighbors_png)) {
+    page.sections.push_back({.title = gallery->title, .galleries = {*gallery}});
+  }
   std::vector<plot::Figure> inner;
   add_lambda_figures(run, inner);
   add_gradient_figure(run, inner);

@@ -33,6 +33,8 @@ struct RunRecord {
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
   drawing::AnalysisJson summary;    // summary.json; null: the run has not finished
   std::string samples;              // bytes of samples.png
+  drawing::AnalysisJson neighbors;  // neighbors.json; null: no nearest neighbours
+  std::string neighbors_png;        // bytes of neighbors.png
   // Problems that training has seen, in the order of their steps.
   std::vector<std::pair<std::int64_t, std::string>> warnings = {};  // step, text
 

@@ -72,6 +72,8 @@ RunRecord read_run_record(const fs::path& folder) {
   });
   record.lambdas = read_history(folder / "norms.jsonl");
   record.summary = json_of_file(folder / "summary.json");
+  record.neighbors = json_of_file(folder / "neighbors.json");
+  record.neighbors_png = text_of_file(folder / "neighbors.png");
   record.samples = text_of_file(folder / "samples.png");
   return record;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/feed/open_split.h"
+#include "data/feed/single_sample.h"
 #include "data/source/input_file.h"
 
 namespace dtn {
@@ -32,6 +33,10 @@ class SplitStream final : public ImageStream {
   bool is_fixed() const override { return is_fixed_; }
   bool is_normalized() const override { return samples_->dataset().has_pixels(); }
   std::int64_t damaged() override { return split_.loader().report().bad_images; }
+  Tensor image(std::int64_t index) const override {
+    return single_sample(*samples_, index, 0).at("image");
+  }
+  std::vector<std::string> class_names() const override { return samples_->class_names(); }
   void for_each(std::int64_t epoch, const std::function<void(const ImageBatch&)>& use) override {
     split_.feeder().start(epoch);
     for (DeviceBatch batch; split_.feeder().next(batch);) {
@@ -61,6 +66,9 @@ class FileStream final : public ImageStream {
   Tensor labels() const override {
     const Tensor* labels = fields_.find("label");
     return labels ? *labels : Tensor();
+  }
+  Tensor image(std::int64_t index) const override {
+    return fields_.at("image").slice(index, index + 1);
   }
   void for_each(std::int64_t, const std::function<void(const ImageBatch&)>& use) override {
     for (std::int64_t first = 0; first < size(); first += options_.batch) {

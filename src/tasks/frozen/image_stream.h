@@ -35,6 +35,11 @@ class ImageStream {
   virtual bool is_normalized() const { return true; }
   // Number of damaged images so far, which the batches leave out.
   virtual std::int64_t damaged() { return 0; }
+  // Returns one image, by its index, without random crops: [1, channels, height, width] float32 on
+  // the host.
+  virtual Tensor image(std::int64_t index) const = 0;
+  // Class names in label order; empty: unknown.
+  virtual std::vector<std::string> class_names() const { return {}; }
   // Calls `use` for every batch of an epoch.
   virtual void for_each(std::int64_t epoch, const std::function<void(const ImageBatch&)>& use) = 0;
 };

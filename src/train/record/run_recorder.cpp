@@ -13,6 +13,7 @@
 #include "dtn/core/version.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
+#include "tasks/frozen/neighbor_sheet.h"
 #include "train/run_setup.h"
 
 namespace dtn {
@@ -183,6 +184,23 @@ void RunRecorder::evaluations(const Evaluations& results) {
   };
   add("val", results.weights);
   if (results.average) add("val_ema", *results.average);
+}
+
+void RunRecorder::neighbors(const Meter& meter, const SampleSource& evaluated,
+                            const SampleSource* references) {
+  if (!parts_ || !references) return;
+  try {
+    const std::vector<NeighborExample> examples = meter.examples();
+    if (examples.empty()) return;
+    const NeighborSheet sheet =
+        draw_neighbors(examples, shown_images(evaluated), shown_images(*references),
+                       shown_normalization(evaluated, config_, options_.registries->datasets));
+    write_file_atomic(options_.output / "neighbors.png", sheet.png);
+    write_file_atomic(options_.output / "neighbors.json", sheet.json);
+  } catch (const std::exception& e) {  // must not stop the training
+    if (!pictures_failed_) warn(cat("cannot draw the nearest neighbours: ", e.what()));
+    pictures_failed_ = true;
+  }
 }
 
 void RunRecorder::sync() {

@@ -38,6 +38,9 @@ class RunRecorder {
   // Writes the lambdas of DTN to norms.jsonl.
   void lambdas();
   void evaluations(const Evaluations& results);
+  // Takes the meter of an evaluation of the weights. If it compares samples with references, writes
+  // neighbors.png and neighbors.json.
+  void neighbors(const Meter& meter, const SampleSource& evaluated, const SampleSource* references);
   void evaluation_progress(std::int64_t done, std::int64_t total) {
     if (parts_) parts_->console.evaluation_progress(progress_.step, done, total);
   }
@@ -87,7 +90,7 @@ class RunRecorder {
   TrainingClock clock_;
   std::unique_ptr<Parts> parts_;  // null on ranks other than the first
   bool begun_ = false;            // a batch has been taken
-  bool report_failed_ = false;
+  bool report_failed_ = false, pictures_failed_ = false;
 };
 
 }  // namespace dtn

@@ -5,8 +5,11 @@
 #include <numeric>
 #include <set>
 
+#include "data/feed/single_sample.h"
 #include "data_fixtures.h"
+#include "dtn/data/datasets.h"
 #include "epoch_order.h"
+#include "tensors.h"
 
 namespace dtn {
 namespace {
@@ -47,6 +50,32 @@ Epoch read(OpenSplit& split) {
   }
   std::ranges::sort(epoch.names);
   return epoch;
+}
+
+TEST(OpenSplit, SingleSampleEqualsThatOfBatch) {
+  const ExperimentConfig config = small_config();
+  const auto split = open_split(config, Split::kVal, {.batch_size = 7});
+  DeviceBatch batch;
+  split->feeder().start(0);
+  ASSERT_TRUE(split->feeder().next(batch));
+  for (std::int64_t i = 0; i < batch.n; ++i) {
+    const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
+    const Fields sample = single_sample(split->source(), index, config.seed);
+    EXPECT_TRUE(test::same_bits(sample.at("image"), batch.fields.at("image").slice(i, i + 1)));
+    EXPECT_TRUE(test::same_bits(sample.at("label"), batch.fields.at("label").slice(i, i + 1)));
+  }
+}
+
+// A source for a CUDA device carries pixels.
+TEST(OpenSplit, SingleSampleOfPixelsIsImage) {
+  const ExperimentConfig config = small_config();
+  const std::shared_ptr<const Dataset> dataset =
+      open_dataset(config.data, config.model, Split::kVal, config.seed);
+  const Transform transform(config.data, {}, config.model.image_size, 3, false);
+  const ImageSamples images(dataset, transform), pixels(dataset, transform, {.raw_pixels = true});
+  ASSERT_TRUE(pixels.carries_pixels());
+  EXPECT_TRUE(test::same_bits(single_sample(pixels, 3, 0).at("image"),
+                              single_sample(images, 3, 0).at("image")));
 }
 
 TEST(OpenSplit, TrainingFollowsConfig) {

@@ -48,6 +48,24 @@ TEST(PlotPage, HasNoExternalReferences) {
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
 }
 
+TEST(PlotPage, GalleriesShowVerdictsBySignAndFrame) {
+  Gallery gallery{.name = "near", .title = "Near <b>", .caption = "<i>how</i>", .rows = {}};
+  gallery.rows = {{{"png", "a \"query\"", "<b>a</b>", "vote: a", Verdict::kNone},
+                   {"png", "", "b", "0.5", Verdict::kRight},
+                   {"png", "", "c", "0.25", Verdict::kWrong}}};
+  Page page;
+  page.sections.push_back({.title = "s", .galleries = {gallery}});
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  for (const char* part :
+       {"<li><a href=\"#near\">Near &lt;b&gt;</a></li>", "<figure id=\"near\"",
+        "<div><img alt=\"a &quot;query&quot;\" src=\"data:image/png;base64,cG5n\">&lt;b&gt;a",
+        "<div class=\"right\">", "aria-label=\"right\">\xE2\x9C\x93</span> 0.5",
+        "<div class=\"wrong\">", "aria-label=\"wrong\">\xE2\x9C\x97</span> 0.25"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+}
+
 TEST(PlotPage, PhonesGetNarrowPictureIfPresent) {
   Page page;
   page.sections = {{"s", {}, {{"a", "t", "c", "d", "<svg>1</svg>", {}}}}};

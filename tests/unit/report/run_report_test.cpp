@@ -6,6 +6,7 @@
 
 #include "apps/report/run_figures.h"
 #include "dtn/core/check.h"
+#include "io/image/image_encode.h"
 #include "texts.h"
 #include "unit/data/data_fixtures.h"
 
@@ -123,6 +124,45 @@ TEST_F(RunReports, ShowFiguresOfSelfDistillation) {
         "weight_decay", "teacher_momentum", "teacher_temp", "training_own_term"}) {
     expect_contains(page, cat("<figure id=\"", name, "\">"));
   }
+}
+
+TEST_F(RunReports, ShowNearestNeighbours) {
+  write_run("run", 61.5);
+  const std::string json =
+      R"({"columns":2,"width":3,"height":2,"rows":[)"
+      R"({"index":5,"label":1,"class":"tench, Tinca tinca","vote":1,"vote_class":"tench",)"
+      R"("neighbors":[{"index":7,"label":1,"class":"tench","similarity":0.98765}]},)"
+      R"({"index":6,"label":2,"class":null,"vote":1,"vote_class":"tench",)"
+      R"("neighbors":[{"index":8,"label":1,"class":"<tench>","similarity":0.5}]}]})";
+  Image sheet;
+  sheet.reshape(3 + 2 + 3, 2 + 2 + 2, 3);
+  std::vector<std::byte> png;
+  encode_png(sheet, png);
+  write("run/neighbors.json", json);
+  write("run/neighbors.png", {reinterpret_cast<const char*>(png.data()), png.size()});
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page, "<li><a href=\"#neighbors\">Nearest neighbours</a></li>");
+  expect_contains(page, ">tench<small>");
+  expect_contains(page, "aria-label=\"right\">\xE2\x9C\x93</span> vote: tench");
+  expect_contains(page, "aria-label=\"right\">\xE2\x9C\x93</span> 0.9877");
+  expect_contains(page, ">class 2<small>");
+  expect_contains(page, "aria-label=\"wrong\">\xE2\x9C\x97</span> 0.5000");
+  expect_contains(page, "&lt;tench&gt;");
+
+  // The description of another picture, or none.
+  for (const std::string& other :
+       {std::string("{"), std::string("[]"), std::string(R"({"rows":[{}]})"),
+        std::string(json).replace(json.find("\"width\":3"), 9, "\"width\":4"),
+        std::string(json).replace(json.find(",\"vote_class\""), 1, "}, {")}) {
+    write("run/neighbors.json", other);
+    write_run_report(folder_.path() / "run");
+    EXPECT_EQ(read("run/report.html").find("Nearest neighbours"), std::string::npos) << other;
+  }
+  write("run/neighbors.json", json);
+  write("run/neighbors.png", "no picture");
+  write_run_report(folder_.path() / "run");
+  EXPECT_EQ(read("run/report.html").find("Nearest neighbours"), std::string::npos);
 }
 
 TEST_F(RunReports, NameEvaluationsByTheirCommonTask) {

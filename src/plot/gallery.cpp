@@ -1,0 +1,63 @@
+#include "plot/gallery.h"
+
+#include "dtn/core/check.h"
+#include "plot/text.h"
+
+namespace dtn::plot {
+namespace {
+
+constexpr std::string_view kGalleryStyle = R"css(
+.gallery figcaption{margin-bottom:1rem}
+.gallery ul{list-style:none;margin:0;padding:0;display:grid;gap:1.5rem 2.5rem;
+grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
+.gallery li{display:flex;gap:.4rem}
+.gallery li>div{flex:1 1 0;min-width:0;font-size:.75rem;line-height:1.25}
+.gallery li>div:first-child{font-weight:bold;margin-right:.5rem}
+.gallery img{display:block;width:100%;border:3px solid var(--soft);margin-bottom:.2rem}
+.gallery .right img{border-color:var(--s2)}
+.gallery .wrong img{border:3px dashed var(--s5)}
+.gallery .pixelated img{image-rendering:pixelated}
+.gallery small{display:block;font-size:.7rem;font-weight:normal;color:var(--soft)}
+@media(max-width:40rem){.gallery li{display:grid;grid-template-columns:repeat(3,minmax(0,1fr))}
+.gallery li>div:first-child{margin-right:0}}
+)css";
+
+const char* class_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kRight: return " class=\"right\"";
+    case Verdict::kWrong: return " class=\"wrong\"";
+    case Verdict::kNone: break;
+  }
+  return "";
+}
+
+std::string sign_of(Verdict verdict) {
+  if (verdict == Verdict::kNone) return "";
+  const bool right = verdict == Verdict::kRight;
+  return cat("<span role=\"img\" aria-label=\"", right ? "right" : "wrong", "\">",
+             right ? "\xE2\x9C\x93" : "\xE2\x9C\x97", "</span> ");
+}
+
+std::string picture_html(const GalleryPicture& picture) {
+  return cat("<div", class_of(picture.verdict), "><img alt=\"", escaped(picture.description),
+             "\" src=\"data:image/png;base64,", base64(picture.png), "\">", escaped(picture.text),
+             "<small>", sign_of(picture.verdict), escaped(picture.note), "</small></div>\n");
+}
+
+}  // namespace
+
+std::string gallery_html(const Gallery& gallery) {
+  std::string out = cat("<figure id=\"", gallery.name, "\" class=\"gallery\">\n<figcaption>",
+                        escaped(gallery.caption), "</figcaption>\n<ul",
+                        gallery.pixelated ? " class=\"pixelated\"" : "", ">\n");
+  for (const std::vector<GalleryPicture>& row : gallery.rows) {
+    out += "<li>\n";
+    for (const GalleryPicture& picture : row) out += picture_html(picture);
+    out += "</li>\n";
+  }
+  return out + "</ul>\n</figure>\n";
+}
+
+std::string_view gallery_style() { return kGalleryStyle; }
+
+}  // namespace dtn::plot
