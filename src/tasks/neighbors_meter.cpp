@@ -205,7 +205,7 @@ void NeighborsMeter::find_examples(const NearestNeighbors& neighbors, const Bank
     }
     first += batch.dim(0);
   }
-  ranks.all_reduce(features);
+  for (const std::int64_t row : rows) ranks.all_reduce(features.slice(row, row + 1));
   examples_ =
       neighbor_examples(neighbors.find(features), rows, {shown_indices, shown_labels},
                         {bank.indices.values<std::int64_t>(), bank.labels.values<std::int64_t>()});

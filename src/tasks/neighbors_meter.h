@@ -27,7 +27,7 @@ class NeighborsMeter final : public Meter {
   void add(const Fields& batch, const Fields& outputs) override;
   void merge(Communicator& ranks) override;
   Metrics result() const override;
-  // Of all ranks; none before merge(), or if there is no accuracy.
+  // Examples among the samples of all ranks. Empty before merge(), or if there is no accuracy.
   std::vector<NeighborExample> examples() const override { return examples_; }
 
  private:

@@ -51,6 +51,8 @@ TEST(NeighborExamples, CoverClassesEvenlyWithNearestFirst) {
   NeighborsMeter meter;
   EXPECT_TRUE(meter.examples().empty());
   fill(meter, 0, 1);
+  Communicator single;
+  meter.merge(single);
   const std::vector<NeighborExample> examples = meter.examples();
   ASSERT_EQ(examples.size(), 12u);
   std::map<std::int64_t, int> classes;
@@ -80,7 +82,10 @@ TEST(NeighborExamples, CoverClassesEvenlyWithNearestFirst) {
 TEST(NeighborExamples, RanksChangeNothing) {
   NeighborsMeter alone;
   fill(alone, 0, 1);
+  Communicator single;
+  alone.merge(single);
   const std::vector<NeighborExample> expected = alone.examples();
+  ASSERT_EQ(expected.size(), 12u);
   for (const int size : {2, 3}) {
     testing::with_ranks(size, [&](Communicator& ranks) {
       NeighborsMeter meter;
