@@ -20,9 +20,9 @@ DinoHead::DinoHead(const Scope& scope, std::int64_t channels, const DinoConfig& 
     : in_(scope / "mlp" / 0, channels, config.hidden_dim),
       hidden_(scope / "mlp" / 2, config.hidden_dim, config.hidden_dim),
       out_(scope / "mlp" / 4, config.hidden_dim, config.bottleneck_dim),
-      gain_(scope.weight(std::string("last_layer.weight_g"), {config.out_dim, 1}, InitKind::kOnes)),
+      gain_(scope.weight("last_layer.weight_g", {config.out_dim, 1}, InitKind::kOnes)),
       direction_(scope.weight(
-          std::string("last_layer.weight_v"), {config.out_dim, config.bottleneck_dim},
+          "last_layer.weight_v", {config.out_dim, config.bottleneck_dim},
           uniform_within(1 / std::sqrt(static_cast<double>(config.bottleneck_dim))))) {}
 
 Variable DinoHead::raw_logits(Context& ctx, const Variable& x) const {

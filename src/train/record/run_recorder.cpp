@@ -56,21 +56,23 @@ std::vector<std::vector<Image>> images_of(const Tensor& field, std::int64_t coun
 
 // Returns the first samples of a batch after augmentation: images in a mosaic, or a row of views
 // for each image. Nothing if the samples are not images.
-std::optional<Image> samples_of(const Fields& fields, const ExperimentConfig& config,
+std::optional<Image> samples_of(const Fields& fields, const DataConfig& config,
                                 const DatasetRegistry& datasets) {
   constexpr std::int64_t kMaxImages = 16, kMaxRows = 4;
   constexpr int kColumns = 8;
-  Normalization normal;
-  if (const int channels = config.model.channels; channels == 1 || channels == 3) {
-    normal = resolve_normalization(config.data, channels, datasets);
-  }
   const auto find = [&](const char* name, int rank) {
     const Tensor* field = fields.find(name);
     return field && field->rank() == rank && field->dtype() == DType::kFloat32 ? field : nullptr;
   };
+  const auto normalization_of = [&](const Tensor& field) -> Normalization {
+    const std::int64_t channels = field.dim(field.rank() - 3);
+    if (channels != 1 && channels != 3) return {};
+    return resolve_normalization(config, static_cast<int>(channels), datasets);
+  };
   if (const Tensor* images = find("image", 4)) {
     std::vector<Image> all;
-    for (auto& image : images_of(*images, std::min(kMaxImages, images->dim(0)), normal)) {
+    for (auto& image :
+         images_of(*images, std::min(kMaxImages, images->dim(0)), normalization_of(*images))) {
       all.push_back(std::move(image.front()));
     }
     return mosaic_of(all, kColumns);
@@ -79,7 +81,7 @@ std::optional<Image> samples_of(const Fields& fields, const ExperimentConfig& co
   for (const char* name : {"global", "local", "views"}) {
     const Tensor* views = find(name, 5);
     if (!views) continue;
-    auto images = images_of(*views, std::min(kMaxRows, views->dim(0)), normal);
+    auto images = images_of(*views, std::min(kMaxRows, views->dim(0)), normalization_of(*views));
     rows.resize(images.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       std::ranges::move(images[i], std::back_inserter(rows[i]));
@@ -134,7 +136,7 @@ void RunRecorder::batch(const DeviceBatch& batch) {
   const std::filesystem::path file = options_.output / "samples.png";
   if (std::filesystem::exists(file)) return;
   parts_->metrics.hyperparameters(config_);
-  const auto samples = samples_of(batch.fields, config_, options_.registries->datasets);
+  const auto samples = samples_of(batch.fields, config_.data, options_.registries->datasets);
   if (!samples) return;
   std::vector<std::byte> png;
   encode_png(*samples, png);

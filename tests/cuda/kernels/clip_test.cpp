@@ -10,6 +10,32 @@ namespace {
 
 constexpr DType kF = DType::kFloat32;
 
+// Compares the device with the host. `least` is the smallest change of a gradient that proves that
+// it was clipped.
+template <class Problem>
+void expect_host_results(const char* kernel, double least) {
+  const Doubles before = doubles(Problem().grad.host());
+  under_every_schedule([&] {
+    const Problem p;
+    run(cpu_queue(), p.args(kOnHost));
+    run(cuda_queue(), p.args(kOnDevice));
+    const Doubles want = doubles(p.grad.host());
+    EXPECT_GT(max_abs_difference(before, want), least);
+    expect_close(kernel, cat(p.count), p.grad.device(), want, 2 * unit_roundoff(kF));
+    return std::vector{p.grad.device()};
+  });
+}
+
+// Returns the results for a first gradient that is NaN.
+template <class Problem>
+Doubles clip_with_nan(Problem& p) {
+  Tensor g = p.grad.host().clone();
+  g.template data<float>()[0] = NAN;
+  p.grad = Twin(g);
+  run(cuda_queue(), p.args(kOnDevice));
+  return doubles(p.grad.device());
+}
+
 // Units of many lengths with gaps between them. Every other unit is clipped.
 struct UnitProblem {
   std::int64_t count = 0;
@@ -47,26 +73,13 @@ struct UnitProblem {
 
 TEST(CudaAdaptiveClip, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const Doubles before = doubles(UnitProblem().grad.host());
-  under_every_schedule([&] {
-    const UnitProblem p;
-    run(cpu_queue(), p.args(kOnHost));
-    run(cuda_queue(), p.args(kOnDevice));
-    const Doubles want = doubles(p.grad.host());
-    EXPECT_GT(max_abs_difference(before, want), 0.1);
-    expect_close("adaptive_clip", cat(p.count), p.grad.device(), want, 2 * unit_roundoff(kF));
-    return std::vector{p.grad.device()};
-  });
+  expect_host_results<UnitProblem>("adaptive_clip", 0.1);
 }
 
 TEST(CudaAdaptiveClip, PropagatesNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   UnitProblem p;
-  Tensor g = p.grad.host().clone();
-  g.data<float>()[0] = NAN;
-  p.grad = Twin(g);
-  run(cuda_queue(), p.args(kOnDevice));
-  const Doubles got = doubles(p.grad.device());
+  const Doubles got = clip_with_nan(p);
   EXPECT_TRUE(std::isnan(got[0]));
   EXPECT_TRUE(std::isfinite(got[8]));
   AdaptiveClip nothing = p.args(kOnDevice);
@@ -112,26 +125,13 @@ struct TensorProblem {
 
 TEST(CudaParameterClip, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const Doubles before = doubles(TensorProblem().grad.host());
-  under_every_schedule([&] {
-    const TensorProblem p;
-    run(cpu_queue(), p.args(kOnHost));
-    run(cuda_queue(), p.args(kOnDevice));
-    const Doubles want = doubles(p.grad.host());
-    EXPECT_GT(max_abs_difference(before, want), 10);
-    expect_close("parameter_clip", cat(p.count), p.grad.device(), want, 2 * unit_roundoff(kF));
-    return std::vector{p.grad.device()};
-  });
+  expect_host_results<TensorProblem>("parameter_clip", 10);
 }
 
 TEST(CudaParameterClip, PropagatesNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   TensorProblem p;
-  Tensor g = p.grad.host().clone();
-  g.data<float>()[0] = NAN;
-  p.grad = Twin(g);
-  run(cuda_queue(), p.args(kOnDevice));
-  const Doubles got = doubles(p.grad.device());
+  const Doubles got = clip_with_nan(p);
   EXPECT_TRUE(std::isnan(got[0]));
   EXPECT_EQ(std::ranges::count_if(got, [](double v) { return !std::isfinite(v); }), 1);
   run(cuda_queue(), ParameterClip{nullptr, {}, 1});

@@ -24,19 +24,6 @@ ExperimentConfig experiment(const std::string& optimizer) {
   return c;
 }
 
-Fields samples(const ExperimentConfig& c, int step) {
-  const std::int64_t n = c.train.batch_size;
-  const Tensor images =
-      as(random_tensor({n, c.model.channels, c.model.image_size.height, c.model.image_size.width},
-                       static_cast<std::uint32_t>(100 + step)),
-         DType::kFloat32);
-  Tensor labels = Tensor::empty({n}, DType::kInt64);
-  for (std::int64_t i = 0; i < n; ++i) {
-    labels.data<std::int64_t>()[i] = (i + step) % c.model.num_classes;
-  }
-  return {{"image", images}, {"label", labels}};
-}
-
 bool is_late(const Parameter& p) { return p.head || p.name == "blocks.0.mlp.fc1.weight"; }
 
 // Weights after each step.
@@ -52,10 +39,10 @@ Trained train(const ExperimentConfig& config, Device device) {
   Learner learner(config, task, device);
   learner.set_late_from(kLateFrom);
   perturb(learner.parameters());
-  Fields batch = fields_on(device, samples(config, 0));
+  Fields batch = fields_on(device, labelled_images(config, 0));
   Trained trained;
   for (int i = 0; i < kSteps; ++i) {
-    put(samples(config, i), batch);
+    put(labelled_images(config, i), batch);
     learner.start_step(batch, {rate(i), 0.1 * (1 + i), static_cast<std::uint32_t>(i)});
     trained.norms.push_back(learner.finish_step().grad_norm);
     trained.weights.push_back(learner.parameters().values().to(kCpu).clone());

@@ -22,6 +22,20 @@ inline void put(const Fields& from, Fields& to) {
   for (const auto& [name, field] : from) to.at(name).copy_from(field);
 }
 
+// Random images with labels: the batch of a step.
+inline Fields labelled_images(const ExperimentConfig& c, int step) {
+  const std::int64_t n = c.train.batch_size;
+  const Tensor images =
+      as(random_tensor({n, c.model.channels, c.model.image_size.height, c.model.image_size.width},
+                       static_cast<std::uint32_t>(100 + step)),
+         DType::kFloat32);
+  Tensor labels = Tensor::empty({n}, DType::kInt64);
+  for (std::int64_t i = 0; i < n; ++i) {
+    labels.data<std::int64_t>()[i] = (i + step) % c.model.num_classes;
+  }
+  return {{"image", images}, {"label", labels}};
+}
+
 inline double rate(int step) { return 1e-3 * (1 + step % 5); }
 
 struct History {

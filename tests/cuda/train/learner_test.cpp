@@ -31,23 +31,17 @@ ExperimentConfig experiment(const std::string& norm) {
 }
 
 Fields samples(const ExperimentConfig& c, int step) {
+  Fields batch = labelled_images(c, step);
+  if (!c.augment.mixes()) return batch;
   const std::int64_t n = c.train.batch_size;
-  const Tensor images =
-      as(random_tensor({n, c.model.channels, c.model.image_size.height, c.model.image_size.width},
-                       static_cast<std::uint32_t>(100 + step)),
-         DType::kFloat32);
-  Tensor labels = Tensor::empty({n}, DType::kInt64);
-  for (std::int64_t i = 0; i < n; ++i) {
-    labels.data<std::int64_t>()[i] = (i + step) % c.model.num_classes;
-  }
-  if (!c.augment.mixes()) return {{"image", images}, {"label", labels}};
   Tensor share = Tensor::empty({n}, DType::kFloat32), partners = Tensor::empty({n}, DType::kInt64);
   for (std::int64_t i = 0; i < n; ++i) {
     share.data<float>()[i] = 1 / static_cast<float>(1 + i + step % 3);
-    partners.data<std::int64_t>()[i] = labels.data<std::int64_t>()[n - 1 - i];
+    partners.data<std::int64_t>()[i] = batch.at("label").data<std::int64_t>()[n - 1 - i];
   }
-  return {
-      {"image", images}, {"label", labels}, {"partner_label", partners}, {"label_share", share}};
+  batch["partner_label"] = partners;
+  batch["label_share"] = share;
+  return batch;
 }
 
 History train(const ExperimentConfig& config, Device device, int steps = kSteps) {

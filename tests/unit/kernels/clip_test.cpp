@@ -16,6 +16,38 @@ namespace {
 constexpr double kEps = 0x1p-23;
 constexpr double kClip = 3, kScale = 0.5;  // of ParameterClip
 
+// Compares the clipped gradients of a problem with those in float64.
+template <class Problem>
+void expect_matches_float64() {
+  for (Isa isa : isas()) {
+    Problem p;
+    const std::vector<float> before = p.grad;
+    const std::vector<double> want = p.clipped();
+    run_on(isa, p.args());
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(p.grad[i], want[i], 2 * kEps * std::abs(want[i])) << name_of(isa) << " " << i;
+      changed += p.grad[i] != before[i];
+    }
+    EXPECT_GT(changed, want.size() / 4);
+    EXPECT_LT(changed, want.size() / 2);
+  }
+}
+
+template <class Problem>
+void expect_same_bits_for_any_threads() {
+  for (Isa isa : isas()) {
+    std::vector<float> first;
+    for (int threads : kThreadCounts) {
+      Threads scope(threads);
+      Problem p;
+      run_on(isa, p.args());
+      if (first.empty()) first = p.grad;
+      EXPECT_TRUE(same_bits(p.grad, first)) << name_of(isa) << ", " << threads << " threads";
+    }
+  }
+}
+
 // Units of various lengths with gaps between them. Their gradients are large, small or zero.
 struct UnitProblem {
   std::vector<GradientUnit> units;
@@ -60,21 +92,7 @@ struct UnitProblem {
   }
 };
 
-TEST(AdaptiveClip, MatchesFloat64) {
-  for (Isa isa : isas()) {
-    UnitProblem p;
-    const std::vector<float> before = p.grad;
-    const std::vector<double> want = p.clipped();
-    run_on(isa, p.args());
-    std::size_t changed = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      ASSERT_NEAR(p.grad[i], want[i], 2 * kEps * std::abs(want[i])) << name_of(isa) << " " << i;
-      changed += p.grad[i] != before[i];
-    }
-    EXPECT_GT(changed, want.size() / 4);
-    EXPECT_LT(changed, want.size() / 2);
-  }
-}
+TEST(AdaptiveClip, MatchesFloat64) { expect_matches_float64<UnitProblem>(); }
 
 TEST(AdaptiveClip, PropagatesNonFiniteValues) {
   for (Isa isa : isas()) {
@@ -96,16 +114,7 @@ TEST(AdaptiveClip, PropagatesNonFiniteValues) {
 }
 
 TEST(AdaptiveClip, SameBitsForAnyNumberOfThreads) {
-  for (Isa isa : isas()) {
-    std::vector<float> first;
-    for (int threads : kThreadCounts) {
-      Threads scope(threads);
-      UnitProblem p;
-      run_on(isa, p.args());
-      if (first.empty()) first = p.grad;
-      EXPECT_TRUE(same_bits(p.grad, first)) << name_of(isa) << ", " << threads << " threads";
-    }
-  }
+  expect_same_bits_for_any_threads<UnitProblem>();
 }
 
 // Tensors of various lengths with gaps between them. Of each length, the gradient of one tensor is
@@ -162,21 +171,7 @@ struct TensorProblem {
   }
 };
 
-TEST(ParameterClip, MatchesFloat64) {
-  for (Isa isa : isas()) {
-    TensorProblem p;
-    const std::vector<float> before = p.grad;
-    const std::vector<double> want = p.clipped();
-    run_on(isa, p.args());
-    std::size_t changed = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      ASSERT_NEAR(p.grad[i], want[i], 2 * kEps * std::abs(want[i])) << name_of(isa) << " " << i;
-      changed += p.grad[i] != before[i];
-    }
-    EXPECT_GT(changed, want.size() / 4);
-    EXPECT_LT(changed, want.size() / 2);
-  }
-}
+TEST(ParameterClip, MatchesFloat64) { expect_matches_float64<TensorProblem>(); }
 
 TEST(ParameterClip, PropagatesNonFiniteValues) {
   for (Isa isa : isas()) {
@@ -195,16 +190,7 @@ TEST(ParameterClip, PropagatesNonFiniteValues) {
 }
 
 TEST(ParameterClip, SameBitsForAnyNumberOfThreads) {
-  for (Isa isa : isas()) {
-    std::vector<float> first;
-    for (int threads : kThreadCounts) {
-      Threads scope(threads);
-      TensorProblem p;
-      run_on(isa, p.args());
-      if (first.empty()) first = p.grad;
-      EXPECT_TRUE(same_bits(p.grad, first)) << name_of(isa) << ", " << threads << " threads";
-    }
-  }
+  expect_same_bits_for_any_threads<TensorProblem>();
 }
 
 TEST(ParameterClip, TakesNoTensors) {
