@@ -14,6 +14,7 @@
 #include "dtn/optim/optimizer.h"
 #include "dtn/tasks/registries.h"
 #include "models/weights/key_prefixes.h"
+#include "tasks/backbone_cost.h"
 #include "tasks/backbone_weights.h"
 #include "tasks/collapse.h"
 #include "tasks/dino_net.h"
@@ -263,14 +264,12 @@ std::string Dino::objective() const {
              " if all outputs are equal");
 }
 
+Complexity Dino::evaluation_cost() {
+  return backbone_cost(config_.model, config_.model.image_size, registries_);
+}
+
 Complexity Dino::cost() {
   const DinoConfig& dino = config_.dino;
-  const auto cost_at = [&](const ImageSize& size) {
-    ModelConfig model = config_.model;
-    model.num_classes = 0;
-    model.image_size = size;
-    return complexity_of(model, registries_.models, registries_.norms);
-  };
   const double hidden = static_cast<double>(dino.hidden_dim);
   const double bottleneck = static_cast<double>(dino.bottleneck_dim);
   const double head =
@@ -278,10 +277,12 @@ Complexity Dino::cost() {
       bottleneck * (hidden + static_cast<double>(dino.out_dim));
   // A training step costs three forward passes of the student, and one of the teacher.
   constexpr double kStudent = 1, kTeacher = 1.0 / 3;
-  Complexity sum = cost_at(config_.model.image_size);
+  Complexity sum = evaluation_cost();
   sum.parameters = student_->store.count();
   const Complexity local =
-      dino.local_crops > 0 ? cost_at({dino.local_size, dino.local_size}) : Complexity();
+      dino.local_crops > 0
+          ? backbone_cost(config_.model, {dino.local_size, dino.local_size}, registries_)
+          : Complexity();
   const auto add = [&](double Complexity::*figure) {
     sum.*figure = (kStudent + kTeacher) * kGlobalViews * (sum.*figure + head) +
                   dino.local_crops * (local.*figure + head);

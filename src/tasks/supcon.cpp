@@ -15,6 +15,7 @@
 #include "dtn/ops/tokens.h"
 #include "dtn/tasks/registries.h"
 #include "models/weights/key_prefixes.h"
+#include "tasks/backbone_cost.h"
 #include "tasks/backbone_weights.h"
 #include "tasks/model_text.h"
 #include "tasks/neighbors_meter.h"
@@ -190,10 +191,12 @@ std::string Supcon::objective() const {
              format("%.4g", factor * std::log(others)), " if all rows are equal");
 }
 
+Complexity Supcon::evaluation_cost() {
+  return backbone_cost(config_.model, config_.model.image_size, registries_);
+}
+
 Complexity Supcon::cost() {
-  ModelConfig model = config_.model;
-  model.num_classes = 0;
-  Complexity sum = complexity_of(model, registries_.models, registries_.norms);
+  Complexity sum = evaluation_cost();
   sum.parameters = net_->store.count();
   const double head =
       static_cast<double>(net_->hidden * (net_->channels + config_.supcon.feat_dim));

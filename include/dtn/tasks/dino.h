@@ -52,6 +52,7 @@ class Dino : public Task {
   std::string description() const override;
   std::string objective() const override;
   Complexity cost() override;
+  Complexity evaluation_cost() override;
 
  private:
   Tensor teacher_logits(Context&, const Tensor& global);

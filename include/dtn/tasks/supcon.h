@@ -41,6 +41,7 @@ class Supcon : public Task {
   std::string description() const override;
   std::string objective() const override;
   Complexity cost() override;
+  Complexity evaluation_cost() override;
 
  private:
   // Rows of unit length with their labels: [r, D] float32 and [r] int64.

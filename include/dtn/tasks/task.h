@@ -163,6 +163,8 @@ class Task {
   // The cost of a sample, for tables and estimates. By default: the parameters of the first store,
   // and zeros for unknown values.
   virtual Complexity cost();
+  // The cost of an evaluated sample, where that is not a training sample. By default: cost().
+  virtual Complexity evaluation_cost() { return cost(); }
 };
 
 // Arguments for making a task. The registries outlive it. If a run is only estimated, the device is

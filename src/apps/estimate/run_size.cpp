@@ -69,8 +69,26 @@ RunData open_run_data(Task& task, Device device) {
   RunData data{task.source(Split::kTrain, device), nullptr};
   task.learn_classes(*data.train);
   data.val = task.source(Split::kVal, device);
+  const auto references = data.val ? task.references(device) : nullptr;
+  if (!references) return data;
+  data.references = references->size();
+  data.evaluation_share =
+      task.evaluation_cost().computed_multiply_adds / (3 * task.cost().computed_multiply_adds);
   return data;
 }
+
+namespace {
+
+// Returns true if the run has a validation split, even if its data is missing.
+bool evaluates(const Task& task, Device device) {
+  try {
+    return task.source(Split::kVal, device) != nullptr;
+  } catch (const DataError&) {
+    return true;
+  }
+}
+
+}  // namespace
 
 RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
                            const Registries& registries, std::string& note) {
@@ -87,7 +105,8 @@ RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
     const ExperimentConfig made = with_synthetic_samples(config, split);
     return make_task({made, kMeta, registries})->source(split, device);
   };
-  RunData data{synthetic(Split::kTrain), synthetic(Split::kVal)};
+  RunData data{synthetic(Split::kTrain), nullptr};
+  if (evaluates(task, device)) data.val = synthetic(Split::kVal);
   config = with_synthetic_samples(config, Split::kTrain);
   return data;
 }
@@ -108,7 +127,8 @@ void take_num_classes(ExperimentConfig& config, const Registries& registries) {
 RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
                     const ScheduleRegistry& schedules) {
   RunSize size;
-  size.val_samples = data.val ? data.val->size() : 0;
+  size.evaluated_samples = data.val ? data.val->size() + data.references : 0;
+  size.evaluation_share = data.evaluation_share;
   size.steps_per_epoch =
       epoch_length(data.train->size(), config.data.repeats, config.augment.repeats) /
       config.train.batch_size;
@@ -124,6 +144,7 @@ RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
 }
 
 std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size) {
+  if (size.evaluated_samples == 0) return 0;
   const std::int64_t period =
       train.eval_every.count * (train.eval_every.epochs ? size.steps_per_epoch : 1);
   return (period > 0 ? (size.steps + period - 1) / period : 1) * (train.ema ? 2 : 1);
@@ -149,7 +170,8 @@ RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
   const double with_low = train.precision == Precision::kBFloat16 ? 1.5 : 1;
   memory.weights = with_low * copy;
   // Every model is allocated with a gradient buffer, although a teacher does not use it.
-  memory.teacher = (1 + with_low) * 4 * static_cast<double>(step.other_parameters);
+  memory.teacher =
+      (1 + with_low) * 4 * static_cast<double>(step.other_parameters) + step.other_store_bytes;
   memory.gradients = copy;
   memory.moments = copy * state_buffers(config.optim, optimizers);
   memory.average = train.ema ? copy : 0;
@@ -172,8 +194,9 @@ RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double 
   RunTime time;
   time.per_sample = with_loading(step_seconds);
   time.training = time.per_sample * static_cast<double>(size.steps) * config.train.batch_size;
-  time.evaluation = with_loading(step_seconds / 3) *
-                    static_cast<double>(evaluations_of(config.train, size) * size.val_samples);
+  time.evaluation =
+      with_loading(step_seconds * size.evaluation_share) *
+      static_cast<double>(evaluations_of(config.train, size) * size.evaluated_samples);
   return time;
 }
 

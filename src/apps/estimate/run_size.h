@@ -12,7 +12,10 @@ namespace dtn {
 
 // Samples of a run's task, prepared for a device.
 struct RunData {
-  std::shared_ptr<const SampleSource> train, val;
+  std::shared_ptr<const SampleSource> train, val;  // val is null if the run makes no evaluation
+  std::int64_t references = 0;                     // samples with which each evaluation compares
+  // Work on an evaluated sample relative to a step on a training sample.
+  double evaluation_share = 1.0 / 3;
 };
 // Opens the data sets of a task; the task may be on kMeta. Throws DataError if a data set cannot be
 // opened, and ConfigError for an impossible augmentation.
@@ -28,7 +31,8 @@ RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
 void take_num_classes(ExperimentConfig& config, const Registries& registries);
 
 struct RunSize {
-  std::int64_t val_samples = 0;
+  std::int64_t evaluated_samples = 0;  // of an evaluation, references included
+  double evaluation_share = 1.0 / 3;   // see RunData
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;
   double peak_rate = 0;  // largest learning rate
@@ -39,13 +43,13 @@ RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
                     const ScheduleRegistry& schedules);
 
 // Number of passes through the validation samples: one at each train.eval_every and one after the
-// last step; twice as many with a moving average of the weights.
+// last step; twice as many with a moving average of the weights. 0 without validation samples.
 std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size);
 
 // Memory of a run, in bytes on the device.
 struct RunMemory {
   double weights = 0;  // with their bfloat16 copies
-  double teacher = 0;  // a second model that does not learn, copies included
+  double teacher = 0;  // other models and state that do not learn, copies included
   double gradients = 0, moments = 0;
   double average = 0;       // moving average of the weights
   double activations = 0;   // activations and other memory of a micro-batch at its peak
@@ -65,8 +69,8 @@ struct RunTime {
   double per_sample = 0;  // one training sample, with loading
   double training = 0, evaluation = 0;
 };
-// `step_seconds` is the time of a training step per sample; a forward pass alone takes a third of
-// it. `load_seconds` is the time in which data.workers load a sample. On the CPU, loading and
+// `step_seconds` is the time of a training step per sample; an evaluated sample takes
+// RunSize::evaluation_share of it. `load_seconds` is the time in which data.workers load a sample. On the CPU, loading and
 // computing share the cores. On another device, the slower of the two determines the time.
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);

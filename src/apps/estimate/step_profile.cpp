@@ -56,6 +56,20 @@ double seconds_of_a_few(Device device, double enough, const std::function<void()
   return median(times);
 }
 
+// Returns the memory of the stores after the first, which learns.
+double bytes_of_other_stores(Task& task) {
+  const auto bytes = [](const Tensor& t) {
+    return t.defined() ? static_cast<double>(t.nbytes()) : 0.0;
+  };
+  double sum = 0;
+  for (const Named<ParameterStore*>& store : task.stores()) {
+    if (store.value == task.stores().front().value) continue;
+    sum += bytes(store.value->values()) + bytes(store.value->gradients()) +
+           bytes(store.value->bfloat16_values());
+  }
+  return sum;
+}
+
 // The config's task, a learner of it, and one batch of samples from the source.
 struct Probe {
   std::unique_ptr<Task> task;
@@ -110,6 +124,7 @@ StepProfile profile_step(const ExperimentConfig& config,
   const LengthRatios lengths = length_ratios(*source, batch);
   StepProfile profile;
   profile.other_parameters = probe.task->other_parameters();
+  profile.other_store_bytes = bytes_of_other_stores(*probe.task);
   profile.bytes_per_sample =
       samples > half ? (bytes_of_all - bytes_of_half) / static_cast<double>(samples - half)
                      : bytes_of_all / n;

@@ -21,6 +21,7 @@ struct StepProfile {
   // forward pass: bytes + n bytes_per_sample.
   double bytes = 0, bytes_per_sample = 0;
   std::int64_t other_parameters = 0;  // of the task's other models, such as a teacher
+  double other_store_bytes = 0;       // of the task's stores that do not learn
 };
 
 // Measures a few steps of the config's task on samples of `source`, bounded by a work budget;

@@ -41,6 +41,7 @@ TEST(RunSize, Evaluations) {
   RunSize size;
   size.steps_per_epoch = 5;
   size.steps = 23;
+  size.evaluated_samples = 1;
   TrainConfig train;
   const auto with = [&](Period period, bool ema) {
     train.eval_every = period;
@@ -55,11 +56,38 @@ TEST(RunSize, Evaluations) {
   EXPECT_EQ(with({1, true}, false), 4);
 }
 
+// The teacher and the center take memory, and evaluations also run over the training images.
+TEST(RunSize, CountsTeacherAndReferences) {
+  const ExperimentConfig c = parse_experiment(R"(
+task: dino
+model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 3, num_heads: 4}
+dino: {out_dim: 256, hidden_dim: 16, bottleneck_dim: 8, local_crops: 2, local_size: 8}
+data: {dataset: synthetic, size: 40, workers: 0}
+augment: dino
+schedule: {name: dino, steps: 10}
+train: {batch_size: 8}
+)",
+                                              "config", {}, standard_registries().schemas());
+  const std::unique_ptr<Task> task = make_task({c, kMeta, standard_registries()});
+  const RunData data = open_run_data(*task);
+  EXPECT_EQ(data.references, 40);
+  EXPECT_GT(data.evaluation_share, 0.01);
+  EXPECT_LT(data.evaluation_share, 0.2) << "one view, where a step has four and a teacher";
+  const Complexity cost = task->cost();
+  const StepProfile profile = profile_step(c, data.train, cost.multiply_adds);
+  const RunMemory memory = memory_of_run(c, data, cost.parameters, profile, kCpu);
+  EXPECT_GE(memory.teacher, memory.weights + 256 * 4);
+  EXPECT_LT(memory.teacher, 1.5 * memory.weights);
+  const RunSize size = size_of_run(c, data, standard_registries().schedules);
+  EXPECT_EQ(size.evaluated_samples, data.val->size() + 40);
+  EXPECT_EQ(evaluations_of(c.train, RunSize{}), 0) << "without validation samples";
+}
+
 TEST(RunSize, Time) {
   ExperimentConfig c = small();
   RunSize size;
   size.steps_per_epoch = size.steps = 10;
-  size.val_samples = 100;
+  size.evaluated_samples = 100;
   const int threads = max_threads();
   const auto per_sample = [&](int workers, double load, Device device) {
     c.data.workers = workers;
