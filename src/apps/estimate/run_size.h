@@ -70,8 +70,9 @@ struct RunTime {
   double training = 0, evaluation = 0;
 };
 // `step_seconds` is the time of a training step per sample; an evaluated sample takes
-// RunSize::evaluation_share of it. `load_seconds` is the time in which data.workers load a sample. On the CPU, loading and
-// computing share the cores. On another device, the slower of the two determines the time.
+// RunSize::evaluation_share of it. `load_seconds` is the time in which data.workers load a sample.
+// On the CPU, loading and computing share the cores. On another device, the slower of the two
+// determines the time.
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);
 
