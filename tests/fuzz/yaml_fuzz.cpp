@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "unit/config/fake_norms.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/sweep/sweep_report.h"
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 #include "dtn/tasks/registries.h"
 
 namespace dtn {

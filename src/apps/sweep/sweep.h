@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 #include "dtn/tasks/registries.h"
 
 namespace dtn {

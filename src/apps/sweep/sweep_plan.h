@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 
 namespace dtn {
 

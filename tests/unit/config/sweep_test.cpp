@@ -1,5 +1,5 @@
 // Sweep files: content, inheritance, and errors with place and reason.
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
 #include "dtn/tasks/registries.h"

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
 #include "dtn/tasks/registries.h"

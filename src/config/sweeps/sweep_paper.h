@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/document.h"
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 
 namespace dtn::config {
 

@@ -1,4 +1,4 @@
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 #include "config/codec.h"
 #include "config/layers.h"
-#include "config/sweep_file.h"
+#include "config/sweeps/sweep_file.h"
 
 namespace dtn {
 namespace config {

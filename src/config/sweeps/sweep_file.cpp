@@ -1,4 +1,4 @@
-#include "config/sweep_file.h"
+#include "config/sweeps/sweep_file.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config/document.h"
-#include "config/sweep_config.h"
+#include "config/sweeps/sweep_config.h"
 
 namespace dtn::config {
 

@@ -1,9 +1,9 @@
-#include "config/norm_costs.h"
+#include "config/sweeps/norm_costs.h"
 
 #include <array>
 
 #include "config/layers.h"
-#include "config/sweep_file.h"
+#include "config/sweeps/sweep_file.h"
 
 namespace dtn::config {
 namespace {

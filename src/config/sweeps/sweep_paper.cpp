@@ -1,11 +1,11 @@
-#include "config/sweep_paper.h"
+#include "config/sweeps/sweep_paper.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "config/codec.h"
-#include "config/sweep_file.h"
+#include "config/sweeps/sweep_file.h"
 
 namespace dtn::config {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "config/layers.h"
-#include "config/norm_costs.h"
-#include "config/sweep_config.h"
-#include "config/sweep_figure.h"
-#include "config/sweep_file.h"
+#include "config/sweeps/norm_costs.h"
+#include "config/sweeps/sweep_config.h"
+#include "config/sweeps/sweep_figure.h"
+#include "config/sweeps/sweep_file.h"
 
 namespace dtn {
 namespace config {

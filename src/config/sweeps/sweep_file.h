@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "config/document.h"
-#include "config/sweep_config.h"
-#include "config/sweep_paper.h"
+#include "config/sweeps/sweep_config.h"
+#include "config/sweeps/sweep_paper.h"
 
 namespace dtn::config {
 

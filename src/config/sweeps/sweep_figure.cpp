@@ -1,10 +1,10 @@
-#include "config/sweep_figure.h"
+#include "config/sweeps/sweep_figure.h"
 
 #include <algorithm>
 #include <array>
 
 #include "config/codec.h"
-#include "config/sweep_file.h"
+#include "config/sweeps/sweep_file.h"
 
 namespace dtn::config {
 namespace {
