@@ -33,6 +33,7 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"train.eval_every", "eval_steps"},
     {"train.log_every", "logging_steps log_interval"},
     {"train.keep", "save_total_limit"},
+    {"train.keep_every", "saveckp_freq"},
     {"model.preset", "arch"},
     {"model.image_size", "img_size imgsz input_size resolution"},
     {"model.num_classes", "nb_classes num_labels"},

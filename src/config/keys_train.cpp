@@ -211,6 +211,9 @@ std::vector<Key> train_keys() {
       value(KEY(train.keep), between(0, 1e6),
             "number of the newest checkpoints to keep; the last, the best and the newest one with "
             "a finite loss are always kept"),
+      value(KEY(train.keep_every), at_least(1), "20epoch",
+            "interval at which a checkpoint is written that is never removed, besides those of "
+            "train.checkpoint_every and train.keep; unset: none"),
       choice(KEY(train.best), {"raw", "ema"},
              "weights whose top-1 decides which checkpoint is the best: raw (the weights "
              "themselves) or ema (their moving average)"),

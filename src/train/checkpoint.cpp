@@ -85,14 +85,14 @@ void remove_old(const fs::path& checkpoint) {
 }
 
 void prune(const fs::path& checkpoints, std::int64_t step, int keep,
-           std::optional<std::int64_t> best_step, bool keep_first) {
+           std::optional<std::int64_t> best_step, const PermanentSteps& permanent) {
   auto last = linked_step(checkpoints / "last");
   auto best = linked_step(checkpoints / "best");
   auto confirmed = linked_step(checkpoints / "confirmed");
   int kept = 0;
   for (std::int64_t s : saved_steps(checkpoints)) {
-    if ((s == 0 && keep_first) || s > step || kept++ < keep || s == step || last == s ||
-        best == s || confirmed == s || best_step == s)
+    if (permanent.contains(s) || s > step || kept++ < keep || s == step || last == s || best == s ||
+        confirmed == s || best_step == s)
       continue;
     remove_old(checkpoints / folder_name(s));
   }
@@ -251,7 +251,7 @@ fs::path checkpoint_path(const fs::path& run_dir, std::int64_t step) {
 }
 
 void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int keep,
-                     std::optional<std::int64_t> best_step, bool keep_first) {
+                     std::optional<std::int64_t> best_step, const PermanentSteps& permanent) {
   fs::path checkpoints = checkpoints_of(run_dir);
   std::error_code error;
   fs::create_directories(checkpoints, error);
@@ -284,7 +284,7 @@ void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int ke
   if (best_step == data.step) mark_best(run_dir, data.step);
   replace_symlink(checkpoints / "last", folder.filename());
   sync_directory(run_dir);
-  prune(checkpoints, data.step, keep, best_step, keep_first);
+  prune(checkpoints, data.step, keep, best_step, permanent);
 }
 
 void mark_best(const fs::path& run_dir, std::int64_t step) {
@@ -296,11 +296,11 @@ void mark_best(const fs::path& run_dir, std::int64_t step) {
 }
 
 void confirm_checkpoint(const fs::path& run_dir, std::int64_t step, int keep,
-                        std::optional<std::int64_t> best_step, bool keep_first) {
+                        std::optional<std::int64_t> best_step, const PermanentSteps& permanent) {
   const fs::path checkpoints = checkpoints_of(run_dir), folder = checkpoint_path(run_dir, step);
   if (linked_step(checkpoints / "confirmed") == step || !is_folder(folder)) return;
   replace_symlink(checkpoints / "confirmed", folder.filename());
-  prune(checkpoints, step, keep, best_step, keep_first);
+  prune(checkpoints, step, keep, best_step, permanent);
 }
 
 void drop_confirmed_link(const fs::path& run_dir) {

@@ -33,14 +33,25 @@ struct CheckpointData {
   std::int64_t step = 0;
 };
 
+// Steps whose checkpoints are never deleted.
+struct PermanentSteps {
+  bool first = false;      // step 0
+  std::int64_t every = 0;  // and the multiples of this number; 0: none
+
+  bool contains(std::int64_t step) const {
+    return step == 0 ? first : every > 0 && step % every == 0;
+  }
+};
+
 // Writes step `data.step` durably, and replaces an older folder of the same step. Points `last` at
 // it, `best` if the step is `best_step`, and `confirmed` if the metadata has kConfirmedKey. Then
 // deletes older steps. Keeps the newest `keep` up to this one, those that `last`, `best` and
-// `confirmed` point to, `best_step`, and with `keep_first` step 0. Keeps steps after this one, too
+// `confirmed` point to, `best_step`, and the permanent steps. Keeps steps after this one, too
 // (the run was wound back). The contents of model.safetensors and ema.safetensors depend only on
 // `data`. Throws Error if the system fails (disk full); earlier checkpoints are then unchanged.
 void save_checkpoint(const std::filesystem::path& run_dir, const CheckpointData& data, int keep,
-                     std::optional<std::int64_t> best_step = std::nullopt, bool keep_first = false);
+                     std::optional<std::int64_t> best_step = std::nullopt,
+                     const PermanentSteps& permanent = {});
 
 // Points `best` at a saved step. Throws Error if the step has no checkpoint.
 void mark_best(const std::filesystem::path& run_dir, std::int64_t step);
@@ -49,7 +60,7 @@ void mark_best(const std::filesystem::path& run_dir, std::int64_t step);
 // Does nothing if `confirmed` points there already, or if the checkpoint has been deleted.
 void confirm_checkpoint(const std::filesystem::path& run_dir, std::int64_t step, int keep,
                         std::optional<std::int64_t> best_step = std::nullopt,
-                        bool keep_first = false);
+                        const PermanentSteps& permanent = {});
 
 // Removes the link `confirmed` from the folder of a finished run, if it points at the same step as
 // `last` and the metadata of `last` says that `last` is confirmed.

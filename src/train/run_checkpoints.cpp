@@ -10,13 +10,14 @@ namespace fs = std::filesystem;
 
 RunCheckpoints::RunCheckpoints(const ExperimentConfig& config, const TrainerOptions& options,
                                std::vector<std::string> class_names, Learner& learner,
-                               RunProgress& progress, RunRecorder& recorder, Communicator& ranks)
+                               RunProgress& progress, RunRecorder& recorder,
+                               const RunPeriods& periods, Communicator& ranks)
     : config_(config),
       folder_(options.output),
       class_names_(std::move(class_names)),
       // dtn-analyze compares the end of a run that logs its lambdas with the start.
-      keep_(config.train.keep),
-      keep_first_(config.train.log_norms.has_value()),
+      permanent_{.first = config.train.log_norms.has_value(),
+                 .every = periods.steps_between_kept()},
       learner_(learner),
       progress_(progress),
       recorder_(recorder),
@@ -39,14 +40,14 @@ void RunCheckpoints::save() {
   CheckpointData data = take_snapshot(config_, learner_, progress_);
   data.class_names = class_names_;
   recorder_.sync();
-  save_checkpoint(folder_, data, keep_, best_step(), keep_first_);
+  save_checkpoint(folder_, data, config_.train.keep, best_step(), permanent_);
   newest_ = data.step;
   confirmed_ = data.state_metadata.contains(kConfirmedKey);
 }
 
 void RunCheckpoints::confirm() {
   if (!newest_ || confirmed_) return;
-  confirm_checkpoint(folder_, *newest_, keep_, best_step(), keep_first_);
+  confirm_checkpoint(folder_, *newest_, config_.train.keep, best_step(), permanent_);
   confirmed_ = true;
 }
 

@@ -16,7 +16,7 @@ class RunCheckpoints {
   // The arguments, except `class_names`, must outlive the object.
   RunCheckpoints(const ExperimentConfig& config, const TrainerOptions& options,
                  std::vector<std::string> class_names, Learner& learner, RunProgress& progress,
-                 RunRecorder& recorder, Communicator& ranks);
+                 RunRecorder& recorder, const RunPeriods& periods, Communicator& ranks);
 
   // Writes a checkpoint, after a check that all ranks have equal weights.
   void save();
@@ -35,8 +35,7 @@ class RunCheckpoints {
   const ExperimentConfig& config_;
   const std::filesystem::path& folder_;  // of the run
   std::vector<std::string> class_names_;
-  int keep_;         // checkpoints besides the best and the last
-  bool keep_first_;  // that of step 0
+  PermanentSteps permanent_;
   Learner& learner_;
   RunProgress& progress_;
   RunRecorder& recorder_;

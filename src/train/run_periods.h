@@ -35,7 +35,12 @@ class RunPeriods {
     return is_last(step) || due(train_.eval_every, step);
   }
   bool checkpoint_due(std::int64_t step) const {
-    return is_last(step) || due(train_.checkpoint_every, step);
+    return is_last(step) || due(train_.checkpoint_every, step) ||
+           (train_.keep_every && due(*train_.keep_every, step));
+  }
+  // Steps between checkpoints that are never removed; 0: there are none.
+  std::int64_t steps_between_kept() const {
+    return train_.keep_every ? steps_of(*train_.keep_every) : 0;
   }
   bool lambdas_due(std::int64_t step) const {
     return train_.log_norms && (step == 0 || is_last(step) || due(*train_.log_norms, step));
@@ -50,9 +55,11 @@ class RunPeriods {
   }
 
  private:
+  std::int64_t steps_of(const Period& period) const {
+    return period.epochs ? period.count * steps_per_epoch_ : period.count;
+  }
   bool due(const Period& period, std::int64_t step) const {
-    if (period.count == 0) return false;
-    return step % (period.epochs ? period.count * steps_per_epoch_ : period.count) == 0;
+    return period.count > 0 && step % steps_of(period) == 0;
   }
 
   TrainConfig train_;

@@ -42,7 +42,7 @@ class Trainer {
         validation_(learner_, val_split_.get(), references_.get(), config.train.best, progress_,
                     recorder_, ranks),
         checkpoints_(config, options, train_split_->source().class_names(), learner_, progress_,
-                     recorder_, ranks) {
+                     recorder_, periods_, ranks) {
     learner_.set_late_from(task_->late_from(schedule_.run()));
   }
 

@@ -141,6 +141,7 @@ struct TrainConfig {
   Period eval_every{1, true};
   Period checkpoint_every{1, true};
   int keep = 2;  // step checkpoints kept besides best and last
+  std::optional<Period> keep_every;  // period of checkpoints that stay; unset: none
   BestBy best = BestBy::kRaw;
   bool operator==(const TrainConfig&) const = default;
 };

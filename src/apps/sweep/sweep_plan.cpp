@@ -72,6 +72,7 @@ ExperimentConfig comparable(ExperimentConfig config) {
   config.train.log_histograms.reset();
   config.train.checkpoint_every = {};
   config.train.keep = 0;
+  config.train.keep_every.reset();
   return config;
 }
 

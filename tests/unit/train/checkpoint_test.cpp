@@ -146,6 +146,24 @@ TEST_F(Checkpoints, PrunesAllButNewestLastAndBest) {
   EXPECT_EQ(fs::read_symlink(link("best")), "step-00000040");
 }
 
+TEST_F(Checkpoints, KeepsPermanentSteps) {
+  const auto save = [&](const PermanentSteps& permanent) {
+    for (std::int64_t step : {0, 10, 20, 30, 40, 50}) {
+      save_checkpoint(run_, example(step), 1, std::nullopt, permanent);
+    }
+  };
+  save({.every = 20});
+  EXPECT_EQ(names(),
+            (std::set<std::string>{"last", "step-00000020", "step-00000040", "step-00000050"}));
+  confirm_checkpoint(run_, 50, 1, std::nullopt, {.every = 40});
+  EXPECT_EQ(names(),
+            (std::set<std::string>{"confirmed", "last", "step-00000040", "step-00000050"}));
+  fs::remove_all(run_);
+  save({.first = true, .every = 30});
+  EXPECT_EQ(names(),
+            (std::set<std::string>{"last", "step-00000000", "step-00000030", "step-00000050"}));
+}
+
 TEST_F(Checkpoints, MarksNewBestBeforePruningOldBest) {
   for (std::int64_t step : {10, 20, 30}) save_checkpoint(run_, example(step), 1, 10);
   EXPECT_EQ(fs::read_symlink(link("best")), "step-00000010");

@@ -41,6 +41,15 @@ TEST(RunPeriods, CountEpochsOrSteps) {
   EXPECT_EQ(due_steps(train, &RunPeriods::checkpoint_due), Steps{kTotalSteps});
 }
 
+TEST(RunPeriods, CheckpointsThatStayAreWrittenToo) {
+  TrainConfig train;
+  train.checkpoint_every = {3, false};
+  EXPECT_EQ(RunPeriods(train, kStepsPerEpoch, kTotalSteps).steps_between_kept(), 0);
+  train.keep_every = Period{2, true};
+  EXPECT_EQ(RunPeriods(train, kStepsPerEpoch, kTotalSteps).steps_between_kept(), 8);
+  EXPECT_EQ(due_steps(train, &RunPeriods::checkpoint_due), (Steps{0, 3, 6, 8, 9, 10}));
+}
+
 TEST(RunPeriods, LogLambdasOnlyIfConfigured) {
   TrainConfig train;
   EXPECT_EQ(due_steps(train, &RunPeriods::lambdas_due), Steps{});
