@@ -102,6 +102,13 @@ std::string contents_html(const Page& page) {
   return items.empty() ? "" : cat("<nav aria-label=\"Figures\"><ol>\n", items, "</ol></nav>\n");
 }
 
+std::string section_table_html(const SectionTable& t) {
+  std::string out = t.title.empty() ? "" : cat("<h3>", escaped(t.title), "</h3>\n");
+  out += table_html(t.table);
+  for (const std::string& note : t.notes) out += cat("<p>", escaped(note), "</p>\n");
+  return out;
+}
+
 }  // namespace
 
 std::string html(const Page& page) {
@@ -125,8 +132,7 @@ std::string html(const Page& page) {
     for (const std::string& p : s.paragraphs) out += cat("<p>", escaped(p), "</p>\n");
     for (const Figure& f : s.figures) out += figure_html(f);
     for (const Gallery& g : s.galleries) out += gallery_html(g);
-    if (!s.table_title.empty()) out += cat("<h3>", escaped(s.table_title), "</h3>\n");
-    if (!s.table.columns.empty()) out += table_html(s.table);
+    for (const SectionTable& t : s.tables) out += section_table_html(t);
     if (!s.preformatted.empty()) {
       out += cat("<pre tabindex=\"0\">", escaped(s.preformatted), "</pre>\n");
     }

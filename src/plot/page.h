@@ -29,14 +29,20 @@ struct Figure {
 // Width of a page's text on a phone, in CSS pixels.
 inline constexpr double kPhoneWidth = 350;
 
+// A table in a section.
+struct SectionTable {
+  std::string title = {};  // above the table; empty: none
+  Table table = {};
+  std::vector<std::string> notes = {};  // below the table
+};
+
 struct Section {
   std::string title;
   std::vector<std::string> paragraphs = {};
   std::vector<Figure> figures = {};
-  std::vector<Gallery> galleries = {};  // below the figures
-  Table table = {};                     // below the galleries; without columns: none
-  std::string table_title = {};         // above the table; empty: none
-  std::string preformatted = {};        // shown without changes, such as a config; empty: nothing
+  std::vector<Gallery> galleries = {};    // below the figures
+  std::vector<SectionTable> tables = {};  // below the galleries
+  std::string preformatted = {};          // shown without changes, such as a config; empty: nothing
 };
 
 struct Page {

@@ -14,9 +14,9 @@ std::unique_ptr<Task> make(const TaskSetup& setup) {
   return std::make_unique<T>(setup);
 }
 
-std::vector<FigureSchema> accuracies() {
-  return {{.name = "top1", .title = "top-1", .percent = true},
-          {.name = "top5", .title = "top-5", .percent = true}};
+std::vector<FigureSchema> accuracies(const std::string& method = "") {
+  return {{.name = "top1", .title = method + "top-1", .percent = true},
+          {.name = "top5", .title = method + "top-5", .percent = true}};
 }
 
 TaskSchema classify_schema() {
@@ -34,7 +34,7 @@ TaskSchema dino_schema() {
           .doc =
               "features without labels, from a teacher that averages the model (DINO); "
               "evaluations classify by nearest neighbors",
-          .figures = accuracies(),
+          .figures = accuracies("k-NN "),
           .sections = {"dino"},
           .check = dino_problem,
           .uses_average = true,
@@ -46,7 +46,7 @@ TaskSchema supcon_schema() {
           .doc =
               "features that are similar within a class, by a contrastive loss; evaluations "
               "classify by nearest neighbors",
-          .figures = accuracies(),
+          .figures = accuracies("k-NN "),
           .sections = {"supcon"},
           .check = supcon_problem,
           .features_only = true};

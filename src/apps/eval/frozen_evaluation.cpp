@@ -24,20 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-FeatureChoice choice_of(const FrozenOptions& o) {
-  if (o.task == "knn") return {};
-  const int blocks = o.blocks.value_or(o.avgpool ? 1 : 4);
-  if (o.avgpool && blocks != 1) {
-    throw ConfigError(
-        cat("--avgpool adds the patch mean to the class token of the last block, but "
-            "--blocks is ",
-            blocks, "; leave --blocks out"));
-  }
-  // The pooled vector of any model is that of its last block.
-  if (blocks == 1 && !o.avgpool) return {};
-  return {.blocks = blocks, .patch_mean = o.avgpool};
-}
-
 // Throws ConfigError for an option that the task does not read.
 void check_unset(const std::vector<CLI::Option*>& options, const char* readers, const char* task) {
   for (const CLI::Option* option : options) {
@@ -47,14 +33,16 @@ void check_unset(const std::vector<CLI::Option*>& options, const char* readers, 
 }
 
 void check_options(const FrozenOptions& o) {
-  if (o.task == "knn") {
+  if (o.is_knn()) {
     check_unset(o.linear_only, "--task linear", "knn");
-  } else {
-    check_unset({o.knn_only}, "--task knn", "linear");
+    return;
   }
-  if (o.task == "linear" && !o.baselines) {
-    check_unset(o.neighbors_only, "--task knn and --baselines", "linear");
-  }
+  check_unset({o.knn_only}, "--task knn", "linear");
+  if (!o.baselines) check_unset(o.neighbors_only, "--task knn and --baselines", "linear");
+  if (!o.avgpool || o.block_count() == 1) return;
+  throw ConfigError(
+      cat("--avgpool adds the patch mean to the class token of the last block, but --blocks is ",
+          o.block_count(), "; leave --blocks out"));
 }
 
 struct LoadedWeights {
@@ -90,7 +78,7 @@ void save_features(const std::string& path, const FrozenResult& result) {
 }
 
 std::string title_of(const FrozenOptions& o, const FrozenResult& result) {
-  if (o.task == "knn") {
+  if (o.is_knn()) {
     return cat("k-NN, k ", result.k, format(", temperature %g", o.temperature));
   }
   if (!o.linear.empty()) return cat("linear classifier of ", o.linear);
@@ -175,9 +163,10 @@ std::vector<CLI::Option*> FrozenOptions::add_training_to(CLI::App& app) {
           add_defaulted(app, "--lr", lr, "linear: learning rate for a batch of 256")
               ->check(CLI::PositiveNumber),
           add_count(app, "--batch", batch, "linear: images per step"),
-          app.add_flag("--no-augment", no_augment,
-                       "linear: train on the images as evaluation sees them, whose features are "
-                       "computed once, instead of random crops and flips in every epoch"),
+          app.add_flag_callback(
+              "--no-augment", [this] { augment = false; },
+              "linear: train on the images as evaluation sees them, whose features are computed "
+              "once, instead of random crops and flips in every epoch"),
           app.add_option("--save-linear", save_linear,
                          "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this "
                          "safetensors file")};
@@ -185,18 +174,17 @@ std::vector<CLI::Option*> FrozenOptions::add_training_to(CLI::App& app) {
 
 int evaluate_frozen(const FrozenCommand& command) {
   const FrozenOptions& options = command.options;
-  const FeatureChoice choice = choice_of(options);
   check_options(options);
   LoadedWeights weights = read_weights(command);
   if (command.inputs.empty()) take_test_split(weights.config.data);
-  FrozenFeatures features(weights.config, command.device, command.registries, choice);
+  FrozenFeatures features(weights.config, command.device, command.registries, choice_of(options));
   for (const std::string& note : features.load(weights.file, weights.path.string())) log_info(note);
   const StreamOptions streaming{
       command.device,
       command.batch_size.value_or(std::min(
           64, weights.config.train.micro_batch.value_or(weights.config.train.batch_size)))};
   FrozenRuns runs(weights.config, options, command.inputs, streaming, command.registries);
-  FrozenResult result = options.task == "knn"    ? runs.nearest_neighbors(features)
+  FrozenResult result = options.is_knn()         ? runs.nearest_neighbors(features)
                         : options.linear.empty() ? runs.linear_classifier(features)
                                                  : runs.given_classifier(features);
   result.description = features.description();

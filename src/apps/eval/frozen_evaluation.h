@@ -7,20 +7,14 @@
 #include <vector>
 
 #include "apps/common/weights_source.h"
+#include "config/feature_evaluation.h"
 #include "dtn/tasks/registries.h"
 
 namespace dtn::app {
 
-// --task and the options that belong to it.
-struct FrozenOptions {
-  std::string task;  // "knn", "linear"; empty: the model's own head is evaluated
-  std::int64_t k = 20;
-  double temperature = 0.07;
-  std::optional<int> blocks;
-  bool avgpool = false, no_augment = false, baselines = false;
-  int epochs = 100;
-  double lr = 0.001;
-  std::int64_t batch = 1024;
+// --task and the options that belong to it. Without a task the model's own head is evaluated.
+struct FrozenOptions : FeatureEvaluation {
+  bool baselines = false;
   std::string linear, save_linear, save_neighbors, train_inputs;
   std::vector<CLI::Option*> neighbors_only;  // options that need k-NN
   std::vector<CLI::Option*> linear_only;     // options that need the task linear

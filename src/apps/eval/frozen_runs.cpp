@@ -236,8 +236,8 @@ Normalization FrozenRuns::normalization() const {
 }
 
 FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {
-  const auto training = open_training(options_.no_augment ? ImagePreparation::kEvaluation
-                                                          : ImagePreparation::kRandomCrops);
+  const auto training = open_training(options_.augment ? ImagePreparation::kRandomCrops
+                                                       : ImagePreparation::kEvaluation);
   const Tensor labels = training_labels(*training);
   const std::int64_t classes = std::ranges::max(labels.values<std::int64_t>()) + 1;
   const Tensor asked = evaluated_->labels();

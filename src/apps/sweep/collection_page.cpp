@@ -61,12 +61,17 @@ plot::Figure bars_of(const SweepReport& report) {
   return figure;
 }
 
-// The section of a sweep: its notes, its figure, and the corruption errors if there are any.
+// The section of a sweep: its notes, its figure, and the tables of corruption errors and features,
+// if there are any.
 plot::Section section_of(const SweepReport& report) {
   plot::Section section{report.sweep.title, report.sweep.notes, {bars_of(report)}};
   if (const TableText ce = ce_table(report); !ce.columns.empty()) {
-    section.table = {ce.columns, ce.rows};
-    section.table_title = kCeTitle;
+    section.tables.push_back({.title = kCeTitle, .table = {ce.columns, ce.rows}});
+  }
+  if (const TableText features = feature_table(report); !features.columns.empty()) {
+    section.tables.push_back({.title = feature_title(report.sweep),
+                              .table = {features.columns, features.rows},
+                              .notes = feature_notes(report)});
   }
   return section;
 }
@@ -115,7 +120,7 @@ void CollectionPage::add_costs(const std::string& title, const NormCosts& costs,
   const TableText table = norm_cost_table(costs, registries);
   page_.overview.rows.push_back({title, "no runs needed", "-"});
   plot::Section section{title, norm_cost_notes(costs), {}};
-  section.table = {table.columns, table.rows};
+  section.tables.push_back({.table = {table.columns, table.rows}});
   page_.sections.push_back(std::move(section));
 }
 

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "apps/common/json_files.h"
+#include "apps/sweep/feature_runs.h"
 #include "apps/sweep/robustness_runs.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -50,13 +51,19 @@ void adopt_kept_results(std::vector<SweepRun>& runs, const fs::path& results,
   }
 }
 
-void keep_result(const SweepRun& run, const fs::path& results) {
+void keep_result(const SweepConfig& sweep, const SweepRun& run, const fs::path& results) {
   const fs::path folder = folder_of(run, results);
   if (folder == run.folder) return;
   for (const std::string& suite : kSweepSuites) {
     if (!robustness_result(run, suite)) continue;
     fs::create_directories(folder);
     write_file_atomic(folder / (suite + ".json"), text_of_file(suite_file(run, suite)));
+  }
+  for (const FeaturePoint& point : feature_points(sweep.features)) {
+    if (!feature_result(sweep, run, point)) continue;
+    const fs::path file = feature_file(sweep, run, point);
+    fs::create_directories(folder / "features");
+    write_file_atomic(folder / "features" / file.filename(), text_of_file(file));
   }
   if (fs::exists(folder / "summary.json")) return;
   fs::create_directories(folder);

@@ -5,6 +5,7 @@
 //   <variant>/seed-<n>/metrics.jsonl   only the evaluations
 //   <variant>/seed-<n>/summary.json
 //   <variant>/seed-<n>/<suite>.json    if it was evaluated on a robustness suite
+//   <variant>/seed-<n>/features/*.json  if its features were evaluated
 //
 // A sweep with such a folder runs only the missing runs, and adds them to the folder.
 #pragma once
@@ -24,7 +25,8 @@ void adopt_kept_results(std::vector<SweepRun>& runs, const std::filesystem::path
                         const ConfigSchemas& schemas);
 
 // Adds a finished run to the archive, or the new files of an archived run.
-void keep_result(const SweepRun& run, const std::filesystem::path& results);
+void keep_result(const SweepConfig& sweep, const SweepRun& run,
+                 const std::filesystem::path& results);
 
 // Runs that several sweeps share, such as the LayerNorm in every table of a paper. Equal configs,
 // apart from names and keys without effect on results, are trained once.

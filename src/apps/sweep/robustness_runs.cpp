@@ -4,39 +4,16 @@
 #include <cmath>
 
 #include "apps/common/json_files.h"
-#include "apps/sweep/child_wait.h"
-#include "core/exit_code.h"
+#include "apps/sweep/run_evaluation.h"
 #include "core/format.h"
-#include "core/stop_signal.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
-#include "io/child_process.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps the order of the benchmark
-
-std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions& options,
-                                    const SweepRun& run, const std::string& suite,
-                                    const fs::path& root) {
-  std::vector<std::string> command = options.evaluator;
-  const fs::path checkpoint = run.folder / "checkpoints" / "last";
-  for (const std::string& word :
-       {std::string("--checkpoint"), checkpoint.string(), std::string("--suite"), suite,
-        std::string("--save"), suite_file(run, suite).string(), std::string("--device"),
-        options.device, std::string("--threads"), std::to_string(options.threads * options.jobs)}) {
-    command.push_back(word);
-  }
-  if (root == kOnTheFly) {
-    command.emplace_back("--corrupt-on-the-fly");
-  } else {
-    command.insert(command.end(), {"--suite-root", root.string()});
-  }
-  if (sweep.ema) command.emplace_back("--ema");
-  return command;
-}
 
 void add_error(const std::string& name, const Json& entry, RobustnessResult& result) {
   const double error = number_at(entry, "error");
@@ -61,25 +38,24 @@ void add_errors(const Json& report, RobustnessResult& result) {
   if (result.small_images) add_errors(report, "extra", result);
 }
 
-SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, const SweepRun& run,
-                         const std::string& suite, const fs::path& root) {
-  const fs::path log = run.folder / (suite + ".log");
-  log_info(cat(run.id, ": evaluating on ", suite, "; log in ", log.string()));
-  ChildProcess child(command_of(sweep, options, run, suite, root), log);
-  const ChildExit exit = wait_or_stop(child);
-  if (exit.code == kExitStopped || (stop_requested() && exit.signal != 0)) {
-    return SweepStatus::kStopped;
+RunEvaluation suite_evaluation(const SweepRun& run, const std::string& suite,
+                               const fs::path& root) {
+  std::vector<std::string> options = {"--suite", suite, "--save", suite_file(run, suite).string()};
+  if (root == kOnTheFly) {
+    options.emplace_back("--corrupt-on-the-fly");
+  } else {
+    options.insert(options.end(), {"--suite-root", root.string()});
   }
-  const auto result = robustness_result(run, suite);
-  if (exit.code == 0 && exit.signal == 0 && result) {
-    log_info(cat(run.id, ": ", suite_title(suite, result->small_images), " ",
-                 format("%.2f", result->figure)));
-    return SweepStatus::kFinished;
-  }
-  log_warn(cat(run.id, ": the evaluation on ", suite, " failed with ",
-               exit.signal ? cat("signal ", exit.signal) : cat("exit code ", exit.code), "; see ",
-               log.string(), "; run the same command again to retry"));
-  return SweepStatus::kFailed;
+  const auto result = [&run, suite]() -> std::optional<std::string> {
+    const auto found = robustness_result(run, suite);
+    if (!found) return std::nullopt;
+    return cat(suite_title(suite, found->small_images), " ", format("%.2f", found->figure));
+  };
+  return {.title = "on " + suite,
+          .checkpoint = run.folder / "checkpoints" / "last",
+          .log = run.folder / (suite + ".log"),
+          .options = std::move(options),
+          .result = result};
 }
 
 }  // namespace
@@ -117,11 +93,11 @@ SweepStatus evaluate_on_suites(const SweepConfig& sweep, const SweepOptions& opt
       continue;
     }
     for (const SweepRun& run : runs) {
-      const bool wanted = run.selected && run.state == RunState::kFinished &&
-                          fs::exists(run.folder / "checkpoints" / "last") &&
+      const bool wanted = run.selected && run.state == RunState::kFinished && has_weights(run) &&
                           !robustness_result(run, suite);
       if (!wanted) continue;
-      const SweepStatus one = evaluate_one(sweep, options, run, suite, root->second);
+      const SweepStatus one =
+          evaluate_run(sweep, options, run, suite_evaluation(run, suite, root->second));
       if (one == SweepStatus::kStopped) return one;
       if (one == SweepStatus::kFailed) status = one;
     }

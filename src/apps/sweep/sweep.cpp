@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "apps/sweep/feature_runs.h"
 #include "apps/sweep/known_runs.h"
 #include "apps/sweep/robustness_runs.h"
 #include "apps/sweep/sweep_report.h"
@@ -114,13 +115,21 @@ class Sweep {
       show_progress();
       std::this_thread::sleep_for(50ms);
     }
-    if (!stopping_) evaluated_ = evaluate_on_suites(sweep_, options_, runs_);
+    if (!stopping_) evaluated_ = evaluate();
     return conclude();
   }
 
   const std::vector<SweepRun>& runs() const { return runs_; }
 
  private:
+  // Evaluates the finished runs on the suites, and their features.
+  SweepStatus evaluate() {
+    const SweepStatus suites = evaluate_on_suites(sweep_, options_, runs_);
+    if (suites == SweepStatus::kStopped) return suites;
+    const SweepStatus features = evaluate_features(sweep_, options_, runs_);
+    return features == SweepStatus::kFinished ? suites : features;
+  }
+
   struct Active {
     SweepRun* run;
     RunSize size;
@@ -285,7 +294,7 @@ class Sweep {
     write_tables(report, options_.output, plot::PictureFormats::kSvgAndPng);
     if (!options_.results.empty()) {
       for (const SweepRun& run : runs_) {
-        if (run.state == RunState::kFinished) keep_result(run, options_.results);
+        if (run.state == RunState::kFinished) keep_result(sweep_, run, options_.results);
       }
       write_tables(report, options_.results, plot::PictureFormats::kSvg);
     }
@@ -309,11 +318,13 @@ class Sweep {
     const SweepReport report = write_report();
     bar_.clear();
     std::fputs(markdown_table(table_text(report)).c_str(), stdout);
+    const std::string features = feature_markdown(report);
+    if (!features.empty()) std::fputs(("\n" + features).c_str(), stdout);
     std::fflush(stdout);
     if (!failed_.empty())
       log_error(cat("failed runs (exit code): ", config::join(failed_),
                     "; run the same command again to retry"));
-    if (stopped_ && finished_ < selected_)
+    if ((stopped_ && finished_ < selected_) || evaluated_ == SweepStatus::kStopped)
       log_info("stopped; run the same command again to continue");
     log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",
                  options_.output.string()));
@@ -336,7 +347,7 @@ class Sweep {
   bool stopping_ = false;                 // a stop was requested
   bool stopped_ = false;                  // a run was stopped, by us or by another process
   std::map<fs::path, plot::PictureFolder> pictures_;  // by folder
-  SweepStatus evaluated_ = SweepStatus::kFinished;    // on the suites
+  SweepStatus evaluated_ = SweepStatus::kFinished;    // on the suites, and by features
   Clock::time_point start_{}, shown_{};
   ProgressBar bar_;
 };
@@ -345,6 +356,7 @@ class Sweep {
 
 SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   const ConfigSchemas schemas = options.registries->schemas();
+  check_features(sweep, *options.registries);
   check_folders({}, options.output, schemas);
   fs::create_directories(options.output);
   FolderLock lock(options.output);

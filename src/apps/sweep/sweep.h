@@ -1,6 +1,7 @@
 // Runs a sweep and reports its results. A sweep's folder holds
 //
-//   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed
+//   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed;
+//                         with the results of evaluations
 //
 //   table.md, table.csv, table.json, and the pictures values and curves as .svg and .png
 //
@@ -52,9 +53,10 @@ SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options);
 
 // Plan of run_sweep(), with estimated times.
 struct SweepForecast {
-  std::string text;      // table of the runs and the remaining work
-  std::size_t left = 0;  // runs
-  double seconds = 0;    // until the last run is done
+  std::string text;             // table of the runs and the remaining work
+  std::size_t left = 0;         // runs
+  double seconds = 0;           // until the last run is done
+  std::size_t evaluations = 0;  // of features, not part of `seconds`
 };
 
 // Estimates times from a few training steps of each variant without a finished run. Does not change

@@ -68,6 +68,44 @@ void add_corruption_errors(const SweepReport& report, const VariantResult& r, Js
   }
 }
 
+Json values_json(const VariantResult& r, std::size_t point) {
+  Json values = Json::array();
+  for (const RunResult& run : r.runs) {
+    if (run.features[point])
+      values.push_back({{"seed", run.seed}, {"value", *run.features[point]}});
+  }
+  return values;
+}
+
+// Returns the results of each evaluation of features, one for each point.
+Json features_json(const SweepReport& report, const VariantResult& r) {
+  const SweepConfig& sweep = report.sweep;
+  const std::vector<FeaturePoint> points = feature_points(sweep.features);
+  Json json = Json::object();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::optional<Statistics>& s = r.features[i];
+    Json entry = Json::object();
+    if (points[i].epoch) entry["epoch"] = *points[i].epoch;
+    entry["n"] = s ? s->n : 0;
+    entry["mean"] = json_of(part_of(s, &Statistics::mean));
+    entry["std"] = json_of(s ? s->std : std::nullopt);
+    entry["values"] = values_json(r, i);
+    entry["paper"] = json_of(paper_feature(sweep, r.variant, points[i]));
+    json[sweep.features.evaluations[points[i].evaluation].name].push_back(std::move(entry));
+  }
+  return json;
+}
+
+Json evaluations_json(const SweepFeatures& features) {
+  Json json = Json::array();
+  for (const SweepEvaluation& evaluation : features.evaluations) {
+    Json& entry = json.emplace_back();
+    entry = {{"name", evaluation.name}, {"label", evaluation.label}};
+    entry.update(keys_json(evaluation.how));
+  }
+  return json;
+}
+
 void add_size_json(const SweepVariant& variant, const Complexity& cost, Json& json) {
   json["parameters"] = cost.parameters;
   json["multiply_adds"] = {{"dense", whole(cost.paper_multiply_adds)},
@@ -103,6 +141,7 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   add_corruption_errors(report, r, json);
   add_paper_suites(variant, json);
   if (!r.figures.empty()) json["figures"] = figures_json(report, r);
+  if (!r.features.empty()) json["features"] = features_json(report, r);
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {
     json["milestones"].push_back({{report.sweep.milestone_figure.name, milestone.value},
@@ -148,6 +187,12 @@ std::vector<std::string> csv_header(const SweepConfig& sweep) {
     names.push_back(figure.name);
     names.push_back("paper_" + figure.name);
   }
+  for (const FeaturePoint& point : feature_points(sweep.features)) {
+    const std::string name = sweep.features.evaluations[point.evaluation].name +
+                             (point.epoch ? cat("_epoch_", *point.epoch) : "");
+    names.push_back(name);
+    names.push_back("paper_" + name);
+  }
   return names;
 }
 
@@ -172,6 +217,11 @@ std::vector<std::string> csv_row(const SweepConfig& sweep, const VariantResult& 
     cells.push_back(csv_number(part_of(r.figures[i], &Statistics::mean)));
     cells.push_back(paper == v.paper_figures.end() ? "" : csv_number(paper->second));
   }
+  const std::vector<FeaturePoint> points = feature_points(sweep.features);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    cells.push_back(csv_number(part_of(r.features[i], &Statistics::mean)));
+    cells.push_back(csv_number(paper_feature(sweep, r.variant, points[i])));
+  }
   return cells;
 }
 
@@ -186,6 +236,7 @@ std::string to_json(const SweepReport& report) {
   json["baseline"] = sweep.baseline ? Json(sweep.variants[*sweep.baseline].name) : Json(nullptr);
   json["command"] = without_paths(report.command, report.output);
   json["notes"] = sweep.notes;
+  if (!sweep.features.evaluations.empty()) json["features"] = evaluations_json(sweep.features);
   json["versions"] = {{"dtn", version()}, {"compiler", __VERSION__}};
   json["variants"] = Json::array();
   for (const VariantResult& r : report.results) json["variants"].push_back(variant_json(report, r));

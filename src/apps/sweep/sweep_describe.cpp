@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/sweep/feature_runs.h"
 #include "apps/sweep/known_runs.h"
 #include "apps/sweep/sweep.h"
 #include "apps/sweep/sweep_results.h"
@@ -50,6 +51,7 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 }  // namespace
 
 SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
+  check_features(sweep, *options.registries);
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, options.registries->schemas());
   adopt_kept_results(runs, options.results, options.registries->schemas());
@@ -94,12 +96,18 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
   if (!sizes.note().empty()) out += "\n" + sizes.note();
   SweepForecast forecast;
   forecast.left = left.size();
+  forecast.evaluations = features_left(sweep, runs);
   if (!left.empty()) forecast.seconds = makespan(left, options.jobs);
-  out += left.empty()
-             ? std::string("\nnothing is left to do\n")
-             : cat("\n", counted(left.size(), "runs"), " left, about ",
-                   format_duration(forecast.seconds), " with --jobs ", options.jobs,
-                   " and --threads ", options.threads, " (without the time for loading data)\n");
+  if (left.empty() && forecast.evaluations == 0) out += "\nnothing is left to do\n";
+  if (!left.empty()) {
+    out += cat("\n", counted(left.size(), "runs"), " left, about ",
+               format_duration(forecast.seconds), " with --jobs ", options.jobs, " and --threads ",
+               options.threads, " (without the time for loading data)\n");
+  }
+  if (forecast.evaluations > 0) {
+    out += cat("\n", counted(forecast.evaluations, "evaluations"),
+               " of features left; their time is not estimated\n");
+  }
   for (const std::string& note : sweep.notes) out += cat("note: ", note, "\n");
   forecast.text = out + cat("output: ", options.output.string(), "\n");
   if (options.shared) options.shared->add(sweep.name, runs);

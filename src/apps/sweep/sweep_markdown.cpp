@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "apps/sweep/sweep_report.h"
 #include "config/document.h"
@@ -76,6 +77,19 @@ std::vector<std::string> run_notes(const SweepReport& report) {
   return notes;
 }
 
+// Names the tasks if the variants learn different ones; otherwise empty.
+std::string tasks_note(const SweepConfig& sweep) {
+  std::map<std::string, std::vector<std::string>> labels;  // by task
+  for (const SweepVariant& v : sweep.variants) labels[v.config.task].push_back(v.label);
+  if (labels.size() == 1) return "";
+  return cat("Each task evaluates in its own way: ",
+             config::join(labels, "; ",
+                          [](const auto& each) {
+                            return cat("`", each.first, "`: ", config::join(each.second));
+                          }),
+             ".");
+}
+
 }  // namespace
 
 std::string figure_title(const FigureSchema& figure) {
@@ -98,11 +112,14 @@ std::vector<std::string> column_notes(const SweepReport& report) {
   const bool spread = std::any_of(report.results.begin(), report.results.end(),
                                   [](const VariantResult& r) { return r.runs.size() > 1; });
   std::string metric = metric_title(sweep);
-  metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
+  if (!metric.starts_with("k-NN")) {
+    metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
+  }
   notes.push_back(cat(metric,
                       sweep.metric.best_of_all ? " of all evaluations" : " of the last evaluation",
                       sweep.ema ? " of the averaged weights" : "",
                       spread ? ": mean ± sample standard deviation over the seeds" : "", "."));
+  if (const std::string tasks = tasks_note(sweep); !tasks.empty()) notes.push_back(tasks);
   if (has_pairs(report.results)) {
     notes.push_back(
         "95 % interval and p: paired t-test of the difference to the baseline, over the seeds that "
@@ -131,6 +148,7 @@ std::string to_markdown(const SweepReport& report) {
     for (const std::string& note : notes) out += "- " + note + "\n";
   }
   if (const std::string table = corruption_markdown(report); !table.empty()) out += "\n" + table;
+  if (const std::string table = feature_markdown(report); !table.empty()) out += "\n" + table;
   if (report.picture) out += "\n![results](values.svg)\n\n![curves](curves.svg)\n";
   return out + cat("\n```sh\n", without_paths(report.command, report.output), "\n```\n");
 }

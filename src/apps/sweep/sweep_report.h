@@ -55,6 +55,18 @@ std::string corruption_markdown(const SweepReport& report);
 TableText ce_table(const SweepReport& report);
 inline constexpr const char* kCeTitle = "Corruption error CE (%), in parentheses the paper's";
 
+// Returns top-1 of the frozen features with a row for each variant and evaluation. Without columns
+// if the sweep has no such evaluations.
+TableText feature_table(const SweepReport& report);
+std::string feature_title(const SweepConfig& sweep);
+// Returns sentences that explain the evaluations.
+std::vector<std::string> feature_notes(const SweepReport& report);
+// Returns title, table and notes; empty if the sweep has no such evaluations.
+std::string feature_markdown(const SweepReport& report);
+// Returns the paper's top-1 of a variant at a point.
+std::optional<double> paper_feature(const SweepConfig& sweep, std::size_t variant,
+                                    const FeaturePoint& point);
+
 // Draws the metric over the epochs, as SVG: for each variant a line for the mean over the seeds,
 // and a band from the minimum to the maximum. The legend is sorted by result; DTN variants have
 // thicker lines.

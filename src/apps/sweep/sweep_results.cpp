@@ -50,6 +50,9 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   for (const std::string& suite : sweep.suites) {
     if (auto found = robustness_result(run, suite)) result.suites[suite] = std::move(*found);
   }
+  for (const FeaturePoint& point : feature_points(sweep.features)) {
+    result.features.push_back(feature_result(sweep, run, point));
+  }
   return result;
 }
 
@@ -71,6 +74,15 @@ std::optional<Statistics> statistics_of_figure(const std::vector<RunResult>& run
   std::vector<double> values;
   for (const RunResult& run : runs) {
     if (std::isfinite(run.figures[i])) values.push_back(run.figures[i]);
+  }
+  return statistics_of(values);
+}
+
+// Statistics of the i-th of feature_points() over the runs that were evaluated there.
+std::optional<Statistics> statistics_of_feature(const std::vector<RunResult>& runs, std::size_t i) {
+  std::vector<double> values;
+  for (const RunResult& run : runs) {
+    if (run.features[i]) values.push_back(*run.features[i]);
   }
   return statistics_of(values);
 }
@@ -98,6 +110,10 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
   }
   for (std::size_t i = 0; i < sweep.paper_figures.size(); ++i) {
     result.figures.push_back(statistics_of_figure(result.runs, i));
+  }
+  const std::size_t points = feature_points(sweep.features).size();
+  for (std::size_t i = 0; i < points; ++i) {
+    result.features.push_back(statistics_of_feature(result.runs, i));
   }
   result.cost = cost;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "apps/sweep/feature_runs.h"
 #include "apps/sweep/robustness_runs.h"
 #include "apps/sweep/student_t.h"
 #include "apps/sweep/sweep_plan.h"
@@ -30,6 +31,8 @@ struct RunResult {
   std::vector<CurvePoint> curve;
   std::map<std::string, RobustnessResult> suites = {};  // by suite
   std::vector<double> figures = {};                     // SweepConfig::paper_figures
+  // Top-1 at feature_points(), where it is known.
+  std::vector<std::optional<double>> features = {};
 };
 
 struct Statistics {
@@ -66,7 +69,8 @@ struct VariantResult {
   std::map<std::string, Statistics> suites;  // of the runs' figures, by suite
   // SweepConfig::paper_figures; empty until a run is finished.
   std::vector<std::optional<Statistics>> figures;
-  Complexity cost;  // of the model
+  std::vector<std::optional<Statistics>> features;  // top-1 at feature_points()
+  Complexity cost;                                  // of the model
 };
 
 // Returns the results in the order of the variants. `costs` has the same order.

@@ -51,20 +51,45 @@ std::string name_of_file(const std::string& path) {
   return stem;
 }
 
-// Returns the figures of the task, which must be the same for all variants.
-std::span<const FigureSchema> figures_of(const SweepConfig& sweep, const SweepFile& file,
-                                         const ConfigSchemas& schemas) {
-  const std::string& task = sweep.variants.front().config.task;
-  for (const SweepVariant& variant : sweep.variants) {
-    if (variant.config.task == task) continue;
-    fail(file.where, "variants of a sweep learn the same task, but '", sweep.variants.front().name,
-         "' is for ", task, " and '", variant.name, "' for ", variant.config.task);
-  }
+std::vector<FigureSchema> figures_of_task(const std::string& task, const SweepFile& file,
+                                          const ConfigSchemas& schemas) {
   const auto schema = std::ranges::find(schemas.tasks, task, &TaskSchema::name);
   if (schema == schemas.tasks.end() || schema->figures.empty()) {
     fail(file.where, "the task ", task, " says of no figure how it is to be compared");
   }
   return schema->figures;
+}
+
+// Removes the figures that `others` does not have. A figure with another title in `others` is then
+// called by its name, which both have.
+void keep_shared(std::vector<FigureSchema>& figures, const std::vector<FigureSchema>& others) {
+  std::vector<FigureSchema> shared;
+  for (FigureSchema& figure : figures) {
+    const auto other = std::ranges::find(others, figure.name, &FigureSchema::name);
+    if (other == others.end() || other->higher_is_better != figure.higher_is_better ||
+        other->percent != figure.percent) {
+      continue;
+    }
+    if (other->title != figure.title) figure.title = figure.name;
+    shared.push_back(figure);
+  }
+  figures = std::move(shared);
+}
+
+// Returns the figures that the tasks of all variants have.
+std::vector<FigureSchema> figures_of(const SweepConfig& sweep, const SweepFile& file,
+                                     const ConfigSchemas& schemas) {
+  const SweepVariant& first = sweep.variants.front();
+  std::vector<FigureSchema> figures = figures_of_task(first.config.task, file, schemas);
+  for (const SweepVariant& variant : sweep.variants) {
+    if (variant.config.task == first.config.task) continue;
+    keep_shared(figures, figures_of_task(variant.config.task, file, schemas));
+    if (!figures.empty()) continue;
+    fail(file.where, "variants of a sweep have a figure to compare, but the tasks of '", first.name,
+         "' (", first.config.task, ") and '", variant.name, "' (", variant.config.task,
+         ") share none");
+  }
+  return figures;
 }
 
 SweepMetric metric_of(const SweepFile& file, std::span<const FigureSchema> figures) {
@@ -134,6 +159,7 @@ SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
   if (file.ema && !made.config.train.ema) {
     fail(*file.ema, "weights: ema, but train.ema is not set");
   }
+  keep_evaluated_checkpoints(file.features, made.config);
   made.seeds = variant.seeds ? *variant.seeds
                : file.seeds  ? *file.seeds
                              : std::vector<std::uint64_t>{made.config.seed};
@@ -158,6 +184,8 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   sweep.ema = file.ema.has_value();
   sweep.suites = file.suites;
   sweep.notes = file.notes;
+  sweep.features.evaluations = file.features.evaluations;
+  for (const auto& epoch : file.features.epochs) sweep.features.epochs.push_back(epoch.value);
   if (file.baseline) {
     sweep.baseline =
         config::find_variant(file, file.baseline->value, file.baseline->where, "baseline");
@@ -165,11 +193,12 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   config::each_variant(file, [&](const config::VariantFile& variant) {
     sweep.variants.push_back(config::make_variant(sweep, file, variant, overrides, schemas));
   });
-  const std::span<const FigureSchema> figures = config::figures_of(sweep, file, schemas);
+  const std::vector<FigureSchema> figures = config::figures_of(sweep, file, schemas);
   sweep.metric = config::metric_of(file, figures);
   auto made = sweep.variants.begin();
   config::each_variant(file, [&](const config::VariantFile& variant) {
     if (variant.paper) config::set_paper(*variant.paper, sweep.metric, figures, *made);
+    config::set_paper_features(variant.paper_features, sweep.features, *made);
     ++made;
   });
   sweep.paper_figures = config::figures_in_paper(sweep.variants, figures);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "config/feature_evaluation.h"
 #include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 
@@ -36,6 +37,19 @@ struct PaperSuite {
   std::vector<double> corruption_errors;  // CE of each corruption; empty: not given
 };
 
+// An evaluation of the features of frozen models.
+struct SweepEvaluation {
+  std::string name;   // in file names, and as a column of table.csv
+  std::string label;  // in tables; default: the name
+  FeatureEvaluation how;
+};
+
+// Evaluations of the checkpoints of every finished run; see docs/frozen-features.md.
+struct SweepFeatures {
+  std::vector<SweepEvaluation> evaluations;  // empty: none
+  std::vector<int> epochs;  // checkpoints after these epochs; empty: only the last checkpoint
+};
+
 struct SweepVariant {
   std::string name;             // also the name of its folder
   std::string label;            // in tables and pictures; default: the name
@@ -47,6 +61,8 @@ struct SweepVariant {
   std::map<std::string, double> paper_figures = {};  // the paper's other figures, by name
   // The paper's size of the model. It counts multiply-adds per sample with a dense P.
   std::optional<std::int64_t> paper_parameters = {}, paper_multiply_adds = {};
+  // The paper's top-1 by name of the evaluation, one for each of SweepFeatures::epochs, or one.
+  std::map<std::string, std::vector<double>> paper_features = {};
 };
 
 struct SweepConfig {
@@ -54,14 +70,15 @@ struct SweepConfig {
   std::string title;  // default: the name
   SweepMetric metric;
   bool ema = false;                // evaluate the moving average of the weights
-  FigureSchema milestone_figure;   // the task's first figure
+  FigureSchema milestone_figure;   // the first figure of the task
   std::vector<double> milestones;  // values of milestone_figure, each better than the one before
   std::optional<std::size_t> baseline;  // index of a variant
   std::vector<std::string> suites;      // subset of kSweepSuites, for finished runs
   std::vector<SweepVariant> variants;
-  // Figures besides the metric that the paper gives for a variant, in the task's order.
+  // Figures besides the metric that the paper gives for a variant, in the order of the task.
   std::vector<FigureSchema> paper_figures = {};
   std::vector<std::string> notes = {};  // shown below the table
+  SweepFeatures features = {};
 };
 
 // Reads a sweep file (and its `base_sweep:`), and the config of every variant with `overrides` on

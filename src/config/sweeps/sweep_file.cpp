@@ -16,11 +16,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxVariants = 1000;
 constexpr std::size_t kMaxSeeds = 1000;
 
-const std::array<std::string, 14> kSweepKeys = {
-    "name",    "title", "base",       "base_sweep", "set",      "seeds",    "metric",
-    "weights", "only",  "milestones", "baseline",   "variants", "evaluate", "notes"};
-const std::array<std::string, 7> kVariantKeys = {"name", "label", "set",         "seeds",
-                                                 "base", "paper", "paper_suites"};
+const std::array<std::string, 15> kSweepKeys = {
+    "name", "title",      "base",     "base_sweep", "set",      "seeds",    "metric", "weights",
+    "only", "milestones", "baseline", "variants",   "evaluate", "features", "notes"};
+const std::array<std::string, 8> kVariantKeys = {"name", "label", "set",          "seeds",
+                                                 "base", "paper", "paper_suites", "paper_features"};
 
 bool is_config_key(const std::string& key) {
   const std::string first = key.substr(0, key.find('.'));
@@ -202,6 +202,7 @@ class Reader {
     if (const Node* node = root.find("weights")) sweep_.ema = read_weights(*node);
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
     if (const Node* node = root.find("evaluate")) sweep_.suites = read_suites(*node);
+    if (const Node* node = root.find("features")) sweep_.features = read_features(*node);
     if (const Node* node = root.find("notes")) sweep_.notes = read_notes(*node);
     add_set(root, sweep_.sets);
     if (const Node* node = root.find("variants")) read_variants(*node, folder);
@@ -293,6 +294,9 @@ class Reader {
     take(node, "paper", variant.paper, read_paper);
     if (const Node* suites = node.find("paper_suites")) {
       variant.paper_suites = read_paper_suites(*suites);
+    }
+    if (const Node* features = node.find("paper_features")) {
+      variant.paper_features = read_paper_features(*features);
     }
     add_set(node, variant.sets);
   }

@@ -10,6 +10,7 @@
 
 #include "config/document.h"
 #include "config/sweeps/sweep_config.h"
+#include "config/sweeps/sweep_features.h"
 #include "config/sweeps/sweep_paper.h"
 
 namespace dtn::config {
@@ -20,6 +21,7 @@ struct VariantFile {
   std::optional<std::string> label;
   std::optional<PaperResult> paper;
   std::map<std::string, PaperSuite> paper_suites;
+  std::vector<PaperFeatures> paper_features;
   std::optional<std::vector<std::uint64_t>> seeds;
   std::optional<Written<std::string>> base;  // a path
   std::vector<Node> sets;                    // config keys; later ones override
@@ -36,6 +38,7 @@ struct SweepFile {
   std::vector<Written<double>> milestones;
   std::optional<Written<std::string>> baseline;
   std::vector<std::string> suites;
+  FeaturesFile features;
   std::vector<std::string> notes;
   std::vector<VariantFile> variants;
 };

@@ -38,6 +38,13 @@ Fields blank_input(Classifier& model) {
 
 }  // namespace
 
+FeatureChoice choice_of(const FeatureEvaluation& evaluation) {
+  if (evaluation.is_knn()) return {};
+  // The pooled vector of any model is that of its last block.
+  if (evaluation.block_count() == 1 && !evaluation.avgpool) return {};
+  return {.blocks = evaluation.block_count(), .patch_mean = evaluation.avgpool};
+}
+
 FrozenFeatures::FrozenFeatures(const ExperimentConfig& config, Device device,
                                const Registries& registries, const FeatureChoice& choice)
     : registries_(registries),
@@ -46,7 +53,8 @@ FrozenFeatures::FrozenFeatures(const ExperimentConfig& config, Device device,
              registries.norms) {
   DTN_CHECK(choice.blocks >= 0 && (!choice.patch_mean || choice.blocks == 1),
             "the patch mean belongs to the features of one block");
-  if (choice.blocks > 0) of(blank_input(model_));
+  Context ctx;
+  if (choice.blocks > 0) blocks_of(ctx, blank_input(model_));
 }
 
 std::vector<std::string> FrozenFeatures::load(const TensorFile& file, const std::string& source) {
@@ -57,6 +65,16 @@ std::int64_t FrozenFeatures::width() const {
   return model_.outputs() * (choice_.patch_mean ? 2 : std::max(1, choice_.blocks));
 }
 
+std::vector<BlockOutput> FrozenFeatures::blocks_of(Context& ctx, const Fields& batch) {
+  std::vector<BlockOutput> blocks = model_.backbone().last_blocks(ctx, batch, choice_.blocks);
+  if (choice_.patch_mean && !blocks[0].token.defined()) {
+    throw ConfigError("the patch mean goes beside a class token, but the last block has none");
+  }
+  without_token_ = static_cast<int>(std::ranges::count_if(
+      blocks, [](const BlockOutput& block) { return !block.token.defined(); }));
+  return blocks;
+}
+
 Tensor FrozenFeatures::of(const Fields& batch) {
   Context ctx;
   ctx.mode.skip_unread = choice_.blocks == 0;
@@ -64,22 +82,17 @@ Tensor FrozenFeatures::of(const Fields& batch) {
     const Variable pooled = Classifier::mean_of(ctx, model_.features(ctx, batch));
     return ops::cast(ctx, pooled, DType::kFloat32).value().to(kCpu);
   }
-  const std::vector<BlockOutput> blocks = model_.backbone().last_blocks(ctx, batch, choice_.blocks);
+  const std::vector<BlockOutput> blocks = blocks_of(ctx, batch);
   const std::int64_t channels = model_.outputs();
   Tensor rows = Tensor::empty({batch.count(), width()}, DType::kFloat32);
   if (choice_.patch_mean) {
-    if (!blocks[0].token.defined()) {
-      throw ConfigError("the patch mean goes beside a class token, but the last block has none");
-    }
     copy_columns(blocks[0].token, 0, 2, rows);
     copy_columns(blocks[0].patches, 1, 2, rows);
     return rows;
   }
-  without_token_ = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const bool has_token = blocks[i].token.defined();
-    without_token_ += !has_token;
-    copy_columns(has_token ? blocks[i].token : blocks[i].patches,
+    const BlockOutput& block = blocks[i];
+    copy_columns(block.token.defined() ? block.token : block.patches,
                  static_cast<std::int64_t>(i) * channels, 1, rows);
   }
   return rows;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/feature_evaluation.h"
 #include "dtn/models/classifier.h"
 #include "dtn/tasks/registries.h"
 
@@ -21,11 +22,14 @@ struct FeatureChoice {
   bool patch_mean = false;
 };
 
+// Returns the features that an evaluation reads.
+FeatureChoice choice_of(const FeatureEvaluation& evaluation);
+
 // A backbone without a head. Computes in float32.
 class FrozenFeatures {
  public:
   // Makes the model of the config with its initial weights, whatever its task. Throws ConfigError
-  // if the model does not have the chosen features.
+  // if the model does not have the chosen features. On kMeta it does only this check.
   FrozenFeatures(const ExperimentConfig& config, Device device, const Registries& registries,
                  const FeatureChoice& choice = {});
 
@@ -43,6 +47,9 @@ class FrozenFeatures {
   Classifier& model() { return model_; }
 
  private:
+  // Outputs of the chosen blocks. Throws ConfigError if the model does not have them.
+  std::vector<BlockOutput> blocks_of(Context& ctx, const Fields& batch);
+
   const Registries& registries_;
   FeatureChoice choice_;
   Classifier model_;

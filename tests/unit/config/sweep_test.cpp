@@ -371,7 +371,7 @@ TEST_F(Sweeps, MetricsComeFromTask) {
   expect_contains(error(one("set: {task: dream}\n")), "the task dream says of no figure");
   expect_contains(
       error("base: base.yaml\nvariants: [{name: a}, {name: b, set: {task: regress}}]\n"),
-      "'a' is for classify and 'b' for regress");
+      "the tasks of 'a' (classify) and 'b' (regress) share none");
 }
 
 TEST_F(Sweeps, VariantNamesAreValidFolderNames) {

@@ -23,8 +23,8 @@ Page hostile_page() {
             {{"a<"}, {{"b>"}}},
             {{"section & more", {"text <p>"}, {figure}}},
             "made by <a>"};
-  page.sections[0].table = {{"<i>size"}, {{"<img>"}}};
-  page.sections[0].table_title = "<script>sizes";
+  page.sections[0].tables = {
+      {.title = "<script>sizes", .table = {{"<i>size"}, {{"<img>"}}}, .notes = {"<script>note"}}};
   return page;
 }
 
@@ -82,8 +82,7 @@ TEST(PlotPage, SectionsMayHaveATable) {
   page.sections = {{"s"}};
   EXPECT_EQ(html(page).find("<h3>"), std::string::npos);
   EXPECT_EQ(html(page).find("<table>"), std::string::npos);
-  page.sections[0].table = {{"norm"}, {{"DTN"}}};
-  page.sections[0].table_title = "Sizes";
+  page.sections[0].tables = {{.title = "Sizes", .table = {{"norm"}, {{"DTN"}}}}};
   const std::string text = html(page);
   EXPECT_NE(text.find("<h3>Sizes</h3>\n<div class=\"numbers\" tabindex=\"0\"><table>"),
             std::string::npos);

@@ -17,68 +17,16 @@
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "io/child_process.h"
-#include "temp_folder.h"
 #include "texts.h"
+#include "unit/sweep/sweep_folder.h"
 
 namespace dtn {
 namespace {
 namespace fs = std::filesystem;
+using test::error_of;
 using test::expect_contains;
 
-class Sweeps : public ::testing::Test {
- protected:
-  std::string write(const fs::path& file, const std::string& text) const {
-    return temporary_.write(file, text);
-  }
-  std::string read(const fs::path& file) const { return temporary_.read(file); }
-
-  // Two variants, with two seeds and one seed.
-  SweepConfig load(const std::string& more = "", const std::vector<std::string>& set = {}) const {
-    write("base.yaml",
-          "model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 2,\n"
-          "        num_heads: 4, num_classes: 10}\n"
-          "data: {dataset: synthetic, size: 80}\nschedule: {epochs: 6}\n"
-          "train: {batch_size: 16}\n");
-    return load_sweep(write("s.yaml",
-                            "title: Two norms\nbase: base.yaml\nseeds: [0, 1]\nbaseline: ln\n"
-                            "milestones: [50, 80]\nvariants:\n"
-                            "  - {name: ln, label: LayerNorm, paper: 80.6}\n"
-                            "  - {name: dtn, set: {model.norm: dtn}, paper: 81.7, seeds: [4]}\n" +
-                                more),
-                      set, standard_registries().schemas());
-  }
-  fs::path out() const { return folder_ / "out"; }
-
-  // Writes the files of a finished run, evaluated after epochs 1, 2, ...
-  void finish(const SweepRun& run, const std::vector<double>& top1) const {
-    fs::create_directories(run.folder);
-    std::ofstream(run.folder / "config.yaml") << to_yaml(run.config);
-    std::ofstream metrics(run.folder / "metrics.jsonl");
-    for (std::size_t i = 0; i < top1.size(); ++i) {
-      metrics << "{\"step\":" << 5 * (i + 1) << ",\"epoch\":" << i + 1 << ",\"loss\":2.5}\n"
-              << "{\"step\":" << 5 * (i + 1) << ",\"epoch\":" << i + 1
-              << ",\"split\":\"val\",\"top1\":" << top1[i]
-              << ",\"top5\":99,\"loss\":" << 2 - top1[i] / 100 << ",\"count\":80}\n";
-    }
-    metrics << "{\"step\":";  // truncated
-    std::ofstream(run.folder / "summary.json")
-        << "{\"top1\":" << top1.back() << ",\"steps\":" << 5 * top1.size()
-        << ",\"wall_seconds\":2,\"images_per_second\":123.4}\n";
-  }
-
-  test::TempFolder temporary_;
-  fs::path folder_ = temporary_.path();
-};
-
-std::string error_of(const auto& run) {
-  try {
-    run();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
+class Sweeps : public test::SweepFolder {};
 
 TEST(SampleStatistics, MeanAndDeviationOfSample) {
   EXPECT_FALSE(statistics_of({}));
@@ -214,7 +162,7 @@ TEST_F(Sweeps, AdoptsKeptResults) {
   auto runs = plan_runs(sweep, out(), {});
   finish(runs[1], {30, 60});
   update_state(runs[1]);
-  keep_result(runs[1], kept);
+  keep_result(sweep, runs[1], kept);
   const std::string config = read("kept/ln/seed-1/config.yaml");
   EXPECT_EQ(config.find("/home/me"), std::string::npos) << config;
   const std::string metrics = read("kept/ln/seed-1/metrics.jsonl");
@@ -235,7 +183,7 @@ TEST_F(Sweeps, AdoptsKeptResults) {
   EXPECT_EQ(results[0].runs[0].curve.size(), 2u);
   EXPECT_EQ(results[0].runs[0].images_per_second, 123.4);
   // An existing result stays unchanged.
-  keep_result(others[1], kept);
+  keep_result(moved, others[1], kept);
   EXPECT_EQ(read("kept/ln/seed-1/metrics.jsonl"), metrics);
 
   const SweepConfig changed = load("", {"optim.lr=0.5"});
@@ -252,10 +200,11 @@ TEST_F(Sweeps, ComparesSplitsByFileName) {
   there.data.val = "more/basic_test.tsv";  // below data.root
   EXPECT_NE(to_yaml(comparable(here)), to_yaml(comparable(there)));
 
-  SweepRun run = plan_runs(load(), out(), {})[0];
+  const SweepConfig sweep = load();
+  SweepRun run = plan_runs(sweep, out(), {})[0];
   finish(run, {30});
   run.config = here;
-  keep_result(run, folder_ / "kept");
+  keep_result(sweep, run, folder_ / "kept");
   const std::string kept = read("kept/ln/seed-0/config.yaml");
   expect_contains(kept, "  val: basic_test.tsv");
 }
