@@ -91,8 +91,8 @@ void prune(const fs::path& checkpoints, std::int64_t step, int keep,
   auto confirmed = linked_step(checkpoints / "confirmed");
   int kept = 0;
   for (std::int64_t s : saved_steps(checkpoints)) {
-    if (permanent.contains(s) || s > step || kept++ < keep || s == step || last == s || best == s ||
-        confirmed == s || best_step == s)
+    if (s > step || kept++ < keep || s == step || last == s || best == s || confirmed == s ||
+        best_step == s || permanent.contains(s))
       continue;
     remove_old(checkpoints / folder_name(s));
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "config/sweeps/sweep_config.h"
@@ -68,12 +69,14 @@ TEST(ShippedSweeps, LoadWithPaperResults) {
     std::set<std::string> configs;
     int known = 0;  // variants with a figure of the paper; a sweep may have others
     for (const SweepVariant& v : sweep.variants) {
-      known += v.paper.has_value() || !v.paper_suites.empty();
+      known += v.paper.has_value() || !v.paper_suites.empty() || !v.paper_features.empty();
       ExperimentConfig bare = v.config;
       bare.name = "same";
       EXPECT_TRUE(configs.insert(to_yaml(bare)).second) << v.name << " is the same as another";
       EXPECT_GT(complexity_of(v.config.model).parameters, 0) << v.name;
     }
+    // The paper names supervised contrastive learning, but has no figure of it.
+    if (sweep.name.ends_with("table7_supcon")) continue;
     EXPECT_GE(known, 2) << "nothing of the paper to compare with";
   }
 }
@@ -112,16 +115,20 @@ TEST(ShippedSweeps, PaperLogsLambdasOfEveryVit) {
 }
 
 // Sweep, variant, config of the same experiment and the paper's top-1 accuracy: Tables 1, 2, 3, 5,
-// 8, 9, 10 and 12, and the initialization of the positions. `set` overrides keys of the config.
+// 7a (after 100 epochs), 8, 9, 10 and 12, and the initialization of the positions. SupCon has no
+// figure. `set` overrides keys of the config.
+using Keys = std::array<const char*, 4>;
 struct Row {
   const char *sweep, *variant, *config;
-  double paper;
-  std::array<const char*, 2> set = {};
+  std::optional<double> paper;
+  Keys set = {};
 };
-constexpr std::array<const char*, 2> kDeitLayout = {"model.class_token_at=0",
-                                                    "model.pos_embed=all"};
-constexpr std::array<const char*, 2> kHeads1258 = {"model.num_heads=[1, 2, 5, 8]", nullptr};
-constexpr std::array<const char*, 2> kHeads4458 = {"model.num_heads=[4, 4, 5, 8]", nullptr};
+constexpr Keys kDeitLayout = {"model.class_token_at=0", "model.pos_embed=all"};
+constexpr Keys kHeads1258 = {"model.num_heads=[1, 2, 5, 8]"};
+constexpr Keys kHeads4458 = {"model.num_heads=[4, 4, 5, 8]"};
+constexpr Keys kEvaluated = {"data.val=val", "train.eval_every=20epoch", "train.log_norms=1epoch"};
+constexpr Keys kEvaluatedAndKept = {"data.val=val", "train.eval_every=20epoch",
+                                    "train.log_norms=1epoch", "train.keep_every=20epoch"};
 constexpr Row kRows[] = {
     {"table1_models", "vit_t_ln", "vit_t_ln", 72.2},
     {"table1_models", "vit_t_star_ln", "vit_t_star_ln", 72.3},
@@ -161,6 +168,11 @@ constexpr Row kRows[] = {
     {"table5_components", "lambda0", "vit_s_star_dtn_lambda0", 81.2},
     {"table5_components", "lambda05", "vit_s_star_dtn_lambda05", 81.3},
     {"table5_components", "learned", "vit_s_star_dtn", 81.7},
+    {"table7a", "vit_s_ln", "dino_vit_s_ln", 74.0, kEvaluatedAndKept},
+    {"table7a", "vit_s_star_ln", "dino_vit_s_star_ln", 74.7, kEvaluatedAndKept},
+    {"table7a", "vit_s_star_dtn", "dino_vit_s_star_dtn", 75.2, kEvaluatedAndKept},
+    {"table7_supcon", "ln", "supcon_vit_s_star_ln", {}, kEvaluated},
+    {"table7_supcon", "dtn", "supcon_vit_s_star_dtn", {}, kEvaluated},
     {"table8_layers", "layers0", "vit_s_star_dtn_layers0", 80.6},
     {"table8_layers", "layers4", "vit_s_star_dtn_layers4", 81.2},
     {"table8_layers", "layers6", "vit_s_star_dtn_layers6", 81.4},
@@ -207,6 +219,13 @@ constexpr Row kRows[] = {
     {"position_init", "local", "vit_t_star_dtn", 73.2},
 };
 
+// Top-1 of a table, or of the linear classifier at the end of the training.
+std::optional<double> paper_top1(const SweepVariant& variant) {
+  const auto linear = variant.paper_features.find("linear");
+  return linear == variant.paper_features.end() ? variant.paper
+                                                : std::optional(linear->second.back());
+}
+
 TEST(ShippedSweeps, MatchPaperTables) {
   std::map<std::string, SweepConfig> sweeps;
   std::size_t variants = 0;
@@ -220,7 +239,7 @@ TEST(ShippedSweeps, MatchPaperTables) {
     const auto& all = at->second.variants;
     auto v = std::ranges::find(all, std::string(row.variant), &SweepVariant::name);
     ASSERT_NE(v, all.end());
-    EXPECT_EQ(v->paper, row.paper);
+    EXPECT_EQ(paper_top1(*v), row.paper);
     std::vector<std::string> overrides;
     for (const char* set : row.set) {
       if (set) overrides.push_back(set);
@@ -232,6 +251,18 @@ TEST(ShippedSweeps, MatchPaperTables) {
     EXPECT_EQ(to_yaml(got), to_yaml(want));
   }
   EXPECT_EQ(variants, std::size(kRows)) << "variants of these sweeps that are in no table";
+}
+
+TEST(ShippedSweeps, Table7aHasFiveCheckpointsOfEachRun) {
+  const SweepConfig sweep = load_sweep(find_config("table7a", schemas()), {}, schemas());
+  EXPECT_EQ(sweep.features.epochs, (std::vector<int>{20, 40, 60, 80, 100}));
+  const std::vector<std::vector<double>> paper = {{58.8, 67.2, 70.1, 72.8, 74.0},
+                                                  {58.5, 68.3, 71.3, 74.0, 74.7},
+                                                  {58.9, 68.8, 72.0, 74.4, 75.2}};
+  ASSERT_EQ(sweep.variants.size(), paper.size());
+  for (std::size_t i = 0; i < paper.size(); ++i) {
+    EXPECT_EQ(sweep.variants[i].paper_features.at("linear"), paper[i]);
+  }
 }
 
 // The settings that define some of these rows. Table 1 is in unit_config.

@@ -256,6 +256,18 @@ TEST_F(SweepFeatureRuns, NoteCountsBlocksAsDtnEvalDoes) {
   EXPECT_EQ(notes[1].find("class token"), std::string::npos);
 }
 
+TEST_F(SweepFeatureRuns, ShippedSweepsHaveTheirFeatures) {
+  const ConfigSchemas schemas = standard_registries().schemas();
+  std::size_t evaluations = 0;
+  for (const char* name : {"table7a", "table7_supcon", "fashion_mnist_table7a", "images32_table7a",
+                           "fashion_mnist_table7_supcon"}) {
+    const SweepConfig sweep = load_sweep(find_config(name, schemas), {}, schemas);
+    evaluations += sweep.features.evaluations.size();
+    check_features(sweep, standard_registries());
+  }
+  EXPECT_GE(evaluations, 14u);
+}
+
 // A classifier and a contrastive task share their figures by name.
 TEST_F(SweepFeatureRuns, TasksMayDiffer) {
   features();
