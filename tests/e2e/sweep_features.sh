@@ -77,8 +77,8 @@ expect 0 "${sweep[@]}" --output whole --dry-run
 expect_text 'nothing is left to do'
 
 echo "killed and stopped"
-# results: number of results of the sweep in the folder `killed`.
-results() { find killed -path '*/features/*.json' 2> /dev/null | wc -l; }
+# results: prints the number of results of the sweep in the folder `killed`.
+results() { find . -path './killed/*/features/*.json' | wc -l; }
 for signal in KILL TERM; do
   before=$(results)
   "$bin/${sweep[0]}" "${sweep[@]:1}" --output killed > "$log" 2>&1 < /dev/null &
