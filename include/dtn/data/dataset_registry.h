@@ -43,8 +43,10 @@ struct DatasetEntry {
   PixelStatistics statistics = kImageNetStatistics;
   // Statistics that depend on the data; null: `statistics`.
   std::function<PixelStatistics(const DataConfig&)> statistics_of{};
+  // Opens one split of images that may have no labels. Null: `open`.
+  Open open_unlabelled{};
   // Opens one split for a task that makes several views of each image, and that needs no labels.
-  // Null: `open`.
+  // Null: `open_unlabelled`.
   Open open_for_views{};
 
   const std::string& name() const { return schema.name; }

@@ -25,6 +25,11 @@ std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig&
                                       std::uint64_t seed,
                                       const DatasetRegistry& datasets = dataset_registry());
 
+// The same for images that may have no labels, by the entry's open_unlabelled.
+std::unique_ptr<Dataset> open_unlabelled(const DataConfig& data, const ModelConfig& model,
+                                         Split split, std::uint64_t seed,
+                                         const DatasetRegistry& datasets = dataset_registry());
+
 // The same for a task that makes several views of each image and needs no labels, by the entry's
 // open_for_views. The number of classes is that of the data set; model.num_classes does not count.
 std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,

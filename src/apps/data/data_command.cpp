@@ -61,8 +61,14 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
 
 std::unique_ptr<Dataset> DataCommand::open(const ExperimentConfig& of,
                                            const Registries& registries) const {
-  const Split which = split == "train" ? Split::kTrain : Split::kVal;
-  auto opened = open_dataset(of.data, of.model, which, of.seed, registries.datasets);
+  auto opened = open_dataset(of.data, of.model, chosen_split(), of.seed, registries.datasets);
+  log_info(opened->description());
+  return opened;
+}
+
+std::unique_ptr<Dataset> DataCommand::open_to_inspect(const Registries& registries) const {
+  const ExperimentConfig of = config_of(registries);
+  auto opened = open_unlabelled(of.data, of.model, chosen_split(), of.seed, registries.datasets);
   log_info(opened->description());
   return opened;
 }

@@ -35,6 +35,11 @@ struct DataCommand {
   ExperimentConfig config_of(const Registries& registries) const;
   // Opens the data set, and logs its description to standard error.
   std::unique_ptr<Dataset> open(const ExperimentConfig& config, const Registries& registries) const;
+  // The same for images that may have no labels.
+  std::unique_ptr<Dataset> open_to_inspect(const Registries& registries) const;
+
+ private:
+  Split chosen_split() const { return split == "train" ? Split::kTrain : Split::kVal; }
 };
 
 void print_json(const nlohmann::ordered_json& json);

@@ -81,7 +81,7 @@ KeepLooking watching(Watch& watch, Progress& progress, std::int64_t total) {
 }
 
 int verify(const DataCommand& options, bool decode, const Registries& registries) {
-  const auto dataset = options.open(options.config_of(registries), registries);
+  const auto dataset = options.open_to_inspect(registries);
   Progress progress;
   std::vector<BadSample> bad;
   const char* const noun = dataset->vocabulary() > 0 ? "sequences" : "images";
@@ -111,7 +111,7 @@ Json spread_json(const Spread& s) { return {{"min", s.min}, {"median", s.median}
 Json stats_json(const Dataset& dataset, const DatasetStats& stats) {
   Json classes = Json::array();
   const auto& names = dataset.class_names();
-  for (std::size_t c = 0; c < stats.per_class.size(); ++c) {
+  for (std::size_t c = 0; dataset.has_labels() && c < stats.per_class.size(); ++c) {
     classes.push_back({{"label", c},
                        {"name", c < names.size() ? Json(names[c]) : Json()},
                        {"images", stats.per_class[c]}});
@@ -145,6 +145,10 @@ void print_stats(const Dataset& dataset, const DatasetStats& stats) {
     std::printf(" %s %lld", name.c_str(), static_cast<long long>(count));
   }
   std::printf(", %lld gray\n", static_cast<long long>(stats.gray));
+  if (!dataset.has_labels()) {
+    std::printf("classes  none: the images have no labels\n");
+    return;
+  }
   std::printf("classes  %zu\n", stats.per_class.size());
   for (std::size_t c = 0; c < stats.per_class.size(); ++c) {
     const auto& names = dataset.class_names();
@@ -154,7 +158,7 @@ void print_stats(const Dataset& dataset, const DatasetStats& stats) {
 }
 
 int stats(const DataCommand& options, const Registries& registries) {
-  const auto dataset = options.open(options.config_of(registries), registries);
+  const auto dataset = options.open_to_inspect(registries);
   Progress progress;
   DatasetStats found;
   {

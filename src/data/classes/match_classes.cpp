@@ -168,18 +168,22 @@ std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> dataset
                 match.names.empty() ? model.count : static_cast<std::int64_t>(match.names.size())});
 }
 
+std::shared_ptr<const Dataset> with_labels_of(const ClassList& classes,
+                                              std::shared_ptr<const Dataset> dataset) {
+  const ClassMatch match =
+      match_classes(class_list_of(*dataset), classes,
+                    "evaluate a data set of the classes that the model was trained on");
+  if (!match.note.empty()) log_info(match.note);
+  return relabelled(std::move(dataset), match, classes);
+}
+
 std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const ModelConfig& model,
                                                 Split split, std::uint64_t seed,
                                                 const DatasetRegistry& datasets,
                                                 const ClassList& classes) {
   ModelConfig any = model;
   if (!datasets.at(data.dataset).schema.classes_of_model) any.num_classes = 0;
-  std::shared_ptr<const Dataset> dataset = open_dataset(data, any, split, seed, datasets);
-  const ClassMatch match =
-      match_classes(class_list_of(*dataset), classes,
-                    "evaluate a data set of the classes that the model was trained on");
-  if (!match.note.empty()) log_info(match.note);
-  return relabelled(std::move(dataset), match, classes);
+  return with_labels_of(classes, open_dataset(data, any, split, seed, datasets));
 }
 
 std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std::uint64_t seed,

@@ -46,7 +46,12 @@ ClassList class_list_of(const Dataset& dataset);
 std::shared_ptr<const Dataset> relabelled(std::shared_ptr<const Dataset> dataset,
                                           const ClassMatch& match, const ClassList& model);
 
-// Opens a split with the labels of a model of known classes; see match_classes(). Logs the note.
+// Returns the same samples with the labels of a model of known classes; see match_classes(). Logs
+// the note.
+std::shared_ptr<const Dataset> with_labels_of(const ClassList& classes,
+                                              std::shared_ptr<const Dataset> dataset);
+
+// Opens a split with the labels of a model of known classes, by with_labels_of().
 std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const ModelConfig& model,
                                                 Split split, std::uint64_t seed,
                                                 const DatasetRegistry& datasets,

@@ -50,13 +50,21 @@ std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig&
   return open_with(datasets.at(data.dataset).open, data, model, split, seed);
 }
 
+std::unique_ptr<Dataset> open_unlabelled(const DataConfig& data, const ModelConfig& model,
+                                         Split split, std::uint64_t seed,
+                                         const DatasetRegistry& datasets) {
+  const DatasetEntry& row = datasets.at(data.dataset);
+  return open_with(row.open_unlabelled ? row.open_unlabelled : row.open, data, model, split, seed);
+}
+
 std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,
                                         Split split, std::uint64_t seed,
                                         const DatasetRegistry& datasets) {
   const DatasetEntry& row = datasets.at(data.dataset);
   ModelConfig any = model;
   if (!row.schema.classes_of_model) any.num_classes = 0;
-  return open_with(row.open_for_views ? row.open_for_views : row.open, data, any, split, seed);
+  if (!row.open_for_views) return open_unlabelled(data, any, split, seed, datasets);
+  return open_with(row.open_for_views, data, any, split, seed);
 }
 
 }  // namespace dtn

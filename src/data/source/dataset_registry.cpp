@@ -51,6 +51,7 @@ std::vector<DatasetEntry> own_rows() {
        without_seed<open_tensors>,
        kImageNetStatistics,
        {},
+       {},
        without_seed<open_tensor_views>},
       {{"cifar10", "CIFAR-10, binary version", {"mean", "std"}},
        without_seed<open_cifar>,

@@ -7,6 +7,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
+#include "dtn/data/datasets.h"
 
 namespace dtn {
 namespace {
@@ -38,6 +39,11 @@ std::string val_folder_of(const DataConfig& data) {
                  "' is the validation split (set data.val to use another)"));
   }
   return name;
+}
+
+bool has_validation_images(const DataConfig& data) {
+  if (data.dataset != "imagefolder") return has_validation(data);
+  return data.val || usual_name(data);
 }
 
 void take_test_split(DataConfig& data) {

@@ -144,6 +144,35 @@ TEST_F(ImageFolderTest, FindsAlternativeValidationFolders) {
   EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"test/a/1.bmp"}));
 }
 
+TEST_F(ImageFolderTest, KnowsIfThereAreValidationImages) {
+  bmp("train/1.bmp");
+  bmp("test/a/1.bmp");
+  EXPECT_FALSE(has_validation_images(data)) << "the test images are not taken unasked";
+  bmp("valid/1.bmp");
+  EXPECT_TRUE(has_validation_images(data));
+  fs::remove_all(dir.path() / "valid");
+  data.val = "elsewhere";
+  EXPECT_TRUE(has_validation_images(data)) << "its absence is an error when it is opened";
+  data.val.reset();
+  data.dataset = "cifar10";
+  EXPECT_TRUE(has_validation_images(data));
+}
+
+// The registry opens images without class folders only where labels are not needed.
+TEST_F(ImageFolderTest, ImagesWithoutClassFoldersHaveNoLabels) {
+  bmp("train/2.bmp");
+  bmp("train/1.bmp");
+  const auto set = open_unlabelled(data, model, Split::kTrain, 0);
+  EXPECT_FALSE(set->has_labels());
+  EXPECT_EQ(names(*set), (std::vector<std::string>{"train/1.bmp", "train/2.bmp"}));
+  EXPECT_FALSE(open_for_views(data, model, Split::kTrain, 0)->has_labels());
+  expect_error<DataError>([&] { open_dataset(data, model, Split::kTrain, 0); },
+                          {"train", "no class folders"});
+  bmp("train/a/1.bmp");
+  model.num_classes = 1;
+  EXPECT_TRUE(open_unlabelled(data, model, Split::kTrain, 0)->has_labels());
+}
+
 // Labels follow the order of the classes; samples stay in the order of their files.
 TEST_F(ImageFolderTest, NaturalOrderMatchesTimm) {
   for (int i = 0; i < 12; ++i) bmp("train/" + std::to_string(i) + "/1.bmp");
