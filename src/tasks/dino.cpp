@@ -73,7 +73,8 @@ Dino::Dino(const TaskSetup& setup)
       student_(std::make_unique<DinoNet>(setup, setup.config.model)),
       teacher_(std::make_unique<DinoNet>(setup, teacher_model(setup.config.model))),
       center_(state_.add_buffer("dino.center", {1, setup.config.dino.out_dim}, InitKind::kZeros)),
-      passes_(std::make_unique<ViewPasses>(setup.device)) {
+      passes_(std::make_unique<ViewPasses>(setup.device)),
+      sources_(std::make_unique<ViewSources>(setup.config, setup.registries)) {
   check_local_views(config_, *student_->backbone);
   ParameterStore& student = student_->store;
   const std::string last_layer = DinoHead::last_layer(Scope(student, "head"));
@@ -101,8 +102,8 @@ void Dino::copy_student() {
 }
 
 std::shared_ptr<const SampleSource> Dino::source(Split split, Device device) const {
-  if (split == Split::kTrain) return dino_samples_of(config_, device, registries_);
-  return open_validation(config_, device, registries_);
+  if (split == Split::kVal) return sources_->validation(device);
+  return dino_samples_of(sources_->training_images(), config_, device, registries_);
 }
 
 Tensor Dino::teacher_logits(Context& ctx, const Tensor& global) {
@@ -185,7 +186,7 @@ void Dino::after_update(const UpdateState* state) {
 }
 
 std::shared_ptr<const SampleSource> Dino::references(Device device) const {
-  return open_references(config_, device, registries_);
+  return sources_->references(device);
 }
 
 std::unique_ptr<Meter> Dino::meter() const { return std::make_unique<NeighborsMeter>(); }

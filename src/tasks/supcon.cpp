@@ -66,7 +66,8 @@ Supcon::Supcon(const TaskSetup& setup)
       config_(setup.config),
       registries_(setup.registries),
       net_(std::make_unique<SupconNet>(setup)),
-      passes_(std::make_unique<ViewPasses>(setup.device)) {}
+      passes_(std::make_unique<ViewPasses>(setup.device)),
+      sources_(std::make_unique<ViewSources>(setup.config, setup.registries)) {}
 
 Supcon::~Supcon() = default;
 
@@ -76,8 +77,8 @@ void Supcon::learn_classes(const SampleSource& training) {
 }
 
 std::shared_ptr<const SampleSource> Supcon::source(Split split, Device device) const {
-  if (split == Split::kTrain) return supcon_samples_of(config_, device, registries_);
-  return open_validation(config_, device, registries_);
+  if (split == Split::kVal) return sources_->validation(device);
+  return supcon_samples_of(sources_->training_images(), config_, device, registries_);
 }
 
 // Returns the rows of all views, [n V, D] in float32.
@@ -150,7 +151,7 @@ Fields Supcon::outputs(Context& ctx, const Fields& batch) {
 }
 
 std::shared_ptr<const SampleSource> Supcon::references(Device device) const {
-  return open_references(config_, device, registries_);
+  return sources_->references(device);
 }
 
 std::unique_ptr<Meter> Supcon::meter() const { return std::make_unique<NeighborsMeter>(); }

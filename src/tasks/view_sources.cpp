@@ -9,51 +9,55 @@
 #include "tasks/frozen/image_splits.h"
 
 namespace dtn {
-namespace {
+
+const std::shared_ptr<const Dataset>& ViewSources::training_images() const {
+  if (!training_images_) {
+    training_images_ = open_for_views(config_.data, config_.model, Split::kTrain, config_.seed,
+                                      registries_.datasets);
+  }
+  return training_images_;
+}
+
+std::shared_ptr<const SampleSource> ViewSources::validation(Device device) const {
+  if (!config_.data.val && reads_validation()) return nullptr;
+  const std::shared_ptr<const Dataset> training = labelled_images();
+  std::shared_ptr<const Dataset> images = open_validation_images(config_, *training, registries_);
+  check_labelled(*images);
+  return prepared(std::move(images), device);
+}
+
+std::shared_ptr<const SampleSource> ViewSources::references(Device device) const {
+  return prepared(labelled_images(), device);
+}
 
 // Returns true if the data set has the key data.val, without which it always has the split.
-bool reads_validation(const ExperimentConfig& config, const Registries& registries) {
-  const std::vector<std::string>& reads = registries.datasets.at(config.data.dataset).schema.reads;
+bool ViewSources::reads_validation() const {
+  const std::vector<std::string>& reads =
+      registries_.datasets.at(config_.data.dataset).schema.reads;
   return std::ranges::find(reads, "val") != reads.end();
 }
 
-// Opens the training images with their labels. Throws DataError if they have none.
-std::shared_ptr<const Dataset> open_labelled(const ExperimentConfig& config,
-                                             const Registries& registries) {
-  std::shared_ptr<const Dataset> images =
-      open_for_views(config.data, config.model, Split::kTrain, config.seed, registries.datasets);
-  if (!images->has_labels()) {
-    throw DataError(cat(images->description(),
-                        ": has no labels; evaluations look for the nearest training images of each "
-                        "validation image and need the labels of these; ",
-                        reads_validation(config, registries)
-                            ? "unset data.val to train without evaluations"
-                            : "train on a data set with labels"));
-  }
+void ViewSources::check_labelled(const Dataset& images) const {
+  if (images.has_labels()) return;
+  throw DataError(
+      cat(images.description(),
+          ": has no labels; evaluations compare the label of each validation image with "
+          "those of its nearest training images; ",
+          reads_validation() ? "unset data.val to train without evaluations"
+                             : "train on a data set with labels"));
+}
+
+// Returns the training images with their labels. Throws DataError if they have none.
+std::shared_ptr<const Dataset> ViewSources::labelled_images() const {
+  const std::shared_ptr<const Dataset>& images = training_images();
+  check_labelled(*images);
   // Ready views are not the images that an evaluation needs.
-  return images->ready_fields().empty() ? images : open_training_images(config, registries);
+  return images->ready_fields().empty() ? images : open_training_images(config_, registries_);
 }
 
-std::shared_ptr<const SampleSource> evaluation_samples(std::shared_ptr<const Dataset> images,
-                                                       const ExperimentConfig& config,
-                                                       Device device,
-                                                       const Registries& registries) {
-  return image_samples_of(std::move(images), config, Split::kVal, device, registries);
-}
-
-}  // namespace
-
-std::shared_ptr<const SampleSource> open_validation(const ExperimentConfig& config, Device device,
-                                                    const Registries& registries) {
-  if (!config.data.val && reads_validation(config, registries)) return nullptr;
-  const std::shared_ptr<const Dataset> training = open_labelled(config, registries);
-  return evaluation_samples(open_validation_images(config, *training, registries), config, device,
-                            registries);
-}
-
-std::shared_ptr<const SampleSource> open_references(const ExperimentConfig& config, Device device,
-                                                    const Registries& registries) {
-  return evaluation_samples(open_labelled(config, registries), config, device, registries);
+std::shared_ptr<const SampleSource> ViewSources::prepared(std::shared_ptr<const Dataset> images,
+                                                          Device device) const {
+  return image_samples_of(std::move(images), config_, Split::kVal, device, registries_);
 }
 
 }  // namespace dtn

@@ -22,6 +22,7 @@ namespace dtn {
 
 struct DinoNet;
 class ViewPasses;
+class ViewSources;
 
 class Dino : public Task {
  public:
@@ -69,6 +70,7 @@ class Dino : public Task {
   ParameterStore state_;  // of the buffer dino.center [1, K]
   Buffer* center_;
   std::unique_ptr<ViewPasses> passes_;
+  std::unique_ptr<ViewSources> sources_;
   const double* scheduled_ = nullptr;  // teacher_momentum, teacher_temp
 };
 

@@ -18,6 +18,7 @@ namespace dtn {
 
 struct SupconNet;
 class ViewPasses;
+class ViewSources;
 
 class Supcon : public Task {
  public:
@@ -57,6 +58,7 @@ class Supcon : public Task {
   const Registries& registries_;
   std::unique_ptr<SupconNet> net_;
   std::unique_ptr<ViewPasses> passes_;
+  std::unique_ptr<ViewSources> sources_;
   LabelledRows whole_;          // of the global batch; undefined: not previewed
   bool labelled_ = true;        // the training images have labels
   std::size_t parts_left_ = 0;  // micro-batches that will use whole_

@@ -1,5 +1,5 @@
-// The splits of a data set for features, which any number of classes may have: a class has the same
-// label in both splits.
+// The splits of a data set for features. They may have any number of classes, or no labels. A class
+// has the same label in both splits.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,14 @@
 
 namespace dtn {
 
-// Opens the training images of the config's data set with all their classes. Throws DataError.
+// Opens the training images of the config's data set with all their classes, if they have labels.
+// Throws DataError.
 std::shared_ptr<const Dataset> open_training_images(const ExperimentConfig& config,
                                                     const Registries& registries);
 
 // Opens the validation images with the labels of the training images; classes are matched as in
-// match_classes.h. Throws DataError if they cannot be matched.
+// match_classes.h. If one of the splits has no labels, the labels are left as they are. Throws
+// DataError if the classes cannot be matched.
 std::shared_ptr<const Dataset> open_validation_images(const ExperimentConfig& config,
                                                       const Dataset& training,
                                                       const Registries& registries);

@@ -16,9 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-class ViewSources : public ::testing::Test {
+class ViewSourcesTest : public ::testing::Test {
  protected:
-  ViewSources() {
+  ViewSourcesTest() {
     config.task = "dino";
     config.model.image_size = 8;
     config.model.num_classes = 0;
@@ -41,10 +41,10 @@ class ViewSources : public ::testing::Test {
                  dir.path() / (name + ".packed"), {});
   }
   std::shared_ptr<const SampleSource> validation() {
-    return open_validation(config, kCpu, standard_registries());
+    return ViewSources(config, standard_registries()).validation(kCpu);
   }
   std::shared_ptr<const SampleSource> references() {
-    return open_references(config, kCpu, standard_registries());
+    return ViewSources(config, standard_registries()).references(kCpu);
   }
   static std::vector<std::int64_t> labels_of(const SampleSource& source) {
     Fields fields;
@@ -65,7 +65,7 @@ class ViewSources : public ::testing::Test {
   ExperimentConfig config;
 };
 
-TEST_F(ViewSources, ValidationHasTheLabelsOfTheTrainingImages) {
+TEST_F(ViewSourcesTest, ValidationHasTheLabelsOfTheTrainingImages) {
   pack("train", {"cat", "dog", "fish"});
   pack("val", {"dog", "fish"});
   EXPECT_EQ(labels_of(*references()), (std::vector<std::int64_t>{0, 1, 2}));
@@ -78,18 +78,18 @@ TEST_F(ViewSources, ValidationHasTheLabelsOfTheTrainingImages) {
   EXPECT_EQ(open_validation_images(config, standard_registries())->label(0), 0);
 }
 
-TEST_F(ViewSources, UnknownClassIsAnError) {
+TEST_F(ViewSourcesTest, UnknownClassIsAnError) {
   pack("train", {"cat", "dog"});
   pack("val", {"cat", "zebra"});
   expect_error<DataError>([&] { validation(); }, {"val.packed", "'zebra'", "'cat', 'dog'"});
 }
 
-TEST_F(ViewSources, NoValidationWithoutItsKey) {
+TEST_F(ViewSourcesTest, NoValidationWithoutItsKey) {
   config.data.val.reset();
   EXPECT_FALSE(validation());
 }
 
-TEST_F(ViewSources, TrainingImagesNeedLabels) {
+TEST_F(ViewSourcesTest, TrainingImagesNeedLabels) {
   config.data = {};
   config.data.dataset = "imagefolder";
   config.data.root = dir.string();
@@ -101,8 +101,43 @@ TEST_F(ViewSources, TrainingImagesNeedLabels) {
   expect_error<DataError>([&] { references(); }, parts);
 }
 
+TEST_F(ViewSourcesTest, ValidationImagesNeedLabels) {
+  config.data = {};
+  config.data.dataset = "imagefolder";
+  config.data.root = dir.string();
+  config.data.val = "val";
+  write_image("train/cat/0.bmp");
+  write_image("val/0.bmp");
+  expect_error<DataError>([&] { validation(); }, {"val", "has no labels", "unset data.val"});
+  // dtn-eval shows their neighbours, without an accuracy.
+  const auto training = open_training_images(config, standard_registries());
+  EXPECT_TRUE(training->has_labels());
+  EXPECT_FALSE(open_validation_images(config, *training, standard_registries())->has_labels());
+}
+
+TEST_F(ViewSourcesTest, ListTheTrainingImagesOnce) {
+  write_image("train/cat/0.bmp");
+  write_image("val/cat/0.bmp");
+  config.data = {};
+  config.data.dataset = "counted";
+  config.data.root = dir.string();
+  int opened[2] = {};
+  Registries registries;
+  registries.datasets.add(
+      {{"counted", "", {}}, [&](const auto& data, const auto& model, Split split, std::uint64_t) {
+         ++opened[split == Split::kVal];
+         return open_image_folder(data, model, split);
+       }});
+  const ViewSources sources(config, registries);
+  EXPECT_TRUE(sources.training_images()->has_labels());
+  EXPECT_TRUE(sources.validation(kCpu));
+  EXPECT_TRUE(sources.references(kCpu));
+  EXPECT_EQ(opened[0], 1);
+  EXPECT_EQ(opened[1], 1);
+}
+
 // The data set does not read data.val, so the error does not speak of it.
-TEST_F(ViewSources, RemedyIsForTheDataSet) {
+TEST_F(ViewSourcesTest, RemedyIsForTheDataSet) {
   class Unlabelled final : public Dataset {
    public:
     Unlabelled() {
@@ -120,7 +155,7 @@ TEST_F(ViewSources, RemedyIsForTheDataSet) {
   config.data = {};
   config.data.dataset = "camera";
   try {
-    open_references(config, kCpu, registries);
+    ViewSources(config, registries).references(kCpu);
     ADD_FAILURE() << "no error";
   } catch (const DataError& e) {
     EXPECT_NE(std::string(e.what()).find("a camera: has no labels"), std::string::npos);
@@ -128,7 +163,7 @@ TEST_F(ViewSources, RemedyIsForTheDataSet) {
   }
 }
 
-TEST_F(ViewSources, OtherErrorsSayNothingOfLabels) {
+TEST_F(ViewSourcesTest, OtherErrorsSayNothingOfLabels) {
   const auto expect_other = [&](const std::string& part) {
     try {
       references();
@@ -136,7 +171,7 @@ TEST_F(ViewSources, OtherErrorsSayNothingOfLabels) {
     } catch (const DataError& e) {
       const std::string text = e.what();
       EXPECT_NE(text.find(part), std::string::npos) << text;
-      EXPECT_EQ(text.find("need the labels"), std::string::npos) << text;
+      EXPECT_EQ(text.find("has no labels"), std::string::npos) << text;
       EXPECT_EQ(text.find("data.val"), std::string::npos) << text;
     }
   };
