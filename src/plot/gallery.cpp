@@ -11,7 +11,7 @@ constexpr std::string_view kGalleryStyle = R"css(
 .gallery ul{list-style:none;margin:0;padding:0;display:grid;gap:1.5rem 2.5rem;
 grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
 .gallery li{display:flex;gap:.4rem}
-.gallery li>div{flex:1 1 0;min-width:0;font-size:.75rem;line-height:1.25}
+.gallery li>div{flex:1 1 0;min-width:0;overflow-wrap:anywhere;font-size:.75rem;line-height:1.25}
 .gallery li>div:first-child{font-weight:bold;margin-right:.5rem}
 .gallery img{display:block;width:100%;border:3px solid var(--soft);margin-bottom:.2rem}
 .gallery .right img{border-color:var(--s2)}

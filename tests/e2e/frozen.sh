@@ -184,7 +184,7 @@ assert [plain[k] for k in ("top1", "loss")] == [found[k] for k in ("top1", "loss
 EOC
 expect 0 dtn-eval --checkpoint run --task linear --linear linear.safetensors --blocks 1 \
   --inputs val_unlabelled.safetensors
-expect_text '^linear classifier of linear.safetensors: no labels  25 images'
+expect_text '^linear classifier of linear.safetensors: no accuracy, because the evaluated images have'
 expect 3 dtn-eval --checkpoint run "${given[@]}" linear.safetensors # 10 classes in the validation split, 4 in the file
 expect_text 'linear.safetensors and .*label [4-9]'
 expect 2 dtn-eval --checkpoint run "${given[@]}" odd.safetensors --inputs val.safetensors
@@ -207,9 +207,12 @@ result "no labels" << 'EOC'
 assert found["top1"] is None and found["top5"] is None and found["count"] == 25, found
 assert list(files.read_safetensors("u.safetensors")[1]) == ["features"]
 EOC
-expect 3 dtn-eval --checkpoint run --task knn --train-inputs train_unlabelled.safetensors \
+expect 0 dtn-eval --checkpoint run --task knn --train-inputs train_unlabelled.safetensors \
   --inputs val.safetensors
-expect_text "train_unlabelled.safetensors: has no 'labels'"
+expect_text '^k-NN: no accuracy, because the training images have no labels  25 images'
+expect 3 dtn-eval --checkpoint run --task linear --blocks 1 --inputs val.safetensors \
+  --train-inputs train_unlabelled.safetensors
+expect_text 'train_unlabelled.safetensors: has no labels, which a linear classifier learns'
 python3 - << 'EOC'
 import files
 tensors = files.read_safetensors("val.safetensors")[1]
@@ -223,6 +226,58 @@ expect_text 'no training image has the label 6 of evaluated images; these images
 expect 3 dtn-eval --checkpoint run --task linear --blocks 1 --train-inputs train.safetensors \
   --inputs strange.safetensors
 expect_text 'label 6'
+
+echo "a folder of images without labels"
+python3 - << 'EOC'
+import os, files
+for i in range(30):
+    data = files.bmp(18, 17, lambda x, y: ((9 * i + x * y) % 256, (20 * i + y) % 256, 7 * i))
+    for path in f"loose/train/{i:02d}.bmp", f"sorted/train/{'ab'[i % 2]}/{i:02d}.bmp":
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, "wb").write(data)
+EOC
+expect 0 dtn-data stats --root loose
+expect_text '^30 images, 0 unreadable' '^classes  none: the images have no labels'
+expect 0 dtn-data stats --root loose --json
+expect_text '"classes":\[\]'
+expect 0 dtn-data verify --root loose
+expect_text '30 of 30 images verified, 0 bad'
+loose=(dtn-eval --checkpoint run --set data.size=null --set data.dataset=imagefolder
+  --set data.root=loose)
+expect 0 "${loose[@]}" --task knn --json --save-neighbors loose.html --save-features l.safetensors
+expect_text 'val: none, so the training images are compared with each other' \
+  'no accuracy, because the images have no labels'
+result "a folder without labels" << 'EOC'
+import re
+assert found["top1"] is None and found["count"] == 30, found
+tensors = files.read_safetensors("l.safetensors")[1]
+assert list(tensors) == ["features"] and tensors["features"][1] == [30, 24]
+features = files.values_of(tensors["features"])
+rows = [features[i : i + 24] for i in range(0, len(features), 24)]
+def similarity(a, b):
+    dot = lambda x, y: sum(p * q for p, q in zip(x, y))
+    return dot(a, b) / (dot(a, a) * dot(b, b)) ** 0.5
+page = open("loose.html", encoding="utf-8").read()
+assert 'aria-label="right"' not in page and 'aria-label="wrong"' not in page
+shown = [re.findall(r">(\d\d)\.bmp<", row) for row in page.split("<li>")]
+shown = [[int(name) for name in row] for row in shown if row]
+assert len(shown) == 12 and all(len(row) == 6 for row in shown), shown
+for query, *near in shown:
+    assert query not in near, (query, near)
+    others = sorted((-similarity(rows[query], rows[i]), i) for i in range(30) if i != query)
+    assert abs(-others[4][0] - similarity(rows[query], rows[near[4]])) < 1e-6, (query, near)
+EOC
+expect 0 "${loose[@]}" --task knn
+expect_text '--save-neighbors FILE writes a page' '^k-NN: no accuracy'
+expect 0 "${loose[@]}" --task knn --set data.root=sorted --k 40 --baselines
+expect_text '--k 40: there are only 29 other training images' '^k-NN, k 29,.* top-1 .* 30 images' \
+  'k-NN of the pixels: top-1 '
+expect 0 "${loose[@]}" --task knn --set data.root=. --set data.train=sorted/train \
+  --set data.val=loose/train --save-neighbors vote.html
+expect_text 'no accuracy, because the evaluated images have no labels'
+grep -q 'vote: [ab]<' vote.html || fail "images without labels have no vote"
+expect 3 "${loose[@]}" --task linear --blocks 2 --set data.val=train
+expect_text 'loose/train: has no labels, which a linear classifier learns'
 
 echo "a backbone of another program"
 python3 - << 'EOC'

@@ -37,7 +37,7 @@ struct SimilarSample {
 // An evaluated sample and the references nearest to it, for pictures.
 struct NeighborExample {
   SimilarSample sample;
-  std::int64_t vote = 0;               // label for which the nearest references vote
+  std::optional<std::int64_t> vote;    // label for which the nearest references vote; unset: none
   std::vector<SimilarSample> nearest;  // the most similar first
 };
 

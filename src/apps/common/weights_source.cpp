@@ -5,6 +5,7 @@
 #include "apps/common/program.h"
 #include "dtn/core/check.h"
 #include "io/weights_file.h"
+#include "tasks/trained_weights.h"
 
 namespace dtn::app {
 
@@ -72,6 +73,11 @@ fs::path WeightsOptions::file() const {
     }
   }
   throw ConfigError(cat("--checkpoint ", path.string(), ": ", why_no_weights(path)));
+}
+
+fs::path WeightsOptions::trained_file(const TaskRegistry& tasks) const {
+  const fs::path model = file();
+  return ema ? model : find_trained_weights(checkpoint, tasks).value_or(model);
 }
 
 ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,

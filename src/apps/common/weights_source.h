@@ -8,6 +8,7 @@
 
 #include "dtn/config/load.h"
 #include "dtn/io/safetensors.h"
+#include "dtn/tasks/task.h"
 
 namespace dtn::app {
 
@@ -25,6 +26,9 @@ struct WeightsOptions {
   // Returns the safetensors file that --checkpoint refers to; see find_weights(). Throws
   // ConfigError if there is none.
   std::filesystem::path file() const;
+  // The same, but without --ema the folder of a task whose average is the model to use gives the
+  // average; see find_trained_weights().
+  std::filesystem::path trained_file(const TaskRegistry& tasks) const;
   // Returns the config of --config, or else the config stored in the weights file, or else the
   // config of a timm config.json beside the file. Applies the overrides of --set. Throws
   // ConfigError if there is no config, or if the config is invalid.

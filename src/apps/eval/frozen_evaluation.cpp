@@ -17,7 +17,6 @@
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
 #include "io/atomic_file.h"
-#include "tasks/trained_weights.h"
 
 namespace dtn::app {
 namespace {
@@ -55,10 +54,7 @@ struct LoadedWeights {
 // the average.
 LoadedWeights read_weights(const FrozenCommand& command) {
   const WeightsOptions& options = command.weights;
-  LoadedWeights read{options.file(), {}, {}};
-  if (!options.ema) {
-    read.path = find_trained_weights(options.checkpoint, command.registries.tasks).value();
-  }
+  LoadedWeights read{options.trained_file(command.registries.tasks), {}, {}};
   read.file = read_safetensors(read.path);
   read.config = options.config_of(read.file, command.registries.schemas());
   const auto step = read.file.metadata.find("step");
@@ -79,16 +75,33 @@ void save_features(const std::string& path, const FrozenResult& result) {
 
 std::string title_of(const FrozenOptions& o, const FrozenResult& result) {
   if (o.is_knn()) {
+    if (!result.metrics) return "k-NN";
     return cat("k-NN, k ", result.k, format(", temperature %g", o.temperature));
   }
   if (!o.linear.empty()) return cat("linear classifier of ", o.linear);
   return cat("linear classifier, ", counted(o.epochs, "epochs"));
 }
 
+// Returns the metrics, or why there are none.
+std::string metrics_text(const FrozenResult& result) {
+  if (result.metrics) return result.metrics->text;
+  return cat("no accuracy, because the ", result.unlabelled, " have no labels");
+}
+
+// Says what a k-NN evaluation without accuracy can write.
+void log_advice(const FrozenCommand& command, const FrozenResult& result) {
+  const FrozenOptions& options = command.options;
+  const bool writes = !options.save_neighbors.empty() || !command.save_features.empty();
+  if (result.metrics || writes || options.task != "knn") return;
+  log_info(
+      "--save-neighbors FILE writes a page of images with their nearest training images, "
+      "--save-features FILE the features");
+}
+
 void print_text(const FrozenOptions& options, const FrozenResult& result) {
   std::printf("%s: %s  %s, %.1f images/s\n", title_of(options, result).c_str(),
-              result.metrics ? result.metrics->text.c_str() : "no labels",
-              counted(result.count(), "images").c_str(), result.images_per_second());
+              metrics_text(result).c_str(), counted(result.count(), "images").c_str(),
+              result.images_per_second());
   std::printf("features: %s\n", result.description.c_str());
   for (const auto& [name, metrics] : result.baselines) {
     const char* owner = name == "pixels" ? "pixels" : "untrained network";
@@ -196,8 +209,10 @@ int evaluate_frozen(const FrozenCommand& command) {
   }
   if (!options.save_linear.empty()) write_safetensors(options.save_linear, result.linear);
   if (options.baselines) runs.add_baselines(result);
+  log_advice(command, result);
   if (command.json) {
     log_info(cat("features: ", result.description));
+    if (!result.metrics) log_info(cat(title_of(options, result), ": ", metrics_text(result)));
     print_json(result);
   } else {
     print_text(options, result);

@@ -4,12 +4,14 @@
 #include <chrono>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "core/format.h"
 #include "core/progress.h"
 #include "core/seconds_since.h"
 #include "data/feed/shuffle.h"
 #include "data/sample/transforms.h"
+#include "data/source/split_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -38,23 +40,29 @@ FeatureSet collect(ImageStream& images, const char* title, std::int64_t width,
 // The images of a stream, which must outlive them.
 ShownImages shown_images(const ImageStream& stream) {
   ShownImages images{.image = [&stream](std::int64_t index) { return stream.image(index); },
+                     .name = [&stream](std::int64_t index) { return stream.name(index); },
                      .class_names = stream.class_names()};
   put_into_words(images.class_names);
   return images;
 }
 
-// Returns the labels of the training images. Throws DataError if there are none, or a negative one.
+// Returns the labels of the training images; undefined: unknown. Throws DataError for a negative
+// one.
 Tensor training_labels(const ImageStream& training) {
   Tensor labels = training.labels();
-  if (!labels.defined()) {
-    throw DataError(cat(training.description(),
-                        ": has no 'labels', which k-NN and the linear classifier need of the "
-                        "training images"));
-  }
-  if (std::ranges::min(labels.values<std::int64_t>()) < 0) {
+  if (labels.defined() && std::ranges::min(labels.values<std::int64_t>()) < 0) {
     throw DataError(cat(training.description(), ": has a negative label"));
   }
   return labels;
+}
+
+// The same for the linear classifier. Throws DataError if there are no labels.
+Tensor labels_to_learn(const ImageStream& training) {
+  Tensor labels = training_labels(training);
+  if (labels.defined()) return labels;
+  throw DataError(cat(training.description(),
+                      ": has no labels, which a linear classifier learns; --task knn "
+                      "--save-neighbors shows nearest neighbours without labels"));
 }
 
 // Warns of evaluated classes without training images, whose images count as wrong.
@@ -83,9 +91,14 @@ void check_width(const std::string& file, const Tensor& weight, FrozenFeatures& 
                         ")", advice));
 }
 
-// Mean cross-entropy and accuracy of the classifier.
-Metrics probe_metrics(const LinearProbe& probe, const FeatureSet& set) {
+// Adds the mean cross-entropy and accuracy of the classifier, if there are labels.
+void add_metrics(const LinearProbe& probe, FrozenResult& result) {
   constexpr std::int64_t kRows = 1024;
+  const FeatureSet& set = result.evaluated;
+  if (!result.labels.defined()) {
+    result.unlabelled = "evaluated images";
+    return;
+  }
   AccuracyMeter meter;
   const std::int64_t count = set.features.dim(0);
   for (std::int64_t first = 0; first < count; first += kRows) {
@@ -93,7 +106,7 @@ Metrics probe_metrics(const LinearProbe& probe, const FeatureSet& set) {
     meter.add({{"label", set.labels.slice(first, last)}},
               {{"logits", probe.logits(set.features.slice(first, last))}});
   }
-  return meter.result();
+  result.metrics = meter.result();
 }
 
 // Adds the rows of a set to the probe, in a random order of the epoch.
@@ -106,6 +119,56 @@ void add_shuffled(LinearProbe& probe, const FeatureSet& set, std::uint64_t seed,
   for (const std::int64_t i : order) {
     probe.add(set.features.slice(i, i + 1), set.labels.slice(i, i + 1));
   }
+}
+
+std::vector<std::int64_t> all_rows(std::int64_t count) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), std::int64_t{0});
+  return rows;
+}
+
+// Returns the result for the features of all images of a stream, without metrics.
+FrozenResult result_of(ImageStream& images, FeatureSet features, double seconds) {
+  FrozenResult result;
+  result.evaluated = std::move(features);
+  result.seconds = seconds;
+  result.images = images.size();
+  result.labels = images.labels();
+  result.damaged = images.damaged();
+  if (result.count() == 0) {
+    throw DataError(cat(images.description(), ": no images to evaluate, ",
+                        counted(result.damaged, "damaged images")));
+  }
+  return result;
+}
+
+// Returns the images, in words, whose labels are missing; empty if all have labels.
+std::string images_without_labels(const Tensor& training, const Tensor& evaluated) {
+  if (training.defined() && evaluated.defined()) return "";
+  if (!training.defined() && !evaluated.defined()) return "images";
+  return training.defined() ? "evaluated images" : "training images";
+}
+
+FeatureRows origins_of(const FeatureSet& set) {
+  FeatureRows rows{set.indices, {}};
+  if (set.labels.defined()) rows.labels = set.labels.values<std::int64_t>();
+  return rows;
+}
+
+// Returns some rows of a set.
+FeatureSet rows_of(const FeatureSet& set, std::span<const std::int64_t> rows) {
+  const std::int64_t count = std::ssize(rows);
+  FeatureSet some{Tensor::empty({count, set.features.dim(1)}, DType::kFloat32), Tensor(), {}};
+  if (set.labels.defined()) some.labels = Tensor::empty({count}, DType::kInt64);
+  for (std::int64_t to = 0; to < count; ++to) {
+    const std::int64_t row = rows[static_cast<std::size_t>(to)];
+    some.features.slice(to, to + 1).copy_from(set.features.slice(row, row + 1));
+    if (set.labels.defined()) {
+      some.labels.slice(to, to + 1).copy_from(set.labels.slice(row, row + 1));
+    }
+    some.indices.push_back(set.indices[static_cast<std::size_t>(row)]);
+  }
+  return some;
 }
 
 // Returns the images as rows, without the normalisation of `n`.
@@ -147,13 +210,18 @@ FrozenRuns::FrozenRuns(const ExperimentConfig& config, const FrozenOptions& opti
   if (config.model.max_length > 0) {
     throw ConfigError("--task knn and linear are for models of images, not of sequences");
   }
-  evaluated_ = inputs.empty() ? open_evaluated() : open_image_file(inputs, config.model, streaming);
+  if (options.is_knn() && inputs.empty() && !has_validation_images(config.data)) {
+    log_info("val: none, so the training images are compared with each other");
+    return;
+  }
+  evaluated_ = open_evaluated(inputs);
   log_info(cat("val: ", evaluated_->description()));
 }
 
-// Opens the validation split. Labels of a file of training images have no class names, so the split
-// then keeps its own.
-std::unique_ptr<ImageStream> FrozenRuns::open_evaluated() {
+// Opens the file of inputs or the validation split. Labels of a file of training images have no
+// class names, so the split then keeps its own.
+std::unique_ptr<ImageStream> FrozenRuns::open_evaluated(const std::string& inputs) {
+  if (!inputs.empty()) return open_image_file(inputs, config_.model, streaming_);
   const bool given_training = !options_.train_inputs.empty();
   return stream_of(given_training
                        ? open_validation_images(config_, registries_)
@@ -176,69 +244,81 @@ std::unique_ptr<ImageStream> FrozenRuns::open_training(ImagePreparation preparat
 }
 
 FrozenResult FrozenRuns::evaluated_images(FrozenFeatures& features) {
-  FrozenResult result;
   const auto start = Clock::now();
-  result.evaluated =
+  FeatureSet set =
       collect(*evaluated_, "evaluated images", features.width(), features_of(features));
-  result.seconds = seconds_since(start);
-  result.images = evaluated_->size();
-  result.labels = evaluated_->labels();
-  result.damaged = evaluated_->damaged();
-  if (result.count() == 0) {
-    throw DataError(cat(evaluated_->description(), ": no images to evaluate, ",
-                        counted(result.damaged, "damaged images")));
-  }
-  return result;
+  return result_of(*evaluated_, std::move(set), seconds_since(start));
+}
+
+// Finds the neighbours of `queries`. `rows`: their positions among all evaluated images.
+Neighbors FrozenRuns::find(const NearestNeighbors& neighbors, const Tensor& queries,
+                           std::span<const std::int64_t> rows) const {
+  return evaluated_ ? neighbors.find(queries) : neighbors.find_others(queries, rows);
+}
+
+Neighbors FrozenRuns::find_all(const NearestNeighbors& neighbors, const Tensor& queries) const {
+  return find(neighbors, queries, all_rows(queries.dim(0)));
 }
 
 FrozenResult FrozenRuns::nearest_neighbors(FrozenFeatures& features) {
   const auto training = open_training(ImagePreparation::kEvaluation);
   const Tensor labels = training_labels(*training);
+  const auto start = Clock::now();
   const FeatureSet bank =
       collect(*training, "training images", features.width(), features_of(features));
+  const double seconds = seconds_since(start);
   const NearestNeighbors neighbors(bank.features, bank.labels,
                                    {.k = options_.k, .temperature = options_.temperature});
-  if (neighbors.k() < options_.k) {
-    log_warn(cat("--k ", options_.k, ": there are only ", counted(neighbors.k(), "training images"),
-                 ", and all of them vote"));
-  }
-  FrozenResult result = evaluated_images(features);
-  result.damaged += training->damaged();
-  result.k = neighbors.k();
-  const auto start = Clock::now();
-  const Neighbors found = neighbors.find(result.evaluated.features);
-  result.seconds += seconds_since(start);
+  FrozenResult result =
+      evaluated_ ? evaluated_images(features) : result_of(*training, bank, seconds);
+  if (evaluated_) result.damaged += training->damaged();
   if (!options_.save_neighbors.empty()) {
-    result.neighbors = draw_examples(found, bank, result.evaluated, *training);
+    result.neighbors = draw_examples(neighbors, bank, result.evaluated, *training);
   }
-  if (!result.labels.defined()) return result;
+  result.unlabelled = images_without_labels(labels, result.labels);
+  if (!result.unlabelled.empty()) return result;
   warn_of_missing_classes(labels, result.labels);
-  result.metrics = accuracy_of(hits_of(found, result.evaluated.labels));
+  count_votes(neighbors, result);
   return result;
 }
 
-NeighborSheet FrozenRuns::draw_examples(const Neighbors& found, const FeatureSet& bank,
+// Classifies the evaluated images by the votes of their neighbours.
+void FrozenRuns::count_votes(const NearestNeighbors& neighbors, FrozenResult& result) const {
+  const auto start = Clock::now();
+  const Neighbors found = find_all(neighbors, result.evaluated.features);
+  result.seconds += seconds_since(start);
+  result.k = found.indices.dim(1);
+  result.metrics = accuracy_of(hits_of(found, result.evaluated.labels));
+  if (result.k == options_.k) return;
+  log_warn(cat("--k ", options_.k, ": there are only ",
+               counted(result.k, evaluated_ ? "training images" : "other training images"),
+               ", and all of them vote"));
+}
+
+NeighborSheet FrozenRuns::draw_examples(const NearestNeighbors& neighbors, const FeatureSet& bank,
                                         const FeatureSet& evaluated,
                                         const ImageStream& training) const {
-  FeatureRows queries{evaluated.indices, {}};
-  if (evaluated.labels.defined()) queries.labels = evaluated.labels.values<std::int64_t>();
-  const auto examples = neighbor_examples(found, example_rows(queries), queries,
-                                          {bank.indices, bank.labels.values<std::int64_t>()});
-  return draw_neighbors(examples, shown_images(*evaluated_), shown_images(training),
-                        normalization());
+  const std::vector<std::int64_t> rows = example_rows(origins_of(evaluated));
+  const FeatureSet queries = rows_of(evaluated, rows);
+  const auto examples =
+      neighbor_examples(find(neighbors, queries.features, rows), all_rows(std::ssize(rows)),
+                        origins_of(queries), origins_of(bank));
+  const ImageStream& shown = evaluated_ ? *evaluated_ : training;
+  return draw_neighbors(examples, shown_images(shown), shown_images(training),
+                        normalization(shown));
 }
 
 // Returns the normalization of the images; empty if it is unknown.
-Normalization FrozenRuns::normalization() const {
+Normalization FrozenRuns::normalization(const ImageStream& images) const {
   const int channels = config_.model.channels;
-  if (!evaluated_->is_normalized() || (channels != 1 && channels != 3)) return {};
+  if (!images.is_normalized() || (channels != 1 && channels != 3)) return {};
   return resolve_normalization(config_.data, channels, registries_.datasets);
 }
 
 FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {
   const auto training = open_training(options_.augment ? ImagePreparation::kRandomCrops
                                                        : ImagePreparation::kEvaluation);
-  const Tensor labels = training_labels(*training);
+  const Tensor labels = labels_to_learn(*training);
   const std::int64_t classes = std::ranges::max(labels.values<std::int64_t>()) + 1;
   const Tensor asked = evaluated_->labels();
   if (asked.defined()) {
@@ -254,7 +334,7 @@ FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {
   FrozenResult result = evaluated_images(features);
   result.damaged += training->damaged();
   result.linear = named_values(probe.parameters());
-  if (asked.defined()) result.metrics = probe_metrics(probe, result.evaluated);
+  add_metrics(probe, result);
   return result;
 }
 
@@ -271,7 +351,7 @@ FrozenResult FrozenRuns::given_classifier(FrozenFeatures& features) {
   LinearProbe probe(features.width(), classes, {});
   load_exact(probe.parameters(), given.named(), file);
   FrozenResult result = evaluated_images(features);
-  if (asked.defined()) result.metrics = probe_metrics(probe, result.evaluated);
+  add_metrics(probe, result);
   return result;
 }
 
@@ -305,21 +385,23 @@ void FrozenRuns::train(LinearProbe& probe, ImageStream& training, FrozenFeatures
 Metrics FrozenRuns::neighbor_metrics(ImageStream& training, std::int64_t width,
                                      const FeatureFunction& function) {
   const FeatureSet bank = collect(training, "training images", width, function);
-  const FeatureSet evaluated = collect(*evaluated_, "evaluated images", width, function);
+  const FeatureSet evaluated =
+      evaluated_ ? collect(*evaluated_, "evaluated images", width, function) : bank;
   const NearestNeighbors neighbors(bank.features, bank.labels,
                                    {.k = options_.k, .temperature = options_.temperature});
-  return accuracy_of(hits_of(neighbors.find(evaluated.features), evaluated.labels));
+  return accuracy_of(hits_of(find_all(neighbors, evaluated.features), evaluated.labels));
 }
 
 void FrozenRuns::add_baselines(FrozenResult& result) {
-  if (!result.labels.defined()) return;
+  if (!result.metrics) return;
   const auto training = open_training(ImagePreparation::kEvaluation);
-  const std::int64_t pixels = pixels_per_image(*training, *evaluated_);
+  const ImageStream& evaluated = evaluated_ ? *evaluated_ : *training;
+  const std::int64_t pixels = pixels_per_image(*training, evaluated);
   FrozenFeatures untrained(config_, streaming_.device, registries_);
   result.baselines.emplace_back(
       "untrained", neighbor_metrics(*training, untrained.width(), features_of(untrained)));
   const Normalization normalization =
-      evaluated_->is_normalized()
+      evaluated.is_normalized()
           ? resolve_normalization(config_.data, config_.model.channels, registries_.datasets)
           : Normalization{{0}, {1}};
   result.baselines.emplace_back("pixels",

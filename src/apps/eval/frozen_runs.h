@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,15 +20,16 @@
 
 namespace dtn::app {
 
-// Result of an evaluation; metrics exist only if the evaluated images have labels.
+// Result of an evaluation; metrics exist only if the images have the labels that they need.
 struct FrozenResult {
   std::optional<Metrics> metrics{};
+  std::string unlabelled{};   // images whose missing labels leave no metrics: "evaluated images"
   FeatureSet evaluated{};     // features of the evaluated images
   Tensor labels{};            // of all images, the damaged ones included; undefined: unknown
   std::int64_t images = 0;    // number of all images
   std::int64_t damaged = 0;   // images left out, of both splits
   double seconds = 0;         // for the evaluated images
-  std::int64_t k = 0;         // voting neighbours
+  std::int64_t k = 0;         // voting neighbours; 0: nothing votes
   NamedTensors linear{};      // weights of the linear classifier
   NeighborSheet neighbors{};  // empty without --save-neighbors
   std::string description{};  // of the features
@@ -42,7 +44,7 @@ struct FrozenResult {
 class FrozenRuns {
  public:
   // Opens the images to evaluate: those of the file `inputs`, or if it is empty those of the
-  // validation split.
+  // validation split. Without either, k-NN compares the training images with each other.
   FrozenRuns(const ExperimentConfig& config, const FrozenOptions& options,
              const std::string& inputs, const StreamOptions& streaming,
              const Registries& registries);
@@ -55,12 +57,16 @@ class FrozenRuns {
   void add_baselines(FrozenResult& result);
 
  private:
-  std::unique_ptr<ImageStream> open_evaluated();
+  std::unique_ptr<ImageStream> open_evaluated(const std::string& inputs);
   const std::shared_ptr<const Dataset>& training_images();
   std::unique_ptr<ImageStream> open_training(ImagePreparation preparation);
-  NeighborSheet draw_examples(const Neighbors& found, const FeatureSet& bank,
+  Neighbors find(const NearestNeighbors& neighbors, const Tensor& queries,
+                 std::span<const std::int64_t> rows) const;
+  Neighbors find_all(const NearestNeighbors& neighbors, const Tensor& queries) const;
+  void count_votes(const NearestNeighbors& neighbors, FrozenResult& result) const;
+  NeighborSheet draw_examples(const NearestNeighbors& neighbors, const FeatureSet& bank,
                               const FeatureSet& evaluated, const ImageStream& training) const;
-  Normalization normalization() const;
+  Normalization normalization(const ImageStream& images) const;
   FrozenResult evaluated_images(FrozenFeatures& features);
   void train(LinearProbe& probe, ImageStream& training, FrozenFeatures& features) const;
   Metrics neighbor_metrics(ImageStream& training, std::int64_t width,
@@ -71,7 +77,7 @@ class FrozenRuns {
   StreamOptions streaming_;
   const Registries& registries_;
   std::shared_ptr<const Dataset> training_images_;  // null: not open yet
-  std::unique_ptr<ImageStream> evaluated_;
+  std::unique_ptr<ImageStream> evaluated_;          // null: the training images
 };
 
 }  // namespace dtn::app

@@ -65,12 +65,19 @@ class ImageSheet {
   int width_, height_;
 };
 
-// Returns the first of the names of a class: "tench" of "tench, Tinca tinca".
+// Returns the first of the names of a class: "tench" of "tench, Tinca tinca". Empty if there is no
+// label.
 std::string class_text(const AnalysisJson& object, const char* name, const char* label) {
   const std::string text = text_of(member(object, name));
   if (!text.empty()) return text.substr(0, text.find(", "));
   const double number = number_of(member(object, label));
-  return std::isfinite(number) ? format("class %.0f", number) : "no label";
+  return std::isfinite(number) ? format("class %.0f", number) : "";
+}
+
+// Returns the class of an image or, without a label, the name of the image.
+std::string image_text(const AnalysisJson& object) {
+  const std::string text = class_text(object, "class", "label");
+  return text.empty() ? text_of(member(object, "name")) : text;
 }
 
 plot::Verdict compare(const AnalysisJson& truth, const AnalysisJson& label) {
@@ -81,24 +88,46 @@ plot::Verdict compare(const AnalysisJson& truth, const AnalysisJson& label) {
 
 std::vector<plot::GalleryPicture> row_of(const AnalysisJson& row, std::size_t number,
                                          const ImageSheet& sheet) {
-  const std::string truth = class_text(row, "class", "label");
+  const std::string truth = image_text(row), vote = class_text(row, "vote_class", "vote");
   std::vector<plot::GalleryPicture> pictures;
   pictures.push_back({.png = sheet.png(number, 0),
-                      .description = cat("evaluated image of ", truth),
+                      .description = cat("evaluated image: ", truth),
                       .text = truth,
-                      .note = "vote: " + class_text(row, "vote_class", "vote"),
+                      .note = vote.empty() ? "" : "vote: " + vote,
                       .verdict = compare(member(row, "label"), member(row, "vote"))});
   const AnalysisJson& neighbors = member(row, "neighbors");
   for (std::size_t i = 0; i < neighbors.size(); ++i) {
     const AnalysisJson& near = neighbors[i];
-    const std::string name = class_text(near, "class", "label");
+    const std::string name = image_text(near);
     pictures.push_back({.png = sheet.png(number, i + 1),
-                        .description = cat("neighbour ", i + 1, ", of ", name),
+                        .description = cat("neighbour ", i + 1, ": ", name),
                         .text = name,
                         .note = format("%.4f", number_of(member(near, "similarity"))),
                         .verdict = compare(member(row, "label"), member(near, "label"))});
   }
   return pictures;
+}
+
+// Explains the rows. Without labels on either side, nothing is right or wrong.
+std::string caption_of(const AnalysisJson& rows) {
+  const auto is_labelled = [](const AnalysisJson& object) {
+    return std::isfinite(number_of(member(object, "label")));
+  };
+  const auto has_vote = [](const AnalysisJson& row) {
+    return std::isfinite(number_of(member(row, "vote")));
+  };
+  const bool labelled = std::ranges::any_of(rows, is_labelled);
+  const bool voted = std::ranges::any_of(rows, has_vote);
+  return cat("Evaluated images, drawn evenly", labelled ? " over the classes" : "",
+             ", each with its nearest training images, the most similar first. ",
+             labelled && voted
+                 ? "Below a training image: whether its class is that of the evaluated image, and "
+                   "the cosine of the two features."
+                 : "Below a training image: its class or, without a label, its name, and the "
+                   "cosine of the two features.",
+             voted ? " Below an evaluated image: the class for which its nearest training images "
+                     "vote, more of them than are shown."
+                   : "");
 }
 
 // Returns the number of images in each row; 0 if the rows differ or have none.
@@ -121,16 +150,11 @@ std::optional<plot::Gallery> neighbors_gallery(const AnalysisJson& json, const s
   try {
     const ImageSheet sheet(json, png);
     if (!sheet.holds(rows.size(), columns)) return std::nullopt;
-    plot::Gallery gallery{
-        .name = "neighbors",
-        .title = "Nearest neighbours",
-        .caption =
-            "Evaluated images, drawn evenly over the classes, each with its nearest training "
-            "images, the most similar first. Below a training image: whether its class is that of "
-            "the evaluated image, and the cosine of the two features. Below an evaluated image: "
-            "the class for which its nearest training images vote, more of them than are shown.",
-        .rows = {},
-        .pixelated = sheet.longer_side() <= kSmallSide};
+    plot::Gallery gallery{.name = "neighbors",
+                          .title = "Nearest neighbours",
+                          .caption = caption_of(rows),
+                          .rows = {},
+                          .pixelated = sheet.longer_side() <= kSmallSide};
     for (std::size_t r = 0; r < rows.size(); ++r) gallery.rows.push_back(row_of(rows[r], r, sheet));
     return gallery;
   } catch (const DataError&) {

@@ -258,6 +258,16 @@ std::vector<std::string> lead_of(const RunRecord& run) {
   return lead;
 }
 
+// Says how to make the pictures of neighbours that a run without evaluations lacks.
+plot::Section advice_on_neighbors(const std::filesystem::path& folder) {
+  return {
+      .title = "Nearest neighbours",
+      .paragraphs = {"No evaluation has drawn nearest neighbours. This command writes a page of "
+                     "them, from the newest checkpoint:"},
+      .preformatted = cat("dtn-eval --checkpoint ", folder.string(),
+                          " --task knn --save-neighbors neighbors.html")};
+}
+
 }  // namespace
 
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups, double width) {
@@ -275,6 +285,8 @@ void write_run_report(const std::filesystem::path& folder) {
   page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
   if (auto gallery = neighbors_gallery(run.neighbors, run.neighbors_png)) {
     page.sections.push_back({.title = gallery->title, .galleries = {*gallery}});
+  } else if (compares_neighbors(run.task)) {
+    page.sections.push_back(advice_on_neighbors(folder));
   }
   std::vector<plot::Figure> inner;
   add_lambda_figures(run, inner);

@@ -134,8 +134,10 @@ void add_others(std::span<const RunGroup> groups, const std::vector<Quantity>& k
 
 std::string accuracy_name(const std::string& task, const std::string& figure) {
   if (task == "dino") return cat("k-NN ", figure, " of the teacher");
-  return task == "supcon" ? "k-NN " + figure : figure;
+  return compares_neighbors(task) ? "k-NN " + figure : figure;
 }
+
+bool compares_neighbors(const std::string& task) { return task == "dino" || task == "supcon"; }
 
 std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
   std::vector<Quantity> out = {of_training("loss", "training_loss", "Training: loss", "loss")};

@@ -27,6 +27,9 @@ std::vector<Quantity> quantities_of(std::span<const RunGroup> groups);
 // Returns the name of top-1 in the evaluations of a task: "top-1", "k-NN top-1 of the teacher".
 std::string accuracy_name(const std::string& task, const std::string& figure);
 
+// True if evaluations of the task classify by nearest neighbours.
+bool compares_neighbors(const std::string& task);
+
 // Returns the curve of a quantity in a run; null: the run has none.
 const plot::Series* curve_in(const RunRecord& run, const Quantity& quantity);
 

@@ -24,6 +24,7 @@ class SplitStream final : public ImageStream {
     return {transform.channels(), transform.image_size().height, transform.image_size().width};
   }
   Tensor labels() const override {
+    if (!has_labels()) return Tensor();
     Tensor labels = Tensor::empty({size()}, DType::kInt64);
     for (std::int64_t i = 0; i < size(); ++i) {
       labels.data<std::int64_t>()[i] = samples_->dataset().label(i);
@@ -37,14 +38,20 @@ class SplitStream final : public ImageStream {
     return single_sample(*samples_, index, 0).at("image");
   }
   std::vector<std::string> class_names() const override { return samples_->class_names(); }
+  std::string name(std::int64_t index) const override {
+    return samples_->dataset().item_name(index);
+  }
   void for_each(std::int64_t epoch, const std::function<void(const ImageBatch&)>& use) override {
     split_.feeder().start(epoch);
     for (DeviceBatch batch; split_.feeder().next(batch);) {
-      use({{{"image", batch.fields.at("image")}}, batch.host.at("label"), batch.indices});
+      const Tensor labels = has_labels() ? batch.host.at("label") : Tensor();
+      use({{{"image", batch.fields.at("image")}}, labels, batch.indices});
     }
   }
 
  private:
+  bool has_labels() const { return samples_->dataset().has_labels(); }
+
   std::shared_ptr<const ImageSamples> samples_;
   OpenSplit split_;
   bool is_fixed_;
@@ -67,6 +74,7 @@ class FileStream final : public ImageStream {
     const Tensor* labels = fields_.find("label");
     return labels ? *labels : Tensor();
   }
+  std::string name(std::int64_t index) const override { return cat("image ", index); }
   Tensor image(std::int64_t index) const override {
     return fields_.at("image").slice(index, index + 1);
   }

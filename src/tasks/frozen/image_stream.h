@@ -38,6 +38,8 @@ class ImageStream {
   // Returns one image, by its index, without random crops: [1, channels, height, width] float32 on
   // the host.
   virtual Tensor image(std::int64_t index) const = 0;
+  // Name of an image within the data set or the file: see Dataset::item_name().
+  virtual std::string name(std::int64_t index) const = 0;
   // Class names in label order; empty: unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
   // Calls `use` for every batch of an epoch.

@@ -77,19 +77,32 @@ bool are_comparable(const Tensor& features) {
   return std::ranges::all_of(norms_of(features), is_comparable);
 }
 
+std::optional<std::int64_t> Neighbors::vote(std::int64_t query) const {
+  const std::int64_t ranked = ranking.dim(1);
+  if (ranked == 0) return std::nullopt;
+  return ranking.data<std::int64_t>()[query * ranked];
+}
+
+struct NearestNeighbors::Exact {
+  double similarity;
+  std::int64_t index;
+};
+
 // The rows of the bank that may be among the k nearest of one query.
 struct NearestNeighbors::Candidates {
   struct Row {
     float similarity;
     std::int64_t index;
   };
+  std::int64_t k = 0;
+  std::int64_t own = -1;  // the row that is the query itself, never a candidate; -1: none
   std::vector<Row> rows;
   float floor = -std::numeric_limits<float>::infinity();  // rows below are not candidates
   std::size_t limit = 0;                                  // prune() at this size
 
   // Adds rows of the bank from `first` on: similarity = products * inverse norms.
   void add(const float* products, const float* inverse, float inverse_query, std::int64_t first,
-           std::int64_t count, std::int64_t k, float margin) {
+           std::int64_t count, float margin) {
     constexpr std::int64_t kStep = 32;
     for (std::int64_t begin = 0; begin < count; begin += kStep) {
       const std::int64_t end = std::min(count, begin + kStep);
@@ -100,14 +113,14 @@ struct NearestNeighbors::Candidates {
       if (!any) continue;
       for (std::int64_t j = begin; j < end; ++j) {
         const float similarity = products[j] * inverse[j] * inverse_query;
-        if (similarity >= floor) rows.push_back({similarity, first + j});
+        if (similarity >= floor && first + j != own) rows.push_back({similarity, first + j});
       }
-      if (rows.size() >= limit) prune(k, margin);
+      if (rows.size() >= limit) prune(margin);
     }
   }
 
   // Drops the rows that are certainly not among the k nearest.
-  void prune(std::int64_t k, float margin) {
+  void prune(float margin) {
     const auto nearest = static_cast<std::size_t>(k);
     if (rows.size() > nearest) {
       const auto last = rows.begin() + static_cast<std::ptrdiff_t>(k - 1);
@@ -122,26 +135,43 @@ struct NearestNeighbors::Candidates {
 NearestNeighbors::NearestNeighbors(const Tensor& features, const Tensor& labels,
                                    const NeighborOptions& options)
     : features_(features), options_(options) {
-  DTN_CHECK(features.rank() == 2 && labels.shape() == Shape{features.dim(0)},
-            "a bank needs features [N, F] and labels [N], not ", to_string(features.shape()),
-            " and ", to_string(labels.shape()));
+  DTN_CHECK(features.rank() == 2, "a bank needs features [N, F], not ",
+            to_string(features.shape()));
+  DTN_CHECK(!labels.defined() || labels.shape() == Shape{features.dim(0)}, "labels ",
+            to_string(labels.shape()), " do not fit a bank of ", to_string(features.shape()));
   DTN_CHECK(options.k >= 1 && options.temperature > 0, "k ", options.k, " and temperature ",
             options.temperature, " must be positive");
   if (features.dim(0) == 0) throw DataError("k-NN needs at least one training image");
-  std::ranges::copy(labels.values<std::int64_t>(), std::back_inserter(labels_));
-  DTN_CHECK(std::ranges::min(labels_) >= 0, "a label of the bank is negative");
-  classes_ = std::ranges::max(labels_) + 1;
-  options_.k = std::min(options.k, features.dim(0));
+  if (labels.defined()) {
+    std::ranges::copy(labels.values<std::int64_t>(), std::back_inserter(labels_));
+    DTN_CHECK(std::ranges::min(labels_) >= 0, "a label of the bank is negative");
+    classes_ = std::ranges::max(labels_) + 1;
+  }
   norms_ = checked_norms_of(features, "training");
   inverses_ = inverses_of(norms_);
 }
 
 Neighbors NearestNeighbors::find(const Tensor& queries) const {
+  return search(queries, {}, std::min(options_.k, features_.dim(0)));
+}
+
+Neighbors NearestNeighbors::find_others(const Tensor& queries,
+                                        std::span<const std::int64_t> rows) const {
+  DTN_CHECK(std::ssize(rows) == queries.dim(0), rows.size(), " rows of the bank for queries ",
+            to_string(queries.shape()));
+  const std::int64_t others = features_.dim(0) - 1;
+  if (others == 0) throw DataError("k-NN among the training images needs at least two of them");
+  return search(queries, rows, std::min(options_.k, others));
+}
+
+// Searches for k neighbours of each query. `rows`: positions of the queries in the bank; empty:
+// they are not in it.
+Neighbors NearestNeighbors::search(const Tensor& queries, std::span<const std::int64_t> rows,
+                                   std::int64_t k) const {
   DTN_CHECK(queries.rank() == 2 && queries.dim(1) == features_.dim(1), "queries ",
             to_string(queries.shape()), " do not fit a bank of ", to_string(features_.shape()));
   const std::int64_t n = queries.dim(0), width = queries.dim(1);
-  Neighbors out{Tensor::empty({n, options_.k}, DType::kInt64),
-                Tensor::empty({n, options_.k}, DType::kFloat32),
+  Neighbors out{Tensor::empty({n, k}, DType::kInt64), Tensor::empty({n, k}, DType::kFloat32),
                 Tensor::empty({n, std::min(kRanked, classes_)}, DType::kInt64)};
   const std::vector<double> norms = checked_norms_of(queries, "evaluated");
   for (std::int64_t first = 0; first < n; first += kQueryBlock) {
@@ -149,6 +179,10 @@ Neighbors NearestNeighbors::find(const Tensor& queries) const {
     const Tensor block = queries.slice(first, last);
     const std::vector<double> block_norms(norms.begin() + first, norms.begin() + last);
     std::vector<Candidates> found(static_cast<std::size_t>(last - first));
+    for (std::size_t q = 0; q < found.size(); ++q) {
+      found[q].k = k;
+      if (!rows.empty()) found[q].own = rows[static_cast<std::size_t>(first) + q];
+    }
     scan(block, block_norms, found);
     parallel_for(last - first, [&](std::int64_t q) {
       decide(block.data<float>() + q * width, block_norms[static_cast<std::size_t>(q)],
@@ -183,20 +217,16 @@ void NearestNeighbors::scan(const Tensor& queries, const std::vector<double>& no
     parallel_for(n, [&](std::int64_t q) {
       const auto i = static_cast<std::size_t>(q);
       found[i].add(products.data<float>() + q * ld, inverses_.data() + first, inverse_query[i],
-                   first, count, options_.k, margin);
+                   first, count, margin);
     });
   }
 }
 
-// Orders the candidates of a query, counts their votes and writes its row of the result.
+// Orders the candidates of a query, and writes its row of the result.
 void NearestNeighbors::decide(const float* query, double norm, Candidates& found, std::int64_t row,
                               Neighbors& out) const {
-  struct Exact {
-    double similarity;
-    std::int64_t index;
-  };
-  const std::int64_t k = options_.k, width = features_.dim(1);
-  found.prune(k, margin_of(width));
+  const std::int64_t k = found.k, width = features_.dim(1);
+  found.prune(margin_of(width));
   std::vector<Exact> nearest;
   for (const Candidates::Row& candidate : found.rows) {
     const double product = dot(query, features_.data<float>() + candidate.index * width, width);
@@ -207,11 +237,21 @@ void NearestNeighbors::decide(const float* query, double norm, Candidates& found
     return a.similarity != b.similarity ? a.similarity > b.similarity : a.index < b.index;
   });
 
-  std::vector<double> votes(static_cast<std::size_t>(classes_));
   for (std::int64_t i = 0; i < k; ++i) {
     const Exact& neighbor = nearest[static_cast<std::size_t>(i)];
     out.indices.data<std::int64_t>()[row * k + i] = neighbor.index;
     out.similarities.data<float>()[row * k + i] = static_cast<float>(neighbor.similarity);
+  }
+  if (labels_.empty()) return;
+  nearest.resize(static_cast<std::size_t>(k));
+  rank(nearest, row, out);
+}
+
+// Counts the votes of the neighbours of a query, and writes its row of the ranking.
+void NearestNeighbors::rank(const std::vector<Exact>& nearest, std::int64_t row,
+                            Neighbors& out) const {
+  std::vector<double> votes(static_cast<std::size_t>(classes_));
+  for (const Exact& neighbor : nearest) {
     // A common factor does not change the ranking, and keeps small temperatures from overflowing.
     const double relative = neighbor.similarity - nearest.front().similarity;
     votes[static_cast<std::size_t>(labels_[static_cast<std::size_t>(neighbor.index)])] +=

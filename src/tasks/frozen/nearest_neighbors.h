@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "dtn/core/metrics.h"
@@ -26,6 +28,9 @@ struct Neighbors {
   Tensor indices;  // [n, k] int64, rows of the bank; the most similar first, then the lower row
   Tensor similarities;  // [n, k] float32
   Tensor ranking;       // [n, min(5, classes)] int64: the classes with most votes, then the lower
+
+  // The class with most votes of a query; unset: the bank has no labels.
+  std::optional<std::int64_t> vote(std::int64_t query) const;
 };
 
 // Returns true if k-NN can compare the features [n, F] float32, on the host: they are finite, and
@@ -34,31 +39,36 @@ bool are_comparable(const Tensor& features);
 
 class NearestNeighbors {
  public:
-  // The bank: features [N, F] float32 and their labels [N] int64, at least 0, on the host. The
-  // features need not be normalised; the object keeps the tensor and does not change it. If N is
-  // below k, all N vote. Throws DataError if there is no feature, or one that is not comparable.
+  // The bank: features [N, F] float32 and their labels [N] int64, at least 0, on the host;
+  // undefined labels: unknown, so nothing votes. The features need not be normalised; the object
+  // keeps the tensor and does not change it. If N is below k, all N vote. Throws DataError if there
+  // is no feature, or one that is not comparable.
   NearestNeighbors(const Tensor& features, const Tensor& labels,
                    const NeighborOptions& options = {});
 
   // queries [n, F] float32 on the host.
   Neighbors find(const Tensor& queries) const;
+  // The same for queries that are rows of the bank themselves: `rows` [n] are their positions. No
+  // query is its own neighbour, so there are at most N - 1. Throws DataError if N is 1.
+  Neighbors find_others(const Tensor& queries, std::span<const std::int64_t> rows) const;
 
-  // The largest label + 1.
+  // The largest label + 1; 0 without labels.
   std::int64_t classes() const { return classes_; }
-  // Number of voting neighbours.
-  std::int64_t k() const { return options_.k; }
 
  private:
+  struct Exact;
   struct Candidates;
+  Neighbors search(const Tensor& queries, std::span<const std::int64_t> rows, std::int64_t k) const;
   void scan(const Tensor& queries, const std::vector<double>& norms,
             std::vector<Candidates>& found) const;
   void decide(const float* query, double norm, Candidates& found, std::int64_t row,
               Neighbors& out) const;
+  void rank(const std::vector<Exact>& nearest, std::int64_t row, Neighbors& out) const;
 
   Tensor features_;
   std::vector<std::int64_t> labels_;
   NeighborOptions options_;
-  std::int64_t classes_;
+  std::int64_t classes_ = 0;
   std::vector<double> norms_;    // of the features
   std::vector<float> inverses_;  // 1 / norm
 };

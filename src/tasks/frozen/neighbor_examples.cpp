@@ -29,12 +29,11 @@ std::vector<NeighborExample> neighbor_examples(const Neighbors& found,
                                                const FeatureRows& queries,
                                                const FeatureRows& bank) {
   constexpr std::int64_t kNearest = 5;
-  const std::int64_t k = found.indices.dim(1), votes = found.ranking.dim(1);
+  const std::int64_t k = found.indices.dim(1);
   std::vector<NeighborExample> examples;
   for (const std::int64_t row : rows) {
-    NeighborExample example{.sample = sample_at(queries, row, 1),
-                            .vote = found.ranking.data<std::int64_t>()[row * votes],
-                            .nearest = {}};
+    NeighborExample example{
+        .sample = sample_at(queries, row, 1), .vote = found.vote(row), .nearest = {}};
     for (std::int64_t i = row * k; i < row * k + std::min(k, kNearest); ++i) {
       example.nearest.push_back(sample_at(bank, found.indices.data<std::int64_t>()[i],
                                           found.similarities.data<float>()[i]));

@@ -55,10 +55,19 @@ Json name_of_class(const std::vector<std::string>& names, std::optional<std::int
   return names[static_cast<std::size_t>(*label)];
 }
 
-Json describe(const SimilarSample& sample, const std::vector<std::string>& names) {
+Json number_or_null(std::optional<std::int64_t> number) { return number ? Json(*number) : Json(); }
+
+Json describe(const SimilarSample& sample, const ShownImages& images) {
   return {{"index", sample.index},
-          {"label", sample.label ? Json(*sample.label) : Json()},
-          {"class", name_of_class(names, sample.label)}};
+          {"name", images.name(sample.index)},
+          {"label", number_or_null(sample.label)},
+          {"class", name_of_class(images.class_names, sample.label)}};
+}
+
+// Name of a sample of a source, without the location of its data set if it has one.
+std::string short_name(const SampleSource& source, std::int64_t index) {
+  const auto* images = dynamic_cast<const ImageSamples*>(&source);
+  return images ? images->dataset().item_name(index) : source.sample_name(index);
 }
 
 }  // namespace
@@ -67,6 +76,7 @@ ShownImages shown_images(const SampleSource& source) {
   ShownImages images{
       .image =
           [&source](std::int64_t index) { return single_sample(source, index, 0).at("image"); },
+      .name = [&source](std::int64_t index) { return short_name(source, index); },
       .class_names = source.class_names()};
   put_into_words(images.class_names);
   return images;
@@ -89,13 +99,13 @@ NeighborSheet draw_neighbors(const std::vector<NeighborExample>& examples,
   Json rows = Json::array();
   for (const NeighborExample& example : examples) {
     images.push_back(thumbnails.make(evaluated.image(example.sample.index)));
-    Json row = describe(example.sample, evaluated.class_names);
-    row["vote"] = example.vote;
+    Json row = describe(example.sample, evaluated);
+    row["vote"] = number_or_null(example.vote);
     row["vote_class"] = name_of_class(references.class_names, example.vote);
     row["neighbors"] = Json::array();
     for (const SimilarSample& near : example.nearest) {
       images.push_back(thumbnails.make(references.image(near.index)));
-      Json neighbor = describe(near, references.class_names);
+      Json neighbor = describe(near, references);
       neighbor["similarity"] = near.similarity;
       row["neighbors"].push_back(neighbor);
     }

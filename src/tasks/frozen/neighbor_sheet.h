@@ -18,7 +18,8 @@ namespace dtn {
 struct ShownImages {
   // Returns an image by its position in the split: [1, C, H, W] float32 on the host.
   std::function<Tensor(std::int64_t index)> image;
-  std::vector<std::string> class_names;  // in label order; empty: unknown
+  std::function<std::string(std::int64_t index)> name;  // see Dataset::item_name()
+  std::vector<std::string> class_names;                 // in label order; empty: unknown
 };
 
 // The images of a source with the field "image". The source must outlive them.
@@ -33,7 +34,7 @@ Normalization shown_normalization(const SampleSource& source, const ExperimentCo
 // with gaps of 2 pixels.
 struct NeighborSheet {
   std::string png;
-  std::string json;  // "columns", "width" and "height" of an image, and "rows" with the classes
+  std::string json;  // "columns", "width" and "height" of an image, and "rows": names and classes
 };
 
 // Draws the examples. `normalization` is undone; without means it is unknown, and each image is

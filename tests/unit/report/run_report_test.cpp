@@ -165,6 +165,41 @@ TEST_F(RunReports, ShowNearestNeighbours) {
   EXPECT_EQ(read("run/report.html").find("Nearest neighbours"), std::string::npos);
 }
 
+TEST_F(RunReports, ShowNeighboursWithoutLabelsByName) {
+  write_run("run", 61.5);
+  Image sheet;
+  sheet.reshape(3 + 2 + 3, 2, 3);
+  std::vector<std::byte> png;
+  encode_png(sheet, png);
+  write(
+      "run/neighbors.json",
+      R"({"columns":2,"width":3,"height":2,"rows":[)"
+      R"({"index":5,"name":"a.png","label":null,"class":null,"vote":null,"vote_class":null,)"
+      R"("neighbors":[{"index":7,"name":"b.png","label":null,"class":null,"similarity":0.5}]}]})");
+  write("run/neighbors.png", {reinterpret_cast<const char*>(png.data()), png.size()});
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page, ">a.png<small></small>");
+  expect_contains(page, ">b.png<small>0.5000</small>");
+  expect_contains(page, "without a label, its name");
+  for (const char* absent : {"aria-label=\"right\"", "aria-label=\"wrong\"", "vote"}) {
+    EXPECT_EQ(page.find(absent), std::string::npos) << absent;
+  }
+}
+
+TEST_F(RunReports, SayHowToSeeNeighbours) {
+  write_run("run", 61.5);
+  const std::string folder = (folder_.path() / "run").string();
+  const std::string command = "dtn-eval --checkpoint " + folder + " --task knn --save-neighbors";
+  const auto page = [&](const std::string& config) {
+    write("run/config.yaml", config);
+    write_run_report(folder);
+    return read("run/report.html");
+  };
+  expect_contains(page("task: dino\n"), command);
+  EXPECT_EQ(page("task: classify\n").find("--save-neighbors"), std::string::npos);
+}
+
 TEST_F(RunReports, NameEvaluationsByTheirCommonTask) {
   write_run("a", 60);
   write_run("b", 62);

@@ -118,7 +118,66 @@ TEST(NearestNeighbors, AllVoteIfBankIsSmallerThanK) {
   const Tensor bank = random_features(9, 5, 5), queries = random_features(4, 5, 6);
   expect_plain(bank, cyclic_labels(9, 3), queries, 20, 0.07);
   const NearestNeighbors neighbors(bank, label_tensor(cyclic_labels(9, 3)), {.k = 20});
-  EXPECT_EQ(neighbors.k(), 9);
+  EXPECT_EQ(neighbors.find(queries).indices.dim(1), 9);
+}
+
+// Without its own row, a query has the neighbours of a bank from which the row is removed.
+TEST(NearestNeighbors, QueryOfTheBankIsNotItsOwnNeighbour) {
+  constexpr std::int64_t kSize = 5000, kClasses = 7;
+  const Tensor bank = random_features(kSize, 8, 18);
+  bank.slice(4999, 5000).copy_from(bank.slice(3, 4));  // a copy of a row remains
+  const auto labels = cyclic_labels(kSize, kClasses);
+  const std::vector<std::int64_t> rows{3, 0, 4999, 4096, 17};
+  const Tensor queries = Tensor::empty({std::ssize(rows), 8}, DType::kFloat32);
+  for (std::int64_t q = 0; q < std::ssize(rows); ++q) {
+    const std::int64_t row = rows[static_cast<std::size_t>(q)];
+    queries.slice(q, q + 1).copy_from(bank.slice(row, row + 1));
+  }
+  const NearestNeighbors neighbors(bank, label_tensor(labels));
+  const Neighbors found = neighbors.find_others(queries, rows);
+  for (std::int64_t q = 0; q < std::ssize(rows); ++q) {
+    PlainNeighbors plain = plain_neighbors(bank, labels, queries, q, 21, 0.07);
+    ASSERT_EQ(std::erase(plain.indices, rows[static_cast<std::size_t>(q)]), 1u);
+    EXPECT_EQ(row_of(found.indices, q), plain.indices) << "query " << q;
+    Doubles votes(kClasses);
+    for (std::int64_t i = 0; i < 20; ++i) {
+      const std::int64_t label = labels[static_cast<std::size_t>(plain.indices[i])];
+      votes[static_cast<std::size_t>(label)] +=
+          std::exp(element(found.similarities, 20 * q + i) / 0.07);
+    }
+    EXPECT_EQ(found.vote(q), std::ranges::max_element(votes) - votes.begin()) << "query " << q;
+  }
+  EXPECT_EQ(row_of(found.indices, 0)[0], 4999) << "the copy is the nearest";
+}
+
+TEST(NearestNeighbors, ImageHasAtMostTheOthersAsNeighbours) {
+  const Tensor bank = random_features(4, 5, 19);
+  const std::vector<std::int64_t> all{0, 1, 2, 3};
+  const Neighbors found = NearestNeighbors(bank, label_tensor({0, 1, 0, 1})).find_others(bank, all);
+  ASSERT_EQ(found.indices.dim(1), 3);
+  for (std::int64_t q = 0; q < 4; ++q) {
+    std::vector<std::int64_t> others = row_of(found.indices, q);
+    others.push_back(q);
+    std::ranges::sort(others);
+    EXPECT_EQ(others, all);
+  }
+  const std::vector<std::int64_t> first{0};
+  const NearestNeighbors alone(bank.slice(0, 1), label_tensor({0}));
+  EXPECT_THROW(alone.find_others(bank.slice(0, 1), first), DataError);
+}
+
+TEST(NearestNeighbors, LabelsChangeOnlyTheVote) {
+  const Tensor bank = random_features(300, 6, 20), queries = random_features(10, 6, 21);
+  const Neighbors labelled =
+      NearestNeighbors(bank, label_tensor(cyclic_labels(300, 4))).find(queries);
+  const NearestNeighbors unlabelled(bank, Tensor());
+  EXPECT_EQ(unlabelled.classes(), 0);
+  const Neighbors found = unlabelled.find(queries);
+  for (std::int64_t q = 0; q < 10; ++q) {
+    EXPECT_EQ(row_of(found.indices, q), row_of(labelled.indices, q));
+    EXPECT_TRUE(labelled.vote(q));
+    EXPECT_FALSE(found.vote(q));
+  }
 }
 
 // Similarities between 0.9999 and 1, many of them closer than the rounding of a float32 product.

@@ -111,13 +111,17 @@ TEST(NeighborExamples, NeedNoLabels) {
   const Neighbors found{Tensor::from(std::vector<std::int64_t>{1, 0}, {1, 2}),
                         Tensor::from(std::vector<float>{0.5F, 0.25F}, {1, 2}),
                         Tensor::from(std::vector<std::int64_t>{3}, {1, 1})};
-  const std::vector<std::int64_t> bank_indices{10, 20}, bank_labels{3, 4};
-  const std::vector<std::int64_t> first{0};
+  const std::vector<std::int64_t> bank_indices{10, 20}, bank_labels{3, 4}, first{0};
   const auto examples = neighbor_examples(found, first, {indices, {}}, {bank_indices, bank_labels});
   ASSERT_EQ(examples.size(), 1u);
   EXPECT_FALSE(examples[0].sample.label);
   ASSERT_EQ(examples[0].nearest.size(), 2u) << "there are only two references";
   expect_same(examples[0].nearest[0], {20, 4, 0.5});
+  EXPECT_EQ(examples[0].vote, 3);
+  const Neighbors unvoted{found.indices, found.similarities, Tensor::empty({1, 0}, DType::kInt64)};
+  const auto unlabelled = neighbor_examples(unvoted, first, {indices, {}}, {bank_indices, {}});
+  EXPECT_FALSE(unlabelled[0].vote);
+  expect_same(unlabelled[0].nearest[0], {20, std::nullopt, 0.5});
 }
 
 TEST(NeighborSheets, ShowRowsAndNamesOfClasses) {
@@ -129,21 +133,27 @@ TEST(NeighborSheets, ShowRowsAndNamesOfClasses) {
   };
   const std::vector<NeighborExample> examples{
       {{3, 1, 1}, 0, {{0, 0, 0.75}, {4, 1, 0.5}}},
-      {{5, std::nullopt, 1}, 2, {{1, 2, 0.25}, {2, 7, 0.125}}}};
-  const NeighborSheet sheet = draw_neighbors(examples, {flat(4, 8, 0), {"a", "n01440764"}},
-                                             {flat(8, 16, 0.5), {"a", "b \xFF", "c"}}, {{0}, {1}});
+      {{5, std::nullopt, 1}, std::nullopt, {{1, 2, 0.25}, {2, 7, 0.125}}}};
+  const auto name = [](std::int64_t index) { return cat(index, ".png"); };
+  const NeighborSheet sheet =
+      draw_neighbors(examples, {flat(4, 8, 0), name, {"a", "n01440764"}},
+                     {flat(8, 16, 0.5), name, {"a", "b \xFF", "c"}}, {{0}, {1}});
   const auto json = nlohmann::json::parse(sheet.json);
   EXPECT_EQ(json["columns"], 3);
   EXPECT_EQ(json["width"], 8);
   EXPECT_EQ(json["height"], 4);
   const auto& row = json["rows"][0];
   EXPECT_EQ(row["label"], 1);
+  EXPECT_EQ(row["name"], "3.png");
+  EXPECT_EQ(row["neighbors"][1]["name"], "4.png");
   EXPECT_EQ(row["vote_class"], "a");
   EXPECT_EQ(row["neighbors"][0]["class"], "a");
   EXPECT_EQ(row["neighbors"][1]["class"], "b \xEF\xBF\xBD");
   EXPECT_EQ(row["neighbors"][1]["index"], 4);
   EXPECT_EQ(row["neighbors"][0]["similarity"], 0.75);
   EXPECT_TRUE(json["rows"][1]["label"].is_null());
+  EXPECT_TRUE(json["rows"][1]["vote"].is_null());
+  EXPECT_TRUE(json["rows"][1]["vote_class"].is_null());
   EXPECT_TRUE(json["rows"][1]["neighbors"][1]["class"].is_null()) << "label 7 has no name";
   const Image image = decode_image(std::as_bytes(std::span(sheet.png)), "sheet");
   EXPECT_EQ(image.width, 3 * 8 + 2 * 2);
@@ -161,6 +171,7 @@ TEST(NeighborSheets, ReduceLargeImages) {
   const ShownImages images{[](std::int64_t) {
                              return Tensor::zeros({1, 3, 100, 192}, DType::kFloat32);
                            },
+                           [](std::int64_t) { return "image"; },
                            {}};
   const std::vector<NeighborExample> examples{{{0, 1, 1}, 1, {{0, 1, 0.5}}}};
   const auto json = nlohmann::json::parse(draw_neighbors(examples, images, images, {}).json);
