@@ -48,9 +48,21 @@ if sys.argv[1] == "dino":
 EOC
   expect 2 dtn-eval --checkpoint $task
   expect_text 'has no classes; evaluate its features with --task knn or --task linear'
+  expect 2 dtn-predict $task/samples.png --checkpoint $task
+  expect_text "the model of the task $task has no classes to predict. Fine-tune it" \
+    "model.init_weights=$task" "dtn-eval --checkpoint $task --task knn"
+  expect 0 dtn-export --checkpoint $task --output $task.onnx
+  expect_text "$task.onnx: vit_t.*images \[N, 3, 16, 16\] -> features \[N, 24\]"
   expect 0 dtn-train --config $task.yaml --output $task-estimate --dry-run
   expect_text 'steps'
 done
+
+echo "the teacher is exported"
+for weights in ema model; do
+  expect 0 dtn-export --checkpoint dino/checkpoints/last/$weights.safetensors --output $weights.onnx
+done
+cmp dino.onnx ema.onnx || fail "the folder of a run does not export its teacher"
+if cmp -s dino.onnx model.onnx; then fail "student and teacher are equal"; fi
 
 echo "a collapse"
 expect 0 dtn-train --config dino.yaml --output hot --threads 2 --set dino.teacher_temp=1 \
@@ -115,6 +127,8 @@ given=(--config dino.yaml --set data.size=null --set data.dataset=tensors --set 
 for preset in none supcon dino; do
   expect 0 dtn-train "${given[@]}" --set augment.preset=$preset --set schedule.steps=1 \
     --set train.batch_size=4 --set train.micro_batch=null --output given-$preset
+  grep -q 'save-neighbors neighbors.html' given-$preset/report.html || \
+    fail "the report of a run without evaluations does not say how to see neighbours"
   expect 0 dtn-data preview "${given[@]}" --set augment.preset=$preset --output given-$preset.png
   expect 0 dtn-bench data "${given[@]}" --set augment.preset=$preset --seconds 0.2 --json
   expect_text views_per_second

@@ -14,6 +14,8 @@
 #include "dtn/core/log.h"
 #include "dtn/tasks/classify.h"
 #include "tasks/class_names.h"
+#include "tasks/frozen/frozen_features.h"
+#include "tasks/model_text.h"
 
 namespace dtn::app {
 namespace {
@@ -44,10 +46,39 @@ void add_notes(onnx::Graph& graph, const ExperimentConfig& config, const StringM
   if (!names.empty()) graph.note(kClassNamesKey, as_json(names));
 }
 
+// Writes the graph of the model, with one output of this name.
+void write_graph(const ExportCommand& options, Classifier& model, const std::string& output,
+                 const ExperimentConfig& config, const TensorFile& weights,
+                 const Registries& registries) {
+  onnx::Graph graph = onnx::graph_of(model, options.opset, output);
+  add_notes(graph, config, weights.metadata, registries);
+  graph.write(options.output, config.name);
+  const ModelConfig& m = config.model;
+  const std::string note = model.note();
+  log_info(cat(options.output, ": ", describe_backbone(m, model.family()), ", ",
+               model.parameters().count(), " parameters", note.empty() ? "" : "; ", note,
+               "; images [N, ", m.channels, ", ", m.image_size.height, ", ", m.image_size.width,
+               "] -> ", output, " [N, ", model.outputs(), "], opset ", options.opset, ", ",
+               bytes_text(static_cast<double>(fs::file_size(options.output)))));
+}
+
+// Exports the features of a model that was trained without a classifier.
+void export_features(const ExportCommand& options, ExperimentConfig config, const fs::path& file,
+                     const TensorFile& weights, const Registries& registries) {
+  config.model.num_classes = 0;
+  FrozenFeatures features(config, kCpu, registries);
+  for (const std::string& note : features.load(weights, file.string())) log_info(note);
+  write_graph(options, features.model(), "features", config, weights, registries);
+}
+
 int run_export(const ExportCommand& options, const Registries& registries) {
-  const fs::path file = options.weights.file();
+  const fs::path file = options.weights.trained_file(registries.tasks);
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
+  if (registries.tasks.at(config.task).schema.features_only) {
+    export_features(options, config, file, weights, registries);
+    return kExitDone;
+  }
   const std::unique_ptr<Task> task = make_task({config, kCpu, registries});
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
@@ -56,14 +87,7 @@ int run_export(const ExportCommand& options, const Registries& registries) {
   }
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
     log_info(note);
-  onnx::Graph graph = onnx::graph_of(classify->model(), options.opset);
-  add_notes(graph, config, weights.metadata, registries);
-  graph.write(options.output, config.name);
-  const ModelConfig& m = config.model;
-  log_info(cat(options.output, ": ", task->description(), "; images [N, ", m.channels, ", ",
-               m.image_size.height, ", ", m.image_size.width, "] -> logits [N, ",
-               classify->model().outputs(), "], opset ", options.opset, ", ",
-               bytes_text(static_cast<double>(fs::file_size(options.output)))));
+  write_graph(options, classify->model(), "logits", config, weights, registries);
   return kExitDone;
 }
 
@@ -72,7 +96,8 @@ int run_export(const ExportCommand& options, const Registries& registries) {
 int export_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
       "Writes a trained model as an ONNX file for other programs: input 'images' [N,C,H,W] "
-      "float32, already normalised, for any N; output 'logits' [N,K].",
+      "float32, already normalised, for any N; output 'logits' [N,K], or 'features' [N,F] of a "
+      "model that was trained without a classifier.",
       "dtn-export"};
   ExportCommand options;
   options.weights.add_to(app, "export the moving average of the weights");

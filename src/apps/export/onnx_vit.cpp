@@ -220,7 +220,7 @@ class VitGraph {
 
 }  // namespace
 
-Graph graph_of(Classifier& model, int opset) {
+Graph graph_of(Classifier& model, int opset, const std::string& output) {
   const ModelConfig& c = model.config();
   if (opset < kMinOpset || opset > kMaxOpset) {
     throw ConfigError(
@@ -232,9 +232,9 @@ Graph graph_of(Classifier& model, int opset) {
   }
   Graph g(opset);
   g.input("images", {c.channels, c.image_size.height, c.image_size.width});
-  const Value logits = VitGraph(g, c, Weights(named_values(model.parameters()))).logits("images");
-  g.node("Identity", {logits}, {}, "logits");
-  g.output("logits", {model.outputs()});
+  const Value result = VitGraph(g, c, Weights(named_values(model.parameters()))).logits("images");
+  g.node("Identity", {result}, {}, output);
+  g.output(output, {model.outputs()});
   return g;
 }
 

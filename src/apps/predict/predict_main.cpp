@@ -83,6 +83,18 @@ Count predict_all(const PredictCommand& options, const ExperimentConfig& config,
   return count;
 }
 
+// Throws ConfigError for a model that was trained without a classifier.
+void check_has_classes(const PredictCommand& options, const ExperimentConfig& config,
+                       const Registries& registries) {
+  if (!registries.tasks.at(config.task).schema.features_only) return;
+  const std::string& weights = options.weights.checkpoint;
+  throw ConfigError(cat("the model of the task ", config.task,
+                        " has no classes to predict. Fine-tune it on labelled images: dtn-train "
+                        "--config finetune_small_set --set model.init_weights=",
+                        weights, ". Or look at its features: dtn-eval --checkpoint ", weights,
+                        " --task knn"));
+}
+
 int run_predict(const PredictCommand& options, const Registries& registries) {
   const Device device = options.machine.apply();
   const std::filesystem::path file = options.weights.file();
@@ -90,6 +102,7 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   const std::shared_ptr<const Dataset> pictures = open_pictures(options.paths);
   const ExperimentConfig config =
       for_pictures(options.weights.config_of(weights, registries.schemas()), pictures->size());
+  check_has_classes(options, config, registries);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
