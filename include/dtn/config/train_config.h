@@ -140,7 +140,7 @@ struct TrainConfig {
   std::optional<Period> log_histograms;
   Period eval_every{1, true};
   Period checkpoint_every{1, true};
-  int keep = 2;  // step checkpoints kept besides best and last
+  int keep = 2;                      // step checkpoints kept besides best and last
   std::optional<Period> keep_every;  // period of checkpoints that stay; unset: none
   BestBy best = BestBy::kRaw;
   bool operator==(const TrainConfig&) const = default;
