@@ -23,8 +23,8 @@ class ThumbnailMaker {
 
   Image make(const Tensor& image) {
     const ImageSize size{static_cast<int>(image.dim(2)), static_cast<int>(image.dim(3))};
-    const Image whole = preview_of(image.data<float>(), image.dim(1), size, normalization_.mean,
-                                   normalization_.std);
+    Image whole = preview_of(image.data<float>(), image.dim(1), size, normalization_.mean,
+                             normalization_.std);
     if (width_ == 0) choose_size(whole);
     if (whole.width == width_ && whole.height == height_) return whole;
     Image small;
