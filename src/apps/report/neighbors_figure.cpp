@@ -31,16 +31,14 @@ class ImageSheet {
   // Returns true if the sheet has that many images.
   bool holds(std::size_t rows, std::size_t columns) const {
     const auto fits = [](std::size_t n, int side, int all) {
-      return side > 0 && n > 0 &&
-             n * static_cast<std::size_t>(side + kSheetGap) ==
-                 static_cast<std::size_t>(all + kSheetGap);
+      return side > 0 && n > 0 && n * with_gap(side) == with_gap(all);
     };
     return fits(columns, width_, sheet_.width) && fits(rows, height_, sheet_.height);
   }
   // Returns an image as the bytes of a PNG file.
   std::string png(std::size_t row, std::size_t column) const {
-    const auto left = column * static_cast<std::size_t>(width_ + kSheetGap);
-    const auto top = row * static_cast<std::size_t>(height_ + kSheetGap);
+    const auto left = column * with_gap(width_);
+    const auto top = row * with_gap(height_);
     Image image;
     image.reshape(width_, height_, sheet_.channels);
     const auto channels = static_cast<std::size_t>(sheet_.channels);
@@ -55,6 +53,10 @@ class ImageSheet {
   }
 
  private:
+  static std::size_t with_gap(int side) {
+    return static_cast<std::size_t>(side) + std::size_t{kSheetGap};
+  }
+
   // Returns 0 for a number that no image has.
   static int whole(const AnalysisJson& json, const char* key) {
     const double value = number_of(member(json, key));
