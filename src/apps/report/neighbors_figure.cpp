@@ -110,7 +110,8 @@ std::vector<plot::GalleryPicture> row_of(const AnalysisJson& row, std::size_t nu
   return pictures;
 }
 
-// Explains the rows. Without labels on either side, nothing is right or wrong.
+// Explains the rows. Nothing is right or wrong unless both sides have labels, and training images
+// without labels do not vote.
 std::string caption_of(const AnalysisJson& rows) {
   const auto is_labelled = [](const AnalysisJson& object) {
     return std::isfinite(number_of(member(object, "label")));
@@ -120,13 +121,13 @@ std::string caption_of(const AnalysisJson& rows) {
   };
   const bool labelled = std::ranges::any_of(rows, is_labelled);
   const bool voted = std::ranges::any_of(rows, has_vote);
+  const char* below = !voted     ? "its name"
+                      : labelled ? "whether its class is that of the evaluated image"
+                                 : "its class";
   return cat("Evaluated images, drawn evenly", labelled ? " over the classes" : "",
-             ", each with its nearest training images, the most similar first. ",
-             labelled && voted
-                 ? "Below a training image: whether its class is that of the evaluated image, and "
-                   "the cosine of the two features."
-                 : "Below a training image: its class or, without a label, its name, and the "
-                   "cosine of the two features.",
+             ", each with its nearest training images, the most similar first. Below a training "
+             "image: ",
+             below, ", and the cosine of the two features.",
              voted ? " Below an evaluated image: the class for which its nearest training images "
                      "vote, more of them than are shown."
                    : "");

@@ -181,7 +181,7 @@ TEST_F(RunReports, ShowNeighboursWithoutLabelsByName) {
   const std::string page = read("run/report.html");
   expect_contains(page, ">a.png<small></small>");
   expect_contains(page, ">b.png<small>0.5000</small>");
-  expect_contains(page, "without a label, its name");
+  expect_contains(page, "Below a training image: its name, and the cosine");
   for (const char* absent : {"aria-label=\"right\"", "aria-label=\"wrong\"", "vote"}) {
     EXPECT_EQ(page.find(absent), std::string::npos) << absent;
   }
