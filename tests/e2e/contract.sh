@@ -5,15 +5,6 @@ source "$(dirname "$0")/lib/common.sh"
 tiny_config "$work/tiny.yaml"
 cd "$work"
 
-# check WHAT [ARGUMENT...]: a Python program on standard input that asserts; `log` is the last output.
-check() {
-  checks=$((checks + 1))
-  { echo "import json, math, os, re, sys, files; log = open('$log').read()" && cat; } > check.py
-  python3 check.py "${@:2}" > check.txt 2>&1 && return
-  sed 's/^/  | /' check.txt "$log" >&2
-  fail "$1"
-}
-
 echo "help and flags"
 for flags in 'dtn-train --config --set --output --resume --device --threads --print-config --dry-run' \
   'dtn-eval --checkpoint --config --set --ema --json --inputs --save-logits --device --threads' \

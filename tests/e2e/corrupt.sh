@@ -4,13 +4,6 @@
 source "$(dirname "$0")/lib/common.sh"
 
 cd "$work"
-check() {  # WHAT: a Python program on standard input that asserts
-  checks=$((checks + 1))
-  { echo "import json" && cat; } > check.py
-  python3 check.py > check.txt 2>&1 && return
-  sed 's/^/  | /' check.txt "$log" >&2
-  fail "$1"
-}
 # The files of a folder and a checksum of each.
 list_of() { (cd "$1" && find . -type f | sort | xargs sha256sum); }
 same_folders() {
@@ -59,7 +52,6 @@ expect 0 dtn-data pack --root clean --split val --output clean/val.packed
 expect 0 dtn-data corrupt --dataset packed --root clean --severity 5 --output packed \
   --corruption glass_blur,frost
 for folder in glass_blur/5 frost/5; do same_folders "one/$folder" "packed/$folder"; done
-
 
 echo "a root goes above the config's"
 cat > data.yaml << 'YAML'

@@ -4,13 +4,6 @@ source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
 cd "$work"
-check() {  # WHAT [ARGUMENT...]: a Python program on standard input that asserts
-  checks=$((checks + 1))
-  { echo "import json, os, re, sys, files; log = open('$log').read()" && cat; } > check.py
-  python3 check.py "${@:2}" > check.txt 2>&1 && return
-  sed 's/^/  | /' check.txt "$log" >&2
-  fail "$1"
-}
 
 # Pictures that the model tells apart are not needed, only such that its answers differ.
 python3 - << 'EOF'

@@ -27,15 +27,6 @@ variants:
 EOS
 sweep=(dtn-sweep --config norms.yaml --device cpu)
 
-# check WHAT [ARGUMENT...]: a Python program on standard input that asserts.
-check() {
-  checks=$((checks + 1))
-  { echo "import json, os, re, sys" && cat; } > check.py
-  python3 check.py "${@:2}" > check.txt 2>&1 && return
-  sed 's/^/  | /' check.txt >&2
-  fail "$1"
-}
-
 # Two sweeps gave the same numbers, but for the speed.
 expect_same_tables() {
   check "the tables of $1 and $2 differ" "$1" "$2" << 'EOS'

@@ -29,14 +29,6 @@ variants:
 EOS
 sweep=(dtn-sweep --config tiny.yaml --device cpu --threads 2)
 
-# check WHAT [ARGUMENT...]: a Python program on standard input that asserts.
-check() {
-  checks=$((checks + 1))
-  { echo "import json, os, sys" && cat; } > check.py
-  python3 check.py "${@:2}" > check.txt 2>&1 && return
-  sed 's/^/  | /' check.txt "$log" >&2
-  fail "$1"
-}
 # expect_evaluations N: the last command started N evaluations.
 expect_evaluations() {
   expect_equal "evaluations" "$(grep -c ': evaluating ' "$log" || true)" "$1"

@@ -92,7 +92,7 @@ std::string metrics_text(const FrozenResult& result) {
 void log_advice(const FrozenCommand& command, const FrozenResult& result) {
   const FrozenOptions& options = command.options;
   const bool writes = !options.save_neighbors.empty() || !command.save_features.empty();
-  if (result.metrics || writes || options.task != "knn") return;
+  if (result.metrics || writes || !options.is_knn()) return;
   log_info(
       "--save-neighbors FILE writes a page of images with their nearest training images, "
       "--save-features FILE the features");

@@ -7,6 +7,7 @@ bin=$(cd "${1:?usage: bash $0 <folder of the programs>}" && pwd)
 lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/dtn-e2e-XXXXXX")
 log=$work/log.txt  # output of the last command that `expect` ran
+touch "$log"
 export PYTHONPATH=$lib PYTHONDONTWRITEBYTECODE=1
 # Waiting threads must sleep: these tests share a busy machine and run more threads than it has cores.
 export OMP_WAIT_POLICY=passive
@@ -52,6 +53,16 @@ expect_text() {
     sed 's/^/  | /' "$log" >&2
     fail "the output above does not match '$pattern'"
   done
+}
+
+# check WHAT [ARGUMENT...]: the Python program on standard input must run without an error. It asserts; its
+# variable `log` has the last output.
+check() {
+  checks=$((checks + 1))
+  { echo "import json, math, os, re, sys, files; log = open('$log').read()" && cat; } > "$work/check.py"
+  python3 "$work/check.py" "${@:2}" > "$work/check.txt" 2>&1 && return
+  sed 's/^/  | /' "$work/check.txt" "$log" >&2
+  fail "$1"
 }
 
 expect_equal() {  # WHAT FOUND EXPECTED
