@@ -286,7 +286,29 @@ class Checker {
 
   void check_task() const {
     const auto schema = std::ranges::find(schemas_.tasks, c_.task, &TaskSchema::name);
-    if (schema != schemas_.tasks.end() && schema->check) report(schema->check(c_), "task");
+    if (schema == schemas_.tasks.end()) return;
+    check_family_of(*schema);
+    if (schema->check) report(schema->check(c_), "task");
+  }
+
+  void check_family_of(const TaskSchema& task) const {
+    const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
+    if (family == schemas_.models.end()) return;
+    if (!family->task.empty() && family->task != task.name) {
+      fail(blame({"task", "model.preset"}), "model.preset ", m_.preset, " learns only task ",
+           family->task, ", not ", task.name, "; set task: ", family->task,
+           ", or choose another preset");
+    }
+    if (family->task.empty() && task.own_families) {
+      std::vector<std::string> names;
+      for (const PresetSchema& preset : schemas_.presets) {
+        const auto own =
+            std::ranges::find(schemas_.models, preset.model.family, &ModelSchema::family);
+        if (own != schemas_.models.end() && own->task == task.name) names.push_back(preset.name());
+      }
+      fail(blame({"task", "model.preset"}), "task ", task.name, " cannot train model.preset ",
+           m_.preset, "; it trains ", join(names));
+    }
   }
 
   const ExperimentConfig& c_;

@@ -23,7 +23,7 @@ inline constexpr Range kPositiveCount = between(1, 1e12);
 std::vector<Key> model_keys();
 std::vector<Key> data_keys();
 std::vector<Key> train_keys();
-std::vector<Key> self_supervised_keys();
+std::vector<Key> task_keys();
 
 // Description of a value's format, for people.
 template <class T>

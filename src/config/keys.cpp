@@ -12,7 +12,7 @@ std::vector<Key> make_keys() {
             "seed of all random numbers: initial weights, data order, masks and augmentation"),
       value(KEY(task), "task that the model learns; see dtn-info --tasks"),
   };
-  for (auto part : {model_keys(), data_keys(), train_keys(), self_supervised_keys()}) {
+  for (auto part : {model_keys(), data_keys(), train_keys(), task_keys()}) {
     table.insert(table.end(), part.begin(), part.end());
   }
   return table;

@@ -105,6 +105,23 @@ std::vector<Key> model_keys() {
       value(KEY(model.mhsa_position),
             "adds relative positions to the attention (equation 6 of the DTN paper), in the blocks "
             "before the class token joins; in PVT, in all stages but the last"),
+      choice(KEY(model.condition.into), {"adaln_zero", "adaln", "in_context", "cross_attention"},
+             "way of noise level and class into the blocks of a diffusion transformer: adaln_zero "
+             "(gains and shifts of the norms, and gates on the branches that start at 0), adaln "
+             "(the same without gates), in_context (two more tokens) or cross_attention"),
+      choice(KEY(model.condition.from), {"vector", "index"}, "index",
+             "field of the data that conditional norms read: vector (numbers of each sample) or "
+             "index (field style: one of condition.styles)"),
+      value(KEY(model.condition.size), between(1, 65536), "64",
+            "length of the condition vector; with condition.from: index, of the learned vector of "
+            "each index"),
+      value(KEY(model.condition.styles), between(1, 1e6), "2",
+            "number of indices of condition.from: index"),
+      value(KEY(model.learn_sigma),
+            "diffusion: the model also predicts the variance of each step, which doubles its "
+            "output channels"),
+      value(KEY(model.label_dropout), fraction(), "0.1",
+            "diffusion: probability that training hides the label of an image; guidance needs it"),
       value(KEY(model.init_weights), "weights/model.safetensors",
             "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
             "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions "
@@ -126,6 +143,9 @@ std::vector<Key> model_keys() {
       value(KEY(model.norm.eps), above(0), "1e-6",
             "added to the variances in norm.type, before the square root; unset: model.eps, or "
             "1e-5 for dtn in models with several stages"),
+      value(KEY(model.norm.affine), "false",
+            "learned gain and shift of each channel in norm.type; unset: true, or false in models "
+            "whose condition gives gains and shifts"),
   };
 }
 

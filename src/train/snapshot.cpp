@@ -115,8 +115,8 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
             " now); restore the teacher, or start a new run"));
   }
   bool changed = false;
-  for (const char* section :
-       {"seed", "data", "augment", "optim", "schedule", "train", "distill", "dino", "supcon"}) {
+  for (const char* section : {"seed", "data", "augment", "optim", "schedule", "train", "distill",
+                              "dino", "supcon", "diffusion"}) {
     const std::string changes = changes_in(section, differences);
     if (changes.empty()) continue;
     log_warn(cat("resume: the ", section, " section differs from the checkpoint's: ", changes));

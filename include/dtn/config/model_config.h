@@ -44,6 +44,22 @@ struct SequenceAttentionConfig {
   bool operator==(const SequenceAttentionConfig&) const = default;
 };
 
+// How a condition, such as a noise level and a class, enters the blocks of a diffusion transformer
+// (Peebles and Xie, "Scalable diffusion models with transformers", ICCV 2023). kAdalnZero:
+// adaptive norms, and gates on the branches that start at 0. kAdaln: adaptive norms alone.
+enum class ConditionInto { kAdalnZero, kAdaln, kInContext, kCrossAttention };
+// Field of the data that conditional norms read: `vector` [K], or `style`, an index.
+enum class ConditionFrom { kVector, kIndex };
+
+// The condition of a model.
+struct ConditionConfig {
+  ConditionInto into = ConditionInto::kAdalnZero;
+  std::optional<ConditionFrom> from;   // unset: the model reads no condition from the data
+  std::optional<std::int64_t> size;    // K: length of the condition vector
+  std::optional<std::int64_t> styles;  // S: number of indices
+  bool operator==(const ConditionConfig&) const = default;
+};
+
 // Size of the model's input images in pixels; written as one number if both are equal.
 struct ImageSize {
   int height = 224, width = 224;
@@ -100,6 +116,9 @@ struct ModelConfig {
   // with weights blocks.N.attn.pos_proj.weight.
   bool mhsa_position = false;
   NormConfig norm{};
+  ConditionConfig condition{};
+  bool learn_sigma = false;  // diffusion: the model also predicts the variance of each step
+  double label_dropout = 0;  // diffusion: probability that training hides a label
   // For sequence models, which have no images.
   int max_length = 0;  // tokens, without the class token
   int vocabulary = 0;  // includes 0, the pad

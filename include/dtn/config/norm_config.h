@@ -101,7 +101,9 @@ struct NormConfig {
   // Blocks [0, layers) use `type`, the others LayerNorm; the final norm is always LayerNorm.
   // Unset: class_token_at; depth without a class token, or if the normalizer takes the prefix.
   std::optional<int> layers{};
-  std::optional<double> eps{};        // unset: the model's eps
+  std::optional<double> eps{};  // unset: the model's eps
+  // Learned gain and shift of each channel. Unset: true, but false where a condition gives them.
+  std::optional<bool> affine{};
   std::vector<NormOption> options{};  // complete: every option of the schema, defaults filled in
 
   // The value of an option; T is bool, int64_t, double or std::string.

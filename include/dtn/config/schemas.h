@@ -45,6 +45,9 @@ struct ModelSchema {
   std::vector<std::string> reads{};  // of `model`
   ModelCheck check = nullptr;        // null: nothing to check
   bool sequences = false;            // the input is sequences of tokens, not images
+  // The only task that trains the family, such as one that needs an image as the output. Empty: any
+  // task of features or classes.
+  std::string task{};
   // Sites of norm.type in a configuration that passes the check. Null: unknown.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
   std::vector<UnsupportedNetworks> unsupported{};
@@ -132,6 +135,8 @@ struct TaskSchema {
   bool uses_average = false;
   // True if the result is the features of a model without a head. dtn-eval then needs --task.
   bool features_only = false;
+  // True if the task trains only the families that name it, see ModelSchema::task.
+  bool own_families = false;
 };
 
 // A possible start of augment.policy: a name, and the rest after a dash.

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "dtn/config/data_config.h"
+#include "dtn/config/diffusion_config.h"
 #include "dtn/config/model_config.h"
+#include "dtn/config/period.h"
 #include "dtn/config/self_supervised_config.h"
 
 namespace dtn {
@@ -91,13 +93,6 @@ struct ScheduleConfig {
   }
 };
 
-// A period in optimizer steps, or in epochs if written like `1epoch`.
-struct Period {
-  std::int64_t count = 0;  // 0: never
-  bool epochs = false;
-  bool operator==(const Period&) const = default;
-};
-
 // Type of activations and matrix products. kTf32: float32, with products in TF32 on
 // a CUDA device.
 enum class Precision { kFloat32, kBFloat16, kTf32 };
@@ -179,6 +174,7 @@ struct ExperimentConfig {
   DistillConfig distill;
   DinoConfig dino;
   SupconConfig supcon;
+  DiffusionConfig diffusion;
   bool operator==(const ExperimentConfig&) const = default;
 };
 

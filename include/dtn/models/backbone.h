@@ -68,9 +68,17 @@ class Backbone {
   virtual std::vector<ClassHead> make_heads(const Scope&, int classes) const;
 };
 
+// A model whose result is an image, such as the noise in the image that it reads.
+class ImageModel : public Backbone {
+ public:
+  // The output [B, output_channels(), H, W] in ctx.mode.compute, for input fields with the names of
+  // inputs(). H and W are those of the input image.
+  virtual Variable image(Context&, const Fields&) = 0;
+  virtual std::int64_t output_channels() const = 0;
+};
+
 // Conversion of weights of other libraries to the names of a family.
 struct WeightNameMaps {
-  // Tensors under the names of the parameters here, with notes for people of what was left out or
   // Renames tensors to the parameter names used here, with notes for the user on tensors that are
   // left out or combined. Null: the names are the same.
   NamedTensors (*renamed)(const NamedTensors&, std::vector<std::string>& notes) = nullptr;

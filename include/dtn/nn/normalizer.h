@@ -25,6 +25,7 @@ struct NormShape {
   std::int64_t heads;     // H
   double eps;
   TokenGrid grid{0, 0};  // if known when the model is built, else 0 x 0
+  bool affine = true;    // with the parameters `weight` and `bias`, a gain and shift per channel
 };
 
 // y = gain x + shift for every channel, both [C].

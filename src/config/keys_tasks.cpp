@@ -1,4 +1,4 @@
-// Keys of self-supervised and contrastive pre-training.
+// Keys of the sections that single tasks read.
 #include "config/key_rows.h"
 
 namespace dtn::config {
@@ -6,10 +6,8 @@ namespace {
 
 constexpr Range kWidth = between(1, 1 << 24);
 
-}  // namespace
-
-std::vector<Key> self_supervised_keys() {
-  std::vector<Key> keys = {
+std::vector<Key> dino_keys() {
+  return {
       value(KEY(dino.out_dim), between(2, 1 << 24),
             "number of outputs of the projection head; use fewer for small data sets"),
       value(KEY(dino.hidden_dim), kWidth, "width of the hidden layers of the projection head"),
@@ -45,7 +43,11 @@ std::vector<Key> self_supervised_keys() {
       pair("dino.local_scale", FIELD(dino.local_scale_min), FIELD(dino.local_scale_max),
            positive_fraction(),
            "smallest and largest area of the crops for the small views, relative to the image"),
+  };
+}
 
+std::vector<Key> supcon_keys() {
+  return {
       value(KEY(supcon.temperature), above(0), "divisor of the similarities in the loss"),
       value(KEY(supcon.base_temperature), above(0), "0.07",
             "the loss is multiplied by temperature / base_temperature; the public code uses 0.07; "
@@ -55,7 +57,42 @@ std::vector<Key> self_supervised_keys() {
             "width of the hidden layer of the projection head; unset: that of its input"),
       value(KEY(supcon.feat_dim), kWidth, "width of the vectors that are compared"),
   };
-  for (Key& key : keys) key.of_task = true;
+}
+
+std::vector<Key> diffusion_keys() {
+  return {
+      value(KEY(diffusion.steps), between(2, 1 << 20),
+            "number of noise levels of the diffusion process"),
+      value(KEY(diffusion.beta_start), {.low = 0, .high = 1, .low_open = true, .high_open = true},
+            "variance of the noise that the first of 1000 steps adds; other numbers of steps scale "
+            "it by 1000 / steps"),
+      value(KEY(diffusion.beta_end), {.low = 0, .high = 1, .low_open = true, .high_open = true},
+            "the same for the last step; in between, the variance grows linearly"),
+      value(
+          KEY(diffusion.clip),
+          "limits predicted images to [-1, 1] while sampling; use it for pixels, not for latents"),
+      value(KEY(diffusion.sample_every), "5epoch",
+            "period at which a picture of samples is written to the run folder; unset: with each "
+            "evaluation, or with each checkpoint if there are no evaluations; 0: never"),
+      value(KEY(diffusion.sample_steps), between(1, 1 << 20),
+            "number of DDIM steps of these samples"),
+      value(KEY(diffusion.sample_guidance), between(0, 100),
+            "guidance scale of these samples; 1: no guidance"),
+      value(KEY(diffusion.sample_count), between(1, 1024),
+            "number of these samples; they go through the classes in turn"),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> task_keys() {
+  std::vector<Key> keys;
+  for (auto part : {dino_keys, supcon_keys, diffusion_keys}) {
+    for (Key& key : part()) {
+      key.of_task = true;
+      keys.push_back(std::move(key));
+    }
+  }
   return keys;
 }
 
