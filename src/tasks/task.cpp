@@ -13,6 +13,8 @@ void Task::reset_head(std::uint64_t seed) {
   stores().front().value->initialize_some(seed, [](const Parameter& p) { return p.head; });
 }
 
+Image Task::picture(DType) { throw Error("this task draws no picture"); }
+
 std::shared_ptr<const SampleSource> validation_source(const Task& task, Device device) {
   if (auto source = task.source(Split::kVal, device)) return source;
   throw DataError("the config has no validation split; set data.val");

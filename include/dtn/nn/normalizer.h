@@ -51,6 +51,11 @@ class Normalizer {
   // that reads its input only once computes the sum while it reads.
   virtual Variable forward_sum(Context&, const Variable& residual, const Variable& branch,
                                const Tensor& scale, const TokenGrid& grid, Variable& sum);
+  // forward(), then a gain and a shift for each sample (ops::modulate_samples). modulation
+  // [B, 2 C] in the accumulator type of x: the shifts, then the scales. A normalizer that can
+  // applies them in the same pass.
+  virtual Variable forward_modulated(Context&, const Variable& x, const Variable& modulation,
+                                     const TokenGrid& grid);
   // The same made of primitive operations, which run on every device and type. It is the
   // specification, and the tests compare with it.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid) = 0;

@@ -43,6 +43,11 @@ Variable scale_shift_tokens(Context&, const Variable& x, const Variable& gain,
 // [..., 2 C] in the type of x, with the shifts of a token first, then its gains.
 Variable modulate(Context&, const Variable& x, const Variable& modulation);
 
+// y = x (1 + scale_b) + shift_b, with a scale and a shift per channel of each sample: x [B, T, C],
+// modulation [B, 2 C] in the accumulator type, with the shifts of a sample first, then its scales.
+// Gradients of the modulation are sums over the tokens in the accumulator type.
+Variable modulate_samples(Context&, const Variable& x, const Variable& modulation);
+
 // y = residual + gate_b branch, with a gate per channel of each sample: branch and residual
 // [B, T, C], gate [B, C].
 Variable gated_add(Context&, const Variable& residual, const Variable& gate,
@@ -55,6 +60,7 @@ MeanAndDeviation channel_moments(Context&, const Variable& x, double eps);
 Variable scale_shift_tokens(Context&, const Variable& x, const Variable& gain,
                             const Variable& shift);
 Variable modulate(Context&, const Variable& x, const Variable& modulation);
+Variable modulate_samples(Context&, const Variable& x, const Variable& modulation);
 Variable gated_add(Context&, const Variable& residual, const Variable& gate,
                    const Variable& branch);
 }  // namespace reference

@@ -16,6 +16,7 @@
 #include "dtn/core/registry.h"
 #include "dtn/data/dataset.h"
 #include "dtn/data/sample_source.h"
+#include "dtn/io/image.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/parameters.h"
 
@@ -117,6 +118,12 @@ class Task {
     static_cast<void>(device);
     return nullptr;
   }
+  // A picture of the model's work, such as samples of a diffusion model, for the run folder. Drawn
+  // with the current weights, in an evaluation with the type `compute`; the same on each call with
+  // the same weights. Called only if picture_period() is set. Every rank calls it.
+  virtual Image picture(DType compute);
+  // The period at which a run writes picture(). Unset: never.
+  virtual std::optional<Period> picture_period() const { return std::nullopt; }
   // Makes the meter of an evaluation.
   virtual std::unique_ptr<Meter> meter() const = 0;
 

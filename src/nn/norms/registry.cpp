@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "dtn/ops/drop.h"
+#include "dtn/ops/modulation.h"
 #include "nn/norms/entries.h"
 
 namespace dtn {
@@ -10,6 +11,11 @@ Variable Normalizer::forward_sum(Context& ctx, const Variable& residual, const V
                                  const Tensor& scale, const TokenGrid& grid, Variable& sum) {
   sum = ops::residual_add(ctx, residual, branch, scale);
   return forward(ctx, sum, grid);
+}
+
+Variable Normalizer::forward_modulated(Context& ctx, const Variable& x, const Variable& modulation,
+                                       const TokenGrid& grid) {
+  return ops::modulate_samples(ctx, forward(ctx, x, grid), modulation);
 }
 
 TokenGrid square_or_sequence(std::int64_t tokens) {

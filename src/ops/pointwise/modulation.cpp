@@ -222,6 +222,14 @@ Variable modulate(Context& ctx, const Variable& x, const Variable& modulation) {
       });
 }
 
+Variable modulate_samples(Context& ctx, const Variable& x, const Variable& modulation) {
+  DTN_CHECK(x.value().rank() == 3, "modulate_samples: input ", to_string(x.shape()),
+            " is not [B, T, C]");
+  check_like("modulate_samples", "modulation", modulation, {x.dim(0), 2 * x.dim(2)},
+             accumulator_of(x.dtype()));
+  return reference::modulate_samples(ctx, x, modulation);
+}
+
 Variable gated_add(Context& ctx, const Variable& residual, const Variable& gate,
                    const Variable& branch) {
   DTN_CHECK(branch.value().rank() == 3, "gated_add: branch ", to_string(branch.shape()),
@@ -299,6 +307,14 @@ Variable modulate(Context& ctx, const Variable& x, const Variable& modulation) {
   Variable shift = narrow(ctx, wide, -1, 0, channels);
   Variable gain = narrow(ctx, wide, -1, channels, 2 * channels);
   return cast(ctx, add(ctx, mul(ctx, upcast(ctx, x), affine(ctx, gain, 1, 1)), shift), x.dtype());
+}
+
+Variable modulate_samples(Context& ctx, const Variable& x, const Variable& modulation) {
+  const std::int64_t channels = x.dim(2);
+  const Variable parts = reshape(ctx, modulation, {x.dim(0), 1, 2 * channels});
+  const Variable shift = narrow(ctx, parts, 2, 0, channels);
+  const Variable scale = narrow(ctx, parts, 2, channels, 2 * channels);
+  return cast(ctx, add(ctx, mul(ctx, upcast(ctx, x), affine(ctx, scale, 1, 1)), shift), x.dtype());
 }
 
 Variable gated_add(Context& ctx, const Variable& residual, const Variable& gate,
