@@ -1,8 +1,10 @@
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/dino.h"
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
+#include "tasks/diffusion/checks.h"
 #include "tasks/dino_checks.h"
 #include "tasks/view_checks.h"
 
@@ -52,12 +54,25 @@ TaskSchema supcon_schema() {
           .features_only = true};
 }
 
+TaskSchema diffusion_schema() {
+  const auto figure = [](const char* name) {
+    return FigureSchema{.name = name, .title = name, .higher_is_better = false};
+  };
+  return {.name = "diffusion",
+          .doc = "noise in images at every noise level, from which samples can be drawn",
+          .figures = {figure("loss"), figure("mse"), figure("vb")},
+          .sections = {"diffusion"},
+          .check = diffusion_problem,
+          .own_families = true};
+}
+
 }  // namespace
 
 const TaskRegistry& task_registry() {
   static const TaskRegistry entries("task", {{classify_schema(), make<Classify>},
                                              {dino_schema(), make<Dino>},
-                                             {supcon_schema(), make<Supcon>}});
+                                             {supcon_schema(), make<Supcon>},
+                                             {diffusion_schema(), make<Diffusion>}});
   return entries;
 }
 

@@ -46,7 +46,7 @@ StepPipeline::StepPipeline(Device device, bool graph)
     : device_(device),
       memory_tensor_(Tensor::zeros({sizeof(Memory)}, DType::kUInt8, device)),
       memory_(static_cast<Memory*>(memory_tensor_.raw())),
-      sums_(Tensor::zeros({1 + Task::kMaxTerms}, DType::kFloat32, device)),
+      sums_(Tensor::zeros({kSums}, DType::kFloat32, device)),
       one_(Tensor::full({1}, DType::kFloat32, 1.0).to(device)) {
   if (device == kCpu) return;
   replay_.emplace(graph);
@@ -78,9 +78,12 @@ void StepPipeline::add_to_sums(const Tensor& loss, const std::vector<Term>& term
   };
   add(loss, 0);
   terms_.clear();
+  has_share_.clear();
   for (const Term& term : terms) {
     terms_.push_back(term.name);
+    has_share_.push_back(term.share.defined());
     add(term.value, terms_.size());
+    if (term.share.defined()) add(term.share, Task::kMaxTerms + terms_.size());
   }
 }
 
@@ -126,7 +129,11 @@ StepReport StepPipeline::report_of(const UpdateState& state, const float* sums) 
                     {},
                     {}};
   for (std::size_t i = 0; i < terms_.size(); ++i) {
-    report.terms.emplace_back(terms_[i], static_cast<double>(sums[1 + i]) * scale_);
+    const double mean = static_cast<double>(sums[1 + i]) * scale_;
+    const double share =
+        has_share_[i] ? static_cast<double>(sums[1 + Task::kMaxTerms + i]) * scale_ : 1;
+    report.terms.emplace_back(terms_[i], has_share_[i] ? without_sign(mean / share) : mean);
+    report.shares.push_back(share);
   }
   return report;
 }

@@ -27,9 +27,12 @@ struct StepReport {
   bool finite = true;    // false: the update was skipped and the weights are unchanged
   // Time for which a CUDA device was idle before this step; unset on the CPU.
   std::optional<double> idle_seconds;
-  std::vector<std::pair<std::string, double>> terms;  // that the task logs; means like the loss
+  // Terms that the task logs: means like the loss, or over a part of the samples. NaN: no sample.
+  std::vector<std::pair<std::string, double>> terms;
   // Scheduled values that are logged, see RunSchedule; set by the trainer.
   std::vector<std::pair<std::string, double>> scheduled{};
+  // Share of the samples in each term's mean; empty: each is over all samples.
+  std::vector<double> shares{};
 };
 
 // Repeated work on a CUDA device: enqueued kernel by kernel at first, then replayed as one captured
@@ -58,6 +61,7 @@ class Replay {
 class StepPipeline {
  public:
   static constexpr std::size_t kInFlight = 2;
+  static constexpr std::size_t kSums = 1 + 2 * Task::kMaxTerms;
 
   // Lies in device memory.
   struct Memory {
@@ -75,8 +79,8 @@ class StepPipeline {
   StepPipeline& operator=(const StepPipeline&) = delete;
 
   Memory& memory() { return *memory_; }
-  // [1 + Task::kMaxTerms] float32: the weighted sum of the micro-batches' mean losses, then the
-  // weighted sums of their terms.
+  // [kSums] float32: the weighted sum of the micro-batches' mean losses, then the weighted sums of
+  // their terms, then those of the terms' shares.
   Tensor& sums() { return sums_; }
   void zero_sums();
   // Adds a micro-batch's loss and terms to the sums. All micro-batches must have the same terms.
@@ -107,7 +111,7 @@ class StepPipeline {
   struct Pinned {
     StepInputs inputs;
     UpdateState report;
-    float sums[1 + Task::kMaxTerms];
+    float sums[kSums];
   };
   struct Marks {
     cuda::Event begin, end;
@@ -129,6 +133,7 @@ class StepPipeline {
   Memory* memory_;
   Tensor sums_;
   std::vector<std::string> terms_;  // names
+  std::vector<bool> has_share_;     // of each term
   Tensor one_;
   std::map<double, Tensor> seeds_;
   double scale_ = 1;  // 1 / micro-batches

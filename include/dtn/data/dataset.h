@@ -56,8 +56,8 @@ class Dataset {
   bool has_pixels() const { return has_pixels_; }
   // False if the classes of the samples are unknown: then all labels are 0.
   bool has_labels() const { return has_labels_; }
-  // Inputs of a task that the data set has ready, used unchanged: [size(), ...] each. Empty for a
-  // data set of single samples, which load() returns.
+  // Inputs of a task that the data set has ready, used unchanged: [size(), ...] each. In a data set
+  // of single samples, which load() returns, they are inputs beside the sample.
   const Fields& ready_fields() const { return ready_fields_; }
   // For sequences: number of ids, including 0, the pad. 0 if samples are images.
   std::int64_t vocabulary() const { return vocabulary_; }

@@ -109,7 +109,9 @@ std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& 
 
 // A safetensors file: data.train or data.val below root (default "<split>.safetensors"). It holds
 // `images` [N, channels, image_size, image_size] float32, used unchanged, and `labels` [N] of an
-// integer type. The file is memory-mapped, so it may be larger than memory.
+// integer type. The file is memory-mapped, so it may be larger than memory. For diffusion models it
+// may also hold `timesteps` [N], `noise` like `images` and `drop` [N], which become
+// Dataset::ready_fields() as int64, float32 and int64.
 std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
                                       Split split);
 

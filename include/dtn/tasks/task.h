@@ -30,6 +30,9 @@ struct UpdateState;
 struct Term {
   std::string name;
   Tensor value;  // [1] float32, on the device
+  // For a mean over some of the samples: their share in the batch, [1] float32. `value` is then the
+  // sum over them, divided by the size of the batch. Undefined: a mean over all samples.
+  Tensor share{};
 };
 
 // A value with its name.

@@ -41,21 +41,48 @@ void check_images(const Tensor& images, const ModelConfig& model, const std::str
   if (images.dim(0) == 0) throw DataError(cat(path, ": `images` is empty"));
 }
 
-std::vector<std::int64_t> read_labels(const Tensor& labels, std::int64_t count,
-                                      const std::string& path) {
-  if (!(labels.shape() == Shape{count})) {
-    throw DataError(cat(path, ": `labels` is ", to_string(labels.shape()), ", expected [", count,
-                        "], one for each image"));
+// Returns integers of the images; `name` names the tensor.
+std::vector<std::int64_t> read_integers(const char* name, const Tensor& tensor, std::int64_t count,
+                                        const std::string& path) {
+  if (!(tensor.shape() == Shape{count})) {
+    throw DataError(cat(path, ": `", name, "` is ", to_string(tensor.shape()), ", expected [",
+                        count, "], one for each image"));
   }
   std::vector<std::int64_t> values;
-  if (labels.dtype() == DType::kInt64) {
-    std::ranges::copy(labels.values<std::int64_t>(), std::back_inserter(values));
-  } else if (labels.dtype() == DType::kUInt8) {
-    std::ranges::copy(labels.values<std::uint8_t>(), std::back_inserter(values));
+  if (tensor.dtype() == DType::kInt64) {
+    std::ranges::copy(tensor.values<std::int64_t>(), std::back_inserter(values));
+  } else if (tensor.dtype() == DType::kUInt8) {
+    std::ranges::copy(tensor.values<std::uint8_t>(), std::back_inserter(values));
   } else {
-    throw DataError(cat(path, ": `labels` is ", name_of(labels.dtype()), "; store it as int64"));
+    throw DataError(
+        cat(path, ": `", name, "` is ", name_of(tensor.dtype()), "; store it as int64"));
   }
   return values;
+}
+
+std::vector<std::int64_t> read_labels(const Tensor& labels, std::int64_t count,
+                                      const std::string& path) {
+  return read_integers("labels", labels, count, path);
+}
+
+// Returns the inputs of a diffusion model beside the images, as far as the file has them.
+Fields read_noising(const TensorFile& file, const Tensor& images, const std::string& path) {
+  Fields fields;
+  for (const char* name : {"timesteps", "drop"}) {
+    const Tensor* tensor = file.find(name);
+    if (!tensor) continue;
+    const std::vector<std::int64_t> values = read_integers(name, *tensor, images.dim(0), path);
+    fields[name] = Tensor::from(values, {images.dim(0)});
+  }
+  const Tensor* noise = file.find("noise");
+  if (!noise) return fields;
+  if (noise->dtype() != DType::kFloat32 || !(noise->shape() == images.shape())) {
+    throw DataError(cat(path, ": `noise` is ", name_of(noise->dtype()), " ",
+                        to_string(noise->shape()), ", expected float32 ", to_string(images.shape()),
+                        ", like `images`"));
+  }
+  fields["noise"] = *noise;
+  return fields;
 }
 
 class TensorDataset final : public Dataset {
@@ -68,6 +95,7 @@ class TensorDataset final : public Dataset {
     labels_ = read_labels(require(file, "labels", path_), images_.dim(0), path_);
     check_labels(labels_, model.num_classes, path_);
     num_classes_ = *std::ranges::max_element(labels_) + 1;
+    ready_fields_ = read_noising(file, images_, path_);
     description_ = cat(size(), " tensors ", to_string(images_.shape()), " from ", path_);
   }
 

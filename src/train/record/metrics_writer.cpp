@@ -25,9 +25,12 @@ void MetricsWriter::step(std::int64_t step, const StepReport& report, double lr,
   add("lr", lr);
   add("grad_norm", report.grad_norm);
   add("images_per_second", samples_per_second);
-  for (const auto* values : {&report.terms, &report.scheduled}) {
-    for (const auto& [name, value] : *values) add(name, value);
+  for (std::size_t i = 0; i < report.terms.size(); ++i) {
+    const auto& [name, value] = report.terms[i];
+    const bool has_samples = report.shares.empty() || report.shares[i] > 0;
+    has_samples ? add(name, value) : void(line.emplace_back(name, value));  // null
   }
+  for (const auto& [name, value] : report.scheduled) add(name, value);
   lines_.write(line);
   events_.flush();
 }

@@ -1,5 +1,6 @@
 #include "train/record/warnings_writer.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -28,20 +29,25 @@ WarningsWriter::WarningsWriter(const std::filesystem::path& run,
 
 void WarningsWriter::add(const StepReport& report) {
   if (!report.finite) return;
-  if (sums_.empty()) {
+  if (shares_.empty()) {
+    shares_.assign(std::max<std::size_t>(report.terms.size(), 1), 0);
     for (const auto& [name, value] : report.terms) sums_.push_back({name, 0});
   }
-  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i].value += report.terms[i].second;
-  ++steps_;
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    const double share = report.shares.empty() ? 1 : report.shares[i];
+    if (share == 0) continue;  // the term has no value
+    sums_[i].value += share * report.terms[i].second;
+    shares_[i] += share;
+  }
 }
 
 std::optional<std::string> WarningsWriter::check(const Task& task, std::int64_t step,
                                                  const RunLength& run) {
-  if (steps_ == 0) return std::nullopt;
-  for (Named<double>& sum : sums_) sum.value /= static_cast<double>(steps_);
+  if (shares_.empty()) return std::nullopt;
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i].value /= shares_[i];
   const std::optional<TaskWarning> found = task.warning(sums_, step, run);
   sums_.clear();
-  steps_ = 0;
+  shares_.clear();
   if (!found || !reported_.insert(found->name).second) return std::nullopt;
   if (!lines_) lines_.emplace(path_);
   lines_->write({{"step", step},

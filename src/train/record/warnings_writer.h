@@ -33,8 +33,8 @@ class WarningsWriter {
   std::filesystem::path path_;
   std::optional<JsonLinesWriter> lines_;  // unset: no file
   std::set<std::string> reported_;        // names
-  std::vector<Named<double>> sums_;       // of the terms
-  std::int64_t steps_ = 0;                // in the sums
+  std::vector<Named<double>> sums_;       // of the terms, weighted by their shares of the samples
+  std::vector<double> shares_;            // sums of the shares
 };
 
 }  // namespace dtn
