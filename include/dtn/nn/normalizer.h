@@ -56,7 +56,13 @@ class Normalizer {
   // applies them in the same pass.
   virtual Variable forward_modulated(Context&, const Variable& x, const Variable& modulation,
                                      const TokenGrid& grid);
-  // The same made of primitive operations, which run on every device and type. It is the
+  // forward_modulated() of residual + gate_b branch (ops::gated_add). Also returns that sum.
+  // residual and branch [B, T, C]; gate [B, C] and modulation [B, 2 C] in the accumulator type. A
+  // normalizer that can computes everything in one pass.
+  virtual Variable forward_gated_modulated(Context&, const Variable& residual, const Variable& gate,
+                                           const Variable& branch, const Variable& modulation,
+                                           const TokenGrid& grid, Variable& sum);
+  // forward() made of primitive operations, which run on every device and type. It is the
   // specification, and the tests compare with it.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid) = 0;
 

@@ -18,6 +18,14 @@ Variable Normalizer::forward_modulated(Context& ctx, const Variable& x, const Va
   return ops::modulate_samples(ctx, forward(ctx, x, grid), modulation);
 }
 
+Variable Normalizer::forward_gated_modulated(Context& ctx, const Variable& residual,
+                                             const Variable& gate, const Variable& branch,
+                                             const Variable& modulation, const TokenGrid& grid,
+                                             Variable& sum) {
+  sum = ops::gated_add(ctx, residual, gate, branch);
+  return forward_modulated(ctx, sum, modulation, grid);
+}
+
 TokenGrid square_or_sequence(std::int64_t tokens) {
   auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
   return side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
