@@ -45,8 +45,11 @@ class Documenter {
   explicit Documenter(const ConfigSchemas& schemas)
       : schemas_(schemas), choices_(config::choices_of(schemas)) {
     for (const std::string& name : plain_presets(schemas)) {
-      presets_.push_back(
-          {name, parse_experiment(cat("model: {preset: ", name, "}"), "default", {}, schemas)});
+      const std::string task = task_of_preset(name);
+      if (!task.empty() && !has_task(task)) continue;  // no config can choose the preset
+      const std::string text =
+          cat(task.empty() ? "" : cat("task: ", task, "\n"), "model: {preset: ", name, "}");
+      presets_.push_back({name, parse_experiment(text, "default", {}, schemas)});
       // parse_experiment() assumes a checkpoint; the documentation is for new configs.
       presets_.back().config.data.resample = DataConfig().resample;
     }
@@ -62,6 +65,17 @@ class Documenter {
   }
 
  private:
+  // The only task of a preset's family; empty: any.
+  std::string task_of_preset(const std::string& name) const {
+    const auto preset = std::ranges::find(schemas_.presets, name, &PresetSchema::name);
+    const auto family =
+        std::ranges::find(schemas_.models, preset->model.family, &ModelSchema::family);
+    return family == schemas_.models.end() ? "" : family->task;
+  }
+  bool has_task(const std::string& name) const {
+    return std::ranges::find(schemas_.tasks, name, &TaskSchema::name) != schemas_.tasks.end();
+  }
+
   KeyDoc of(const Key& key) const {
     KeyDoc doc;
     doc.path = key.path;

@@ -45,6 +45,7 @@
 #include "kernels/pointwise/modulate.h"
 #include "kernels/pointwise/padded_ids.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/pointwise/timestep_features.h"
 #include "kernels/primitive/copy.h"
 #include "kernels/primitive/elementwise.h"
 #include "kernels/primitive/reduce.h"
@@ -182,6 +183,7 @@ DTN_ABSENT_PASSES(ScaleShiftRows)
 DTN_ABSENT_PASSES(Neighbours)
 DTN_ABSENT(PadIds)
 DTN_ABSENT(LengthenSamples)
+DTN_ABSENT(TimestepFeatures)
 DTN_ABSENT(AdamWStep)
 DTN_ABSENT(SgdStep)
 DTN_ABSENT(LionStep)

@@ -66,7 +66,8 @@ Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtyp
   const Scope root{store_, "", &norms};
   backbone_ = row_.make(root, config);
   const std::set<std::string> before = names_in(store_);
-  if (config.num_classes > 0) {
+  const bool reads_classes = dynamic_cast<const ImageModel*>(backbone_.get()) != nullptr;
+  if (config.num_classes > 0 && !reads_classes) {
     heads_ = backbone_->make_heads(root, config.num_classes);
     class_rows_ = names_of_class_rows(*backbone_, norms, store_, config.num_classes);
   }

@@ -15,11 +15,17 @@ Fields inputs_of(const Backbone& backbone, std::int64_t samples) {
   return fields;
 }
 
+// The logits, the features of a model without a head, or the image of an ImageModel.
+Variable result_of(Classifier& model, Context& ctx, const Fields& inputs) {
+  auto* images = dynamic_cast<ImageModel*>(&model.backbone());
+  return images ? images->image(ctx, inputs) : model.forward(ctx, inputs);
+}
+
 KernelWork work_of_sample(Classifier& model, bool skip_unread) {
   Context ctx;
   ctx.mode.skip_unread = skip_unread;
   meta_queue().take_work();
-  model.forward(ctx, inputs_of(model.backbone(), 1));
+  result_of(model, ctx, inputs_of(model.backbone(), 1));
   return meta_queue().take_work();
 }
 
@@ -30,7 +36,7 @@ double bytes_kept(Classifier& model, DType compute, std::int64_t samples) {
   Context ctx;
   ctx.tape = &tape;
   ctx.mode = {.training = true, .compute = compute};
-  const Variable logits = model.forward(ctx, inputs);
+  const Variable result = result_of(model, ctx, inputs);
   return static_cast<double>(meta_bytes_in_use() - before);
 }
 

@@ -22,6 +22,7 @@ ModelEntry t2t_vit_entry();
 ModelEntry resnet_entry();
 ModelEntry regnet_entry();
 ModelEntry sequence_entry();
+ModelEntry dit_entry();
 
 std::vector<PresetSchema> vit_presets();
 std::vector<PresetSchema> pvt_presets();  // of both versions
@@ -31,6 +32,7 @@ std::vector<PresetSchema> t2t_vit_presets();
 std::vector<PresetSchema> resnet_presets();
 std::vector<PresetSchema> regnet_presets();
 std::vector<PresetSchema> sequence_presets();
+std::vector<PresetSchema> dit_presets();
 // Networks of timm that the family "vit" builds, with their public weights.
 std::vector<PresetSchema> timm_presets();
 // Networks of timm that resemble them, but that no family builds.

@@ -1,5 +1,6 @@
 // A backbone with a classification head. Most heads are a linear layer: head.weight [K, C],
-// head.bias [K]. A distilled model has a second head, head_dist. A model may have no head.
+// head.bias [K]. A distilled model has a second head, head_dist. A model may have no head. An
+// ImageModel has none: its classes are inputs.
 #pragma once
 
 #include <memory>
@@ -22,8 +23,8 @@ class Classifier {
              Device device = kCpu, const ModelRegistry& models = model_registry(),
              const NormRegistry& norms = norm_registry());
 
-  // Logits [B, num_classes] in ctx.mode.compute, from the backbone's input fields. If num_classes
-  // is 0, the features [B, C].
+  // Logits [B, num_classes] in ctx.mode.compute, from the backbone's input fields. Without a head,
+  // the features [B, C].
   Variable forward(Context&, const Fields&);
   // The same for images [B, channels, height, width].
   Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }
@@ -38,7 +39,7 @@ class Classifier {
   // The mean of one or two values for each sample.
   static Variable mean_of(Context&, const std::vector<Variable>& features);
 
-  // The logits of each head; forward() returns their mean. Requires num_classes > 0.
+  // The logits of each head; forward() returns their mean. Throws Error without a head.
   std::vector<Variable> forward_heads(Context& ctx, const Fields& fields) {
     return head_logits(ctx, features(ctx, fields));
   }
@@ -69,7 +70,7 @@ class Classifier {
   const NormRegistry* norms_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;
-  std::vector<ClassHead> heads_;      // none with num_classes 0
+  std::vector<ClassHead> heads_;      // none with num_classes 0, or for an ImageModel
   std::set<std::string> head_names_;  // of their parameters and buffers
   std::set<std::string> class_rows_;  // parameters with a row for each class
 };

@@ -48,7 +48,7 @@ struct Initializer {
 // Form of a table of positions.
 enum class PositionKind {
   kTokens,     // [1, prefix + h w, C]: one row per token, in raster order
-  kSines,      // the same shape, computed by fill_sinusoids(); never interpolated
+  kSines,      // the same shape, initialized by a formula; never interpolated
   kDistances,  // [H, h w]: LeViT's biases, by the absolute distance of query and key
   kOffsets,    // [(2 h - 1) (2 w - 1), H]: Swin's biases, by the signed offset inside a window
   kPairs,      // [H, h w, h w]: one entry per query token and key token

@@ -17,9 +17,10 @@ constexpr std::string_view kBackbonePrefix = "backbone.", kTeacher = "teacher.",
 // Prefixes of PyTorch's DistributedDataParallel and torch.compile, and of trainers.
 constexpr std::array<std::string_view, 3> kWrappers{"module.", "_orig_mod.", "model."};
 // All prefixes, in the order in which they are tried. The teacher comes before the student, as in
-// evaluations of DINO.
+// evaluations of DINO, and the moving average of DiT's checkpoints before the model.
 constexpr std::string_view kPrefixes[] = {
-    "module.", "_orig_mod.", "teacher.backbone.", kTeacher, kBackbonePrefix, "model.", kStudent,
+    "module.", "_orig_mod.", "teacher.backbone.", kTeacher, kBackbonePrefix, "ema.",
+    "model.",  kStudent,
 };
 constexpr int kMaxNested = 4;  // nested prefixes
 

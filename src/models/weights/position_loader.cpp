@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dtn/nn/positions.h"
-
 namespace dtn {
 namespace {
 
@@ -218,7 +216,7 @@ Tensor PositionLoader::fitted_tokens(const Parameter& p, const Tensor& table,
 // Computes the sines by the formula, unless the file's sines are for the same grid.
 Tensor PositionLoader::fitted_sines(const Parameter& p, const Tensor& table) {
   Tensor sines = Tensor::empty(p.shape, DType::kFloat32);
-  fill_sinusoids(sines);
+  p.init.fill(sines, 0, p.name);
   const PositionGrid to = grid_in(*p.positions);
   if (table.shape() == p.shape) {
     const bool unknown = grids_.empty() && square_side(table.dim(1) - p.positions->prefix) == 0;

@@ -124,9 +124,10 @@ class Adapter {
   }
 
   // Returns true for a head if the file has no part of it, for the norm after the pooling if the
-  // file has a norm before it, and for a normalizer's parameters that LayerNorm does not have.
+  // file has a norm before it, for a normalizer's parameters that LayerNorm does not have, and for
+  // positions that a formula gives.
   bool may_lack(const std::string& name) {
-    if (norms_.leaves(name)) return true;
+    if (norms_.leaves(name) || is_computed(name)) return true;
     const std::string module = module_of(name);
     const bool other_norm = module == "fc_norm" && has_module("norm");
     if (!(is_head(name) || other_norm) || has_module(module)) return false;
@@ -170,6 +171,12 @@ class Adapter {
   }
 
  private:
+  // Returns true for fixed positions, whose initial values are the values.
+  bool is_computed(const std::string& name) const {
+    return std::ranges::any_of(model_.parameters().parameters(), [&](const Parameter& p) {
+      return p.name == name && p.positions && p.positions->kind == PositionKind::kSines;
+    });
+  }
   Tensor* find(const std::string& name) {
     for (auto& [key, tensor] : tensors_) {
       if (key == name) return &tensor;
