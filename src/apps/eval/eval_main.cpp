@@ -28,8 +28,10 @@
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
+#include "dtn/models/backbone.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/diffusion.h"
 #include "train/evaluator.h"
 #include "train/rank_consistency.h"
 
@@ -119,6 +121,18 @@ Tensor labels_of(const SampleSource& source) {
   return labels;
 }
 
+// The file of --save-logits for a diffusion model: its output for each image.
+std::optional<RowFile> output_file_of(const EvalCommand& options, const ExperimentConfig& config,
+                                      Task& task, std::int64_t count) {
+  auto* diffusion = dynamic_cast<Diffusion*>(&task);
+  if (!diffusion || options.results.logits.empty()) return std::nullopt;
+  diffusion->keep_output();
+  const ImageSize& size = config.model.image_size;
+  return std::optional<RowFile>(
+      std::in_place, options.results.logits, "output", count,
+      Shape{diffusion->model().output_channels(), size.height, size.width}, Tensor());
+}
+
 // Evaluates the validation split of the config's data set.
 Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, Task& task,
                     Device device) {
@@ -138,7 +152,8 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   Outcome outcome;
   outcome.noun = source->noun();
   std::optional<ResultFiles> results;
-  if (options.results.any()) {
+  std::optional<RowFile> images = output_file_of(options, config, task, source->size());
+  if (options.results.any() && !images) {
     results.emplace(options.results, dynamic_cast<Classify&>(task), source->size(),
                     labels_of(*source));
   }
@@ -151,10 +166,16 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
     if (bar) bar->update(done, "");
     if (results) results->add(batch.indices, outputs);
+    if (!images) return;
+    const Tensor& rows = outputs.at("output");
+    for (std::int64_t i = 0; i < batch.n; ++i) {
+      images->add(batch.indices[static_cast<std::size_t>(i)], rows.slice(i, i + 1).data<float>());
+    }
   };
   opening.reset();
   const std::optional<Evaluation> evaluation = evaluate(task, split->feeder(), eval);
   if (results) results->finish();
+  if (images) images->finish();
   outcome.metrics = evaluation->metrics;
   outcome.count = evaluation->count;
   outcome.skipped = ranks.sum(split->loader().report().bad_images);
@@ -166,7 +187,8 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
 }
 
 // Prints the results. In JSON, metrics are null if there are no labels.
-void report(const EvalCommand& options, const Task& task, const Outcome& outcome) {
+void report(const EvalCommand& options, const Task& task, const TaskSchema& schema,
+            const Outcome& outcome) {
   const double rate =
       outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
   if (!options.json) {
@@ -179,6 +201,7 @@ void report(const EvalCommand& options, const Task& task, const Outcome& outcome
     return;
   }
   nlohmann::ordered_json json;
+  for (const FigureSchema& figure : schema.figures) json[figure.name] = nullptr;
   for (const auto& [name, none] : task.meter()->result().values) json[name] = nullptr;
   if (outcome.metrics) {
     for (const auto& [name, value] : outcome.metrics->values) json[name] = value;
@@ -235,6 +258,33 @@ int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig
   return kExitDone;
 }
 
+// Throws ConfigError for an option that the task of the model does not have. A diffusion model is
+// not a classifier, but --inputs and --save-logits work for it.
+void check_options(const EvalCommand& options, const ExperimentConfig& config, Task& task) {
+  const ResultPaths& paths = options.results;
+  const bool for_any = options.suite.empty() && options.inputs.empty() && !paths.any();
+  if (for_any || dynamic_cast<Classify*>(&task)) return;
+  if (!dynamic_cast<Diffusion*>(&task)) {
+    throw ConfigError(
+        cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
+            config.task));
+  }
+  if (options.suite.empty() && paths.features.empty() && paths.attention.empty()) return;
+  throw ConfigError(
+      cat("--suite, --save-features and --save-attention are for classifiers; the task of this "
+          "model is ",
+          config.task, ", which has --inputs and --save-logits"));
+}
+
+// Makes the file of --inputs the validation split of a diffusion model: it may bring time steps and
+// noise, as a data set of tensors does.
+void evaluate_inputs_as_split(const EvalCommand& options, DataConfig& data) {
+  data.dataset = "tensors";
+  data.root.clear();
+  data.val = options.inputs;
+  data.classes.clear();
+}
+
 // Evaluates the features of the model, for --task.
 int run_frozen(const EvalCommand& options, Device device, const Registries& registries) {
   if (!job()->is_single()) {
@@ -280,25 +330,26 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
         cat("the model of the task ", config.task,
             " has no classes; evaluate its features with --task knn or --task linear"));
   }
+  const bool noises = config.task == "diffusion";
   if (options.inputs.empty()) take_test_split(config.data);
+  if (!options.inputs.empty() && noises) evaluate_inputs_as_split(options, config.data);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
     log_info(note);
   starting.reset();
+  check_options(options, config, *task);
   auto* classify = dynamic_cast<Classify*>(task.get());
-  if (wants_classes && !classify) {
-    throw ConfigError(
-        cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
-            config.task));
-  }
   if (!options.suite.empty() && config.model.num_classes == 0) {
     throw ConfigError("--suite needs a model with a classification head; model.num_classes is 0");
   }
   if (!options.suite.empty())
     return evaluate_robustness_suite(options, config, weights, *classify, registries);
-  const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
-                                                 : run_inputs(options, config, *classify, device);
-  if (ranks.is_root()) report(options, *task, outcome);
+  const Outcome outcome = options.inputs.empty() || !classify
+                              ? run_dataset(options, config, *task, device)
+                              : run_inputs(options, config, *classify, device);
+  if (ranks.is_root()) {
+    report(options, *task, registries.tasks.at(config.task).schema, outcome);
+  }
   return kExitDone;
 }
 
@@ -312,13 +363,16 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   EvalCommand options;
   options.weights.add_to(app, "evaluate the moving average of the weights");
   app.add_flag("--json", options.json,
-               "print one JSON object: top1 top5 loss count images_per_second skipped (damaged "
-               "images); with --suite, the results of all its parts");
+               "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb) count "
+               "images_per_second skipped (damaged images); with --suite, the results of all its "
+               "parts");
   auto* inputs =
       app.add_option("--inputs", options.inputs,
                      "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
                      "float32, already normalised, or for sequence models 'tokens' [N,T] int32 and "
-                     "optionally 'lengths' [N] int32; optionally 'labels' [N] int64");
+                     "optionally 'lengths' [N] int32; optionally 'labels' [N] int64; for diffusion "
+                     "models 'images' in [-1, 1] or latents, 'labels', and optionally 'timesteps' "
+                     "[N] int64 and 'noise' [N,C,H,W]");
   const std::vector<CLI::Option*> saving = options.results.add_to(app);
   auto* suite =
       app.add_option("--suite", options.suite,

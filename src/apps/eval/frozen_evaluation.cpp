@@ -66,7 +66,7 @@ LoadedWeights read_weights(const FrozenCommand& command) {
 void save_features(const std::string& path, const FrozenResult& result) {
   const FeatureSet& set = result.evaluated;
   const std::int64_t width = set.features.dim(1);
-  RowFile file(path, "features", result.images, width, result.labels);
+  RowFile file(path, "features", result.images, {width}, result.labels);
   for (std::size_t i = 0; i < set.indices.size(); ++i) {
     file.add(set.indices[i], set.features.data<float>() + static_cast<std::int64_t>(i) * width);
   }

@@ -10,9 +10,11 @@
 namespace dtn::app {
 
 std::vector<CLI::Option*> ResultPaths::add_to(CLI::App& app) {
-  auto* save_logits = app.add_option("--save-logits", logits,
-                                     "write 'logits' [N,K] float32 (features [N,C] with "
-                                     "model.num_classes 0) in data order to this safetensors file");
+  auto* save_logits =
+      app.add_option("--save-logits", logits,
+                     "write 'logits' [N,K] float32 (features [N,C] with "
+                     "model.num_classes 0; 'output' [N,C,H,W] of a diffusion model) "
+                     "in data order to this safetensors file");
   auto* save_features = app.add_option("--save-features", features,
                                        "write 'features' [N,C] float32, the input of the head, and "
                                        "'labels' [N] int64 in data order to this safetensors file");
@@ -32,21 +34,21 @@ std::vector<CLI::Option*> ResultPaths::add_to(CLI::App& app) {
 namespace {
 
 std::vector<safetensors::Item> items_of(const std::string& name, std::int64_t count,
-                                        std::int64_t width, bool with_labels) {
+                                        const Shape& row, bool with_labels) {
   std::vector<safetensors::Item> items;
   if (with_labels) items.push_back({"labels", DType::kInt64, {count}});
-  items.push_back({name, DType::kFloat32, {count, width}});
+  items.push_back({name, DType::kFloat32, shape_of({name, row}, count)});
   return items;
 }
 
 }  // namespace
 
 RowFile::RowFile(const std::string& path, const std::string& name, std::int64_t count,
-                 std::int64_t width, const Tensor& labels)
+                 const Shape& row, const Tensor& labels)
     : count_(count),
-      width_(width),
-      nothing_(static_cast<std::size_t>(width), std::numeric_limits<float>::quiet_NaN()),
-      file_(path, items_of(name, count, width, labels.defined())) {
+      width_(row.numel()),
+      nothing_(static_cast<std::size_t>(width_), std::numeric_limits<float>::quiet_NaN()),
+      file_(path, items_of(name, count, row, labels.defined())) {
   if (labels.defined()) file_.append(std::as_bytes(labels.values<std::int64_t>()));
 }
 
@@ -129,11 +131,11 @@ ResultFiles::ResultFiles(const ResultPaths& paths, Classify& task, std::int64_t 
   Classifier& model = task.model();
   if (!paths.attention.empty()) attention_.emplace(paths.attention, paths.layers, count, model);
   if (!paths.logits.empty()) {
-    logits_.emplace(paths.logits, "logits", count, model.outputs(), Tensor());
+    logits_.emplace(paths.logits, "logits", count, Shape{model.outputs()}, Tensor());
   }
   if (!paths.features.empty()) {
     const std::int64_t width = model.backbone().stages().back().channels;
-    features_.emplace(paths.features, "features", count, width, labels);
+    features_.emplace(paths.features, "features", count, Shape{width}, labels);
     task.keep_features();
   }
 }

@@ -24,11 +24,11 @@ struct ResultPaths {
   bool any() const { return !logits.empty() || !features.empty() || !attention.empty(); }
 };
 
-// Table [count, width] of float32, and labels [count] int64 if they are known. Rows are written as
-// they arrive, so the table need not fit into memory.
+// Table [count, ...] of float32 with rows of the shape `row`, and labels [count] int64 if they are
+// known. Rows are written as they arrive, so the table need not fit into memory.
 class RowFile {
  public:
-  RowFile(const std::string& path, const std::string& name, std::int64_t count, std::int64_t width,
+  RowFile(const std::string& path, const std::string& name, std::int64_t count, const Shape& row,
           const Tensor& labels);
 
   // Writes row `index`. Calls come in ascending order of `index`; skipped rows become NaN.

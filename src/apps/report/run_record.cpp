@@ -38,7 +38,7 @@ void add_line(RunRecord& record, const AnalysisJson& line) {
   const std::string split = text_of(member(line, "split"));
   Curves& curves = split.empty() ? record.training : record.evaluations[split];
   for (const auto& [key, value] : line.items()) {
-    if (is_place(key)) continue;
+    if (is_place(key) || (value.is_null() && !curves.contains(key))) continue;
     curves[key].x.push_back(epoch);
     curves[key].y.push_back(number_of(value));
   }

@@ -1,5 +1,8 @@
 #include "train/record/metrics_writer.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "core/text.h"
 #include "dtn/config/load.h"
 #include "train/record/lambdas_writer.h"
@@ -41,6 +44,11 @@ void MetricsWriter::evaluation(std::int64_t step, const std::string& split,
   for (const auto& [name, value] : result.metrics.values) {
     line.emplace_back(name, value);
     events_.add_scalar(cat(split, "/", name), value, step);
+  }
+  // Programs read the accuracy of any run. It is null for a task without one.
+  const auto is_accuracy = [](const auto& figure) { return figure.first == "top1"; };
+  if (std::ranges::none_of(result.metrics.values, is_accuracy)) {
+    line.emplace_back("top1", std::numeric_limits<double>::quiet_NaN());
   }
   line.emplace_back("count", result.count);
   lines_.write(line);
