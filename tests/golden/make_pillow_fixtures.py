@@ -16,6 +16,7 @@ so this runs again only when a case is added.
   eval_<order>.txt      seed width height image_size crop_pct filter crc(float32 CHW)
   light_<order>.txt     seed width height left top crop_width crop_height flip image_size filter
                         crc(float32 CHW)
+  center_<order>.txt    seed width height channels image_size crc, of center_cropped()
 
 <order> is pillow12 or pillow13, as in data.resample.
 
@@ -432,9 +433,35 @@ def write_light():
     (HERE / f"light_{ORDER}.txt").write_text("".join(lines))
 
 
+def center_cropped(whole, size):
+    """The crop on which diffusion models are trained."""
+    while min(whole.size) >= 2 * size:
+        whole = whole.resize(tuple(side // 2 for side in whole.size), Image.BOX)
+    scale = size / min(whole.size)
+    whole = whole.resize(tuple(round(side * scale) for side in whole.size), Image.BICUBIC)
+    left, top = (whole.width - size) // 2, (whole.height - size) // 2
+    return whole.crop((left, top, left + size, top + size))
+
+
+def write_center():
+    rng = random.Random(4)
+    lines = []
+    for i in range(60):
+        width, height = rng.randint(1, 150), rng.randint(1, 150)
+        size, channels = rng.choice((1, 7, 16, 28, 33)), rng.choice((1, 3))
+        if i % 6 == 0:  # already as it should be
+            width = height = size
+        elif i % 6 == 1:  # only halved
+            width, height = 4 * size + rng.randint(0, 3), 4 * size + rng.randint(0, 3)
+        result = center_cropped(image(i, width, height, channels), size)
+        lines.append(f"{i} {width} {height} {channels} {size} {crc(np.asarray(result))}\n")
+    (HERE / f"center_{ORDER}.txt").write_text("".join(lines))
+
+
 if __name__ == "__main__":
     write_images()
     write_scaled()
     write_resample()
     write_eval()
     write_light()
+    write_center()

@@ -1,6 +1,7 @@
 #include "tasks/diffusion/meter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/format.h"
 #include "dtn/core/fields.h"
@@ -51,13 +52,15 @@ Metrics DiffusionMeter::result() const {
     mse += sample.mse / n;
     vb += sample.vb / n;
   }
-  Metrics metrics{.values = {{"loss", mse + vb}, {"mse", mse}},
+  Metrics metrics{.values = {{"loss", mse + vb}, {"mse", mse}, {"vb", vb}},
                   .primary = "loss",
                   .higher_is_better = false,
                   .text = format("loss %.5f", mse + vb)};
-  if (!learned_variance_) return metrics;
-  metrics.values.emplace_back("vb", vb);
-  metrics.text += format("  mse %.5f  vb %.5f", mse, vb);
+  if (learned_variance_) {
+    metrics.text += format("  mse %.5f  vb %.5f", mse, vb);
+  } else {
+    metrics.values.back().second = std::numeric_limits<double>::quiet_NaN();
+  }
   return metrics;
 }
 

@@ -8,7 +8,8 @@
 namespace dtn {
 
 // Means over the samples: `loss`, which is mse + vb, `mse`, the squared error of the predicted
-// noise, and with a learned variance `vb`, the variational bound in bits per value. Reads "mse" [n]
+// noise, and `vb`, the variational bound in bits per value; without a learned variance there is no
+// bound, and `vb` is NaN. Reads "mse" [n]
 // and "vb" [n] float32 of the outputs and, if samples have positions in a data set, "index" [n]
 // int64. Values are added in the order of those positions.
 class DiffusionMeter final : public Meter {
