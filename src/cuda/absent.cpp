@@ -20,6 +20,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/grouped_attention/grouped_attention.h"
+#include "kernels/image/diffusion_step.h"
 #include "kernels/image/images.h"
 #include "kernels/image/mix_images.h"
 #include "kernels/loss/binary_cross_entropy.h"
@@ -220,6 +221,8 @@ DTN_ABSENT(EraseImages)
 DTN_ABSENT(BlendPairs)
 DTN_ABSENT(SwapBoxes)
 DTN_ABSENT(PairLabels)
+DTN_ABSENT(DiffusionStep)
+DTN_ABSENT(NormalNoise)
 DTN_ABSENT(PrepareUpdate)
 DTN_ABSENT(PrepareLateUpdate)
 DTN_ABSENT(PowerNormSquares)
