@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "dtn/config/train_config.h"
 
@@ -11,13 +12,14 @@ namespace dtn {
 // `step` counts finished steps; 0 is the start of the run.
 class RunPeriods {
  public:
-  // `evaluates`: the run has a validation split.
+  // `evaluates`: the run has a validation split. `pictures`: Task::picture_period().
   RunPeriods(const TrainConfig& train, std::int64_t steps_per_epoch, std::int64_t total_steps,
-             bool evaluates = true)
+             bool evaluates = true, std::optional<Period> pictures = std::nullopt)
       : train_(train),
         steps_per_epoch_(steps_per_epoch),
         total_steps_(total_steps),
-        evaluates_(evaluates) {}
+        evaluates_(evaluates),
+        pictures_(pictures) {}
 
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t total_steps() const { return total_steps_; }
@@ -48,10 +50,15 @@ class RunPeriods {
   bool histograms_due(std::int64_t step) const {
     return train_.log_histograms && due(*train_.log_histograms, step);
   }
+  // A picture that the task draws with the weights. The last step has one, too.
+  bool picture_due(std::int64_t step) const {
+    return pictures_ && pictures_->count > 0 && (is_last(step) || due(*pictures_, step));
+  }
   // Returns true if something that is due needs the weights or gradients of exactly this step. The
   // next step must then wait.
   bool needs_state_of(std::int64_t step) const {
-    return gradients_due(step) || checkpoint_due(step) || lambdas_due(step) || histograms_due(step);
+    return gradients_due(step) || checkpoint_due(step) || lambdas_due(step) ||
+           histograms_due(step) || picture_due(step);
   }
 
  private:
@@ -65,6 +72,7 @@ class RunPeriods {
   TrainConfig train_;
   std::int64_t steps_per_epoch_, total_steps_;
   bool evaluates_;
+  std::optional<Period> pictures_;
 };
 
 }  // namespace dtn

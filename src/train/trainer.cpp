@@ -12,6 +12,7 @@
 #include "train/run_periods.h"
 #include "train/run_schedule.h"
 #include "train/run_setup.h"
+#include "train/task_pictures.h"
 #include "train/validation.h"
 
 namespace dtn {
@@ -34,13 +35,14 @@ class Trainer {
         schedule_(config, *task_, train_split_->loader().batches_per_epoch(),
                   options.registries->schedules),
         periods_(config.train, schedule_.run().steps_per_epoch, schedule_.run().steps,
-                 val_split_ != nullptr),
+                 val_split_ != nullptr, task_->picture_period()),
         learner_(config, *task_, options.device, &ranks, options.registries->optimizers),
         progress_(load_start(config, options, *train_split_, learner_, ranks)),
         recorder_(config, options, learner_, progress_, periods_, train_split_->source().noun(),
                   ranks),
         validation_(learner_, val_split_.get(), references_.get(), config.train.best, progress_,
                     recorder_, ranks),
+        pictures_(learner_, options.output, progress_, recorder_, ranks),
         checkpoints_(config, options, train_split_->source().class_names(), learner_, progress_,
                      recorder_, periods_, ranks) {
     learner_.set_late_from(task_->late_from(schedule_.run()));
@@ -54,6 +56,7 @@ class Trainer {
     // step is left.
     if (all_started() && progress_.bad_steps >= kBadStepsBeforeStop) diverge(bad_steps());
     if (!finish_interrupted_evaluation()) return stop();
+    if (!over && periods_.picture_due(progress_.step)) pictures_.draw_missing();
     if (over) {
       recorder_.info(over_text());
       return RunStatus::kFinished;
@@ -128,6 +131,12 @@ class Trainer {
       improved = *evaluated;
       // If the update of this step was skipped, the newest checkpoint has the same weights.
       if (validation_.loss_is_finite() == true) checkpoints_.confirm();
+      if (periods_.picture_due(step)) pictures_.draw();
+      recorder_.update_report();
+      recorder_.resume();
+    } else if (periods_.picture_due(step)) {
+      recorder_.pause();
+      pictures_.draw();
       recorder_.update_report();
       recorder_.resume();
     }
@@ -281,6 +290,7 @@ class Trainer {
   RunProgress progress_;
   RunRecorder recorder_;
   Validation validation_;
+  TaskPictures pictures_;
   RunCheckpoints checkpoints_;
   DeviceBatch batch_;
   bool stopping_ = false;

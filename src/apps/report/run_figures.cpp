@@ -6,6 +6,7 @@
 
 #include "apps/report/figure_parts.h"
 #include "apps/report/neighbors_figure.h"
+#include "apps/report/picture_figures.h"
 #include "apps/report/run_quantities.h"
 #include "core/format.h"
 #include "core/progress.h"
@@ -283,6 +284,9 @@ void write_run_report(const std::filesystem::path& folder) {
   const RunRecord& run = group.runs.front();
   plot::Page page{.title = run.name, .lead = lead_of(run)};
   page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
+  if (std::vector<plot::Figure> pictures = picture_figures(run.pictures); !pictures.empty()) {
+    page.sections.push_back({"Samples of the model", {}, std::move(pictures)});
+  }
   if (auto gallery = neighbors_gallery(run.neighbors, run.neighbors_png)) {
     page.sections.push_back({.title = gallery->title, .galleries = {*gallery}});
   } else if (compares_neighbors(run.task)) {

@@ -18,6 +18,9 @@ namespace dtn {
 // Values over epochs, by name such as "loss" or "top1".
 using Curves = std::map<std::string, plot::Series>;
 
+// Pictures of a run that its report shows.
+inline constexpr std::size_t kMaxPictures = 6;
+
 // Output of a dtn-train run, read from its folder for drawing. Lines cut off by a kill and missing
 // files are ignored.
 struct RunRecord {
@@ -33,6 +36,8 @@ struct RunRecord {
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
   drawing::AnalysisJson summary;    // summary.json; null: the run has not finished
   std::string samples;              // bytes of samples.png
+  // Pictures that the task has drawn, at most kMaxPictures over the run, the last among them.
+  std::vector<std::pair<std::int64_t, std::string>> pictures = {};  // step, bytes of the PNG file
   drawing::AnalysisJson neighbors;  // neighbors.json; null: no nearest neighbours
   std::string neighbors_png;        // bytes of neighbors.png
   // Problems that training has seen, in the order of their steps.

@@ -7,6 +7,7 @@
 #include "config/document.h"
 #include "core/text.h"
 #include "dtn/core/check.h"
+#include "train/record/step_pictures.h"
 
 namespace dtn {
 
@@ -49,6 +50,16 @@ void add_line(RunRecord& record, const AnalysisJson& line) {
   }
 }
 
+// Adds pictures at equal intervals over the run.
+void add_pictures(RunRecord& record, const fs::path& folder) {
+  const auto all = step_pictures(folder);
+  const std::size_t shown = std::min(all.size(), kMaxPictures);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const std::size_t at = shown == 1 ? 0 : i * (all.size() - 1) / (shown - 1);
+    record.pictures.emplace_back(all[at].first, text_of_file(all[at].second));
+  }
+}
+
 }  // namespace
 
 RunRecord read_run_record(const fs::path& folder) {
@@ -75,6 +86,7 @@ RunRecord read_run_record(const fs::path& folder) {
   record.neighbors = json_of_file(folder / "neighbors.json");
   record.neighbors_png = text_of_file(folder / "neighbors.png");
   record.samples = text_of_file(folder / "samples.png");
+  add_pictures(record, folder);
   return record;
 }
 

@@ -11,7 +11,7 @@
 namespace dtn {
 namespace {
 
-constexpr std::uint32_t kStream = 0x53414d50u;  // "SAMP"
+constexpr std::uint32_t kNoiseStream = 0x53414d50u;  // "SAMP"
 
 Shape images_shape(std::int64_t n, const Shape& image) { return {n, image[0], image[1], image[2]}; }
 
@@ -42,7 +42,7 @@ Tensor ImageNoise::draw(std::int64_t first, std::int64_t count, std::uint32_t dr
   Tensor seeds = Tensor::empty({count}, DType::kInt64);
   for (std::int64_t i = 0; i < count; ++i) {
     const Philox4 words =
-        philox_group({seed_, kStream, draw}, static_cast<std::uint64_t>(first + i));
+        philox_group({seed_, kNoiseStream, draw}, static_cast<std::uint64_t>(first + i));
     seeds.data<std::int64_t>()[i] =
         static_cast<std::int64_t>(words.v[0] | static_cast<std::uint64_t>(words.v[1]) << 32);
   }

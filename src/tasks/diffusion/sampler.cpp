@@ -18,7 +18,7 @@ void check_range(bool holds, const char* name, double value, const char* range) 
 
 // `t` for each of n images.
 Tensor times(std::int64_t n, std::int64_t t, Device device) {
-  return Tensor::full({n}, DType::kFloat32, static_cast<double>(t), device);
+  return Tensor::full({n}, DType::kInt64, static_cast<double>(t), device);
 }
 
 // [x; x]

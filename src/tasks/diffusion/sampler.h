@@ -19,7 +19,7 @@
 
 namespace dtn {
 
-// Runs the model: the noise in x [n, C, H, W] float32, given the time step t [n] float32 of all
+// Runs the model: the noise in x [n, C, H, W] float32, given the time step t [n] int64 of all
 // steps of the process and the label [n] int64. Returns [n, Co, H, W] float32, Co = C, or 2 C with
 // the interpolation v of the variances in the second half.
 using Denoiser = std::function<Tensor(const Tensor& x, const Tensor& t, const Tensor& label)>;

@@ -34,6 +34,11 @@ class MetricsWriter {
   void samples(std::int64_t step, std::span<const std::byte> png, const Image& image) {
     events_.add_png("samples", png, image.width, image.height, step);
   }
+  // A picture that the task has drawn.
+  void picture(std::int64_t step, std::span<const std::byte> png, const Image& image) {
+    events_.add_png("generated", png, image.width, image.height, step);
+    events_.flush();
+  }
   void lambdas(std::int64_t step, const std::vector<LayerInfo>& layers, ParameterStore&);
   void histograms(std::int64_t step, ParameterStore& parameters);
 

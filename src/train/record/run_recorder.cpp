@@ -14,6 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
 #include "tasks/frozen/neighbor_sheet.h"
+#include "train/record/step_pictures.h"
 #include "train/run_setup.h"
 
 namespace dtn {
@@ -112,6 +113,7 @@ RunRecorder::RunRecorder(const ExperimentConfig& config, const TrainerOptions& o
                         .device = device_text(learner.device(), ranks),
                         .version = version(),
                         .commit = options.commit};
+  remove_step_pictures_after(folder, progress.resumed_at.value_or(-1));
   ParameterStore& parameters = learner.parameters();
   parts_.reset(new Parts{AttemptsFile(folder, progress.resumed_at.has_value(), attempt),
                          MetricsWriter(folder, progress, periods),
@@ -203,6 +205,14 @@ void RunRecorder::neighbors(const Meter& meter, const SampleSource& evaluated,
     if (!pictures_failed_) warn(cat("cannot draw the nearest neighbours: ", e.what()));
     pictures_failed_ = true;
   }
+}
+
+void RunRecorder::picture(const Image& image) {
+  if (!parts_) return;
+  std::vector<std::byte> png;
+  encode_png(image, png);
+  write_step_picture(options_.output, progress_.step, png);
+  parts_->metrics.picture(progress_.step, png, image);
 }
 
 void RunRecorder::sync() {

@@ -41,6 +41,8 @@ class RunRecorder {
   // Takes the meter of an evaluation of the weights. If it compares samples with references, writes
   // neighbors.png and neighbors.json.
   void neighbors(const Meter& meter, const SampleSource& evaluated, const SampleSource* references);
+  // Writes a picture that the task has drawn; see step_pictures.h.
+  void picture(const Image& image);
   void evaluation_progress(std::int64_t done, std::int64_t total) {
     if (parts_) parts_->console.evaluation_progress(progress_.step, done, total);
   }
@@ -58,7 +60,7 @@ class RunRecorder {
   // Makes all lines durable, and records the attempt: a kill after it does not lose its training
   // time. Call before a checkpoint is written.
   void sync();
-  // Updates the report. Call after an evaluation.
+  // Updates the report. Call after an evaluation or a picture.
   void update_report();
 
   // Returns true if the run finished at this step and has its summary.

@@ -57,6 +57,39 @@ TEST_F(RunReports, ShowProgressOfRun) {
   EXPECT_EQ(page.find("<run>"), std::string::npos) << "names are escaped";
 }
 
+TEST_F(RunReports, ShowPicturesOfRun) {
+  write_run("run", 61.5);
+  for (int step = 1; step <= 11; ++step) {
+    Image image;
+    image.reshape(16, 8, 1);
+    std::fill(image.pixels.begin(), image.pixels.end(), static_cast<std::uint8_t>(step));
+    std::vector<std::byte> png;
+    encode_png(image, png);
+    write(cat("run/samples/step-", step < 10 ? "0000000" : "000000", step, ".png"),
+          {reinterpret_cast<const char*>(png.data()), png.size()});
+  }
+  write("run/samples/step-00000012.png.tmp", "not a picture");
+  write("run/samples/step-12.png", "not a picture");
+  const RunRecord record = read_run_record(folder_.path() / "run");
+  std::vector<std::int64_t> steps;
+  for (const auto& [step, png] : record.pictures) steps.push_back(step);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 3, 5, 7, 9, 11}));
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page, "Samples of the model");
+  expect_contains(page, "drawn with the weights after step 11");
+  expect_contains(page, "Samples over the run");
+  expect_contains(page, "step 3<");
+  EXPECT_EQ(page.find("step 2<"), std::string::npos);
+}
+
+TEST_F(RunReports, LeaveOutDamagedPictures) {
+  write_run("run", 61.5);
+  write("run/samples/step-00000010.png", "damaged");
+  write_run_report(folder_.path() / "run");
+  EXPECT_EQ(read("run/report.html").find("Samples of the model"), std::string::npos);
+}
+
 TEST_F(RunReports, ShowOptionalLogsOfRun) {
   write_run("run", 61.5);
   write("run/gradients.jsonl",

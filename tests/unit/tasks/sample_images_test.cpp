@@ -16,7 +16,8 @@ Tensor shrink(const Tensor& x, const Tensor& t, const Tensor& label) {
   Tensor output = Tensor::empty_like(x);
   const std::int64_t each = x.numel() / x.dim(0);
   for (std::int64_t i = 0; i < x.numel(); ++i) {
-    output.data<float>()[i] = 0.5f * x.data<float>()[i] + 1e-4f * t.data<float>()[i / each] -
+    output.data<float>()[i] = 0.5f * x.data<float>()[i] +
+                              1e-4f * static_cast<float>(t.data<std::int64_t>()[i / each]) -
                               0.1f * static_cast<float>(label.data<std::int64_t>()[i / each]);
   }
   return output;

@@ -67,5 +67,23 @@ TEST(RunPeriods, NeedStateForHistogramsNotForLogLines) {
   EXPECT_EQ(due_steps(train, &RunPeriods::needs_state_of), (Steps{0, 3, 6, 9, 10}));
 }
 
+TEST(RunPeriods, DrawPicturesAtTheirPeriodAndAtTheEnd) {
+  const auto drawn_at = [](std::optional<Period> period) {
+    const RunPeriods periods(TrainConfig{}, kStepsPerEpoch, kTotalSteps, false, period);
+    Steps steps;
+    for (std::int64_t step = 1; step <= kTotalSteps; ++step) {
+      if (periods.picture_due(step)) {
+        steps.push_back(step);
+        EXPECT_TRUE(periods.needs_state_of(step));
+      }
+    }
+    return steps;
+  };
+  EXPECT_EQ(drawn_at(Period{3, false}), (Steps{3, 6, 9, 10}));
+  EXPECT_EQ(drawn_at(Period{1, true}), (Steps{4, 8, 10}));
+  EXPECT_EQ(drawn_at(Period{0, false}), Steps{});
+  EXPECT_EQ(drawn_at(std::nullopt), Steps{});
+}
+
 }  // namespace
 }  // namespace dtn

@@ -1,0 +1,20 @@
+// Figures of the pictures that a task has drawn during a run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plot/page.h"
+
+namespace dtn {
+
+// Returns the last picture in full, and a strip of reduced pictures over the run if there are
+// several. `pictures`: step and bytes of a PNG file, in the order of the steps. A damaged file is
+// left out.
+std::vector<plot::Figure> picture_figures(
+    std::span<const std::pair<std::int64_t, std::string>> pictures);
+
+}  // namespace dtn
