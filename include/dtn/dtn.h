@@ -9,6 +9,7 @@
 #include "dtn/app/info_main.h"
 #include "dtn/app/plot_main.h"
 #include "dtn/app/predict_main.h"
+#include "dtn/app/sample_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/app/train_main.h"
 #include "dtn/autograd/context.h"

@@ -72,10 +72,12 @@ std::vector<Key> diffusion_keys() {
           KEY(diffusion.clip),
           "limits predicted images to [-1, 1] while sampling; use it for pixels, not for latents"),
       value(KEY(diffusion.sample_every), "5epoch",
-            "period at which a picture of samples is written to the run folder; unset: with each "
-            "evaluation, or with each checkpoint if there are no evaluations; 0: never"),
+            "period at which a picture of samples is written to samples/ in the run folder; unset: "
+            "with each evaluation, or with each checkpoint if there are no evaluations; 0: never; "
+            "needs 1 or 3 channels"),
       value(KEY(diffusion.sample_steps), between(1, 1 << 20),
-            "number of DDIM steps of these samples"),
+            "number of DDIM steps of these samples; or the largest smaller number that DDIM can "
+            "take"),
       value(KEY(diffusion.sample_guidance), between(0, 100),
             "guidance scale of these samples; 1: no guidance"),
       value(KEY(diffusion.sample_count), between(1, 1024),

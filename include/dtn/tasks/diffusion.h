@@ -29,6 +29,10 @@ class Diffusion : public Task {
   Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) override;
   Fields outputs(Context&, const Fields& batch) override;
   std::unique_ptr<Meter> meter() const override;
+  // diffusion.sample_count samples by DDIM, through the classes in turn. Empty if a signal arrives.
+  Image picture(DType compute) override;
+  // diffusion.sample_every. Unset for a model of other than 1 or 3 channels.
+  std::optional<Period> picture_period() const override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override;
   void learn_classes(const SampleSource& training) override;

@@ -11,6 +11,7 @@
 #include "dtn/app/info_main.h"
 #include "dtn/app/plot_main.h"
 #include "dtn/app/predict_main.h"
+#include "dtn/app/sample_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/app/train_main.h"
 
@@ -48,6 +49,17 @@ constexpr Example kPredict[] = {
      "Names the five most probable classes of a picture."},
     {"dtn-predict --checkpoint runs/fashion_mnist_dtn --topk 1 --csv predictions.csv pictures",
      "Writes a table with the class of every picture in a folder."},
+};
+constexpr Example kSample[] = {
+    {"dtn-sample --checkpoint runs/fashion_mnist_dit --classes 0,1,2,3,4,5,6,7,8 --output "
+     "samples.png",
+     "Draws an image of each of nine classes, in three rows."},
+    {"dtn-sample --checkpoint runs/fashion_mnist_dit --classes 7,7,7,7 --cfg-scale 3 --seed 5 "
+     "--output shoes.png",
+     "Draws four sneakers that follow their class more closely."},
+    {"dtn-sample --checkpoint runs/fashion_mnist_dit --classes 3,3 --sampler ddpm --steps 100 "
+     "--save-samples samples.safetensors",
+     "Writes two samples of the DDPM sampler as tensors."},
 };
 constexpr Example kExport[] = {
     {"dtn-export --checkpoint runs/fashion_mnist_dtn --output fashion_mnist.onnx",
@@ -118,6 +130,8 @@ constexpr Command kCommands[] = {
      kEval, "dtn dtn-train dtn-predict dtn-analyze", "robustness.md frozen-features.md weights.md"},
     {"predict", "dtn-predict", "classify images with a trained model", predict_main, kPredict,
      "dtn dtn-eval dtn-export", "predict.md"},
+    {"sample", "dtn-sample", "draw images from a diffusion model", sample_main, kSample,
+     "dtn dtn-train dtn-eval", "sampling.md diffusion.md"},
     {"export", "dtn-export", "write a model as an ONNX file", export_main, kExport,
      "dtn dtn-eval dtn-predict", "export.md weights.md"},
     {"analyze", "dtn-analyze", "inspect a model: norms, heads and layers as numbers and figures",
@@ -140,7 +154,7 @@ constexpr Command kDtnItself = {
     "train vision transformers with the normalization layer of your choice",
     nullptr,
     kDtn,
-    "dtn-train dtn-eval dtn-predict dtn-export dtn-analyze dtn-plot dtn-sweep dtn-info "
+    "dtn-train dtn-eval dtn-predict dtn-sample dtn-export dtn-analyze dtn-plot dtn-sweep dtn-info "
     "dtn-data dtn-bench",
     ""};
 

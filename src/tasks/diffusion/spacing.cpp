@@ -1,5 +1,6 @@
 #include "tasks/diffusion/spacing.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -62,6 +63,12 @@ std::vector<std::int64_t> spaced_steps(SamplerKind kind, std::int64_t steps, std
                           steps));
   }
   return kind == SamplerKind::kDdim ? strided(steps, kept) : running_sum(steps, kept);
+}
+
+std::int64_t ddim_steps_up_to(std::int64_t steps, std::int64_t kept) {
+  kept = std::clamp<std::int64_t>(kept, 2, steps);
+  while (stride_for(steps, kept) == 0) --kept;  // 2 steps have a stride
+  return kept;
 }
 
 }  // namespace dtn

@@ -18,4 +18,7 @@ enum class SamplerKind { kDdim, kDdpm };
 // without noise.
 std::vector<std::int64_t> spaced_steps(SamplerKind kind, std::int64_t steps, std::int64_t kept);
 
+// The largest number of steps up to `kept` that DDIM can take, at least 2.
+std::int64_t ddim_steps_up_to(std::int64_t steps, std::int64_t kept);
+
 }  // namespace dtn

@@ -102,5 +102,15 @@ TEST(Spacing, ErrorsNameWhatWorks) {
   }
 }
 
+TEST(Spacing, FindsTheLargestNumberOfDdimSteps) {
+  EXPECT_EQ(ddim_steps_up_to(1000, 50), 50);
+  EXPECT_EQ(ddim_steps_up_to(1000, 37), 36);
+  EXPECT_EQ(ddim_steps_up_to(1000, 999), 500);
+  EXPECT_EQ(ddim_steps_up_to(1000, 5000), 1000);
+  EXPECT_EQ(ddim_steps_up_to(20, 50), 20);
+  EXPECT_EQ(ddim_steps_up_to(1000, 1), 2);
+  EXPECT_EQ(ddim_steps_up_to(2, 1), 2);
+}
+
 }  // namespace
 }  // namespace dtn::test

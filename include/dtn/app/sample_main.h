@@ -1,0 +1,12 @@
+// dtn-sample as a function, for programs with user-defined models or normalizers.
+#pragma once
+
+#include "dtn/tasks/registries.h"
+
+namespace dtn::app {
+
+// Parses the command line of dtn-sample and runs it with `registries`. Returns the exit code for
+// main(), as train_main() does.
+int sample_main(int argc, char** argv, const Registries& registries = standard_registries());
+
+}  // namespace dtn::app
