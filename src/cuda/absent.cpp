@@ -20,9 +20,9 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/grouped_attention/grouped_attention.h"
-#include "kernels/image/diffusion_step.h"
 #include "kernels/image/images.h"
 #include "kernels/image/mix_images.h"
+#include "kernels/image/sampler_step.h"
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/contrastive.h"
 #include "kernels/loss/cross_entropy.h"
@@ -221,7 +221,7 @@ DTN_ABSENT(EraseImages)
 DTN_ABSENT(BlendPairs)
 DTN_ABSENT(SwapBoxes)
 DTN_ABSENT(PairLabels)
-DTN_ABSENT(DiffusionStep)
+DTN_ABSENT(SamplerStep)
 DTN_ABSENT(NormalNoise)
 DTN_ABSENT(PrepareUpdate)
 DTN_ABSENT(PrepareLateUpdate)

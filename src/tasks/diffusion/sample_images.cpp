@@ -6,7 +6,7 @@
 #include "core/queue.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
-#include "kernels/image/diffusion_step.h"
+#include "kernels/image/sampler_step.h"
 
 namespace dtn {
 namespace {

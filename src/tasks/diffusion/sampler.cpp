@@ -5,7 +5,7 @@
 
 #include "core/queue.h"
 #include "dtn/core/check.h"
-#include "kernels/image/diffusion_step.h"
+#include "kernels/image/sampler_step.h"
 
 namespace dtn {
 namespace {
@@ -85,25 +85,25 @@ void Sampler::apply(const DiffusionProcess::Step& step, const Tensor& output, co
   const auto at = [](const Tensor& t) { return static_cast<const float*>(t.raw()); };
   const Tensor labelled = output.slice(0, n);
   run_on(x.device(),
-         DiffusionStep{.batch = n,
-                       .channels = channels,
-                       .pixels = x.dim(2) * x.dim(3),
-                       .output_channels = output.dim(1),
-                       .output = at(labelled),
-                       .unlabelled = is_guided() ? at(output.slice(n, 2 * n)) : nullptr,
-                       .guided = std::min(kGuidedChannels, channels),
-                       .guidance = static_cast<float>(options_.guidance),
-                       .from_noisy = static_cast<float>(c.from_noisy),
-                       .from_noise = static_cast<float>(c.from_noise),
-                       .clip = options_.clip,
-                       .of_start = static_cast<float>(c.of_start),
-                       .of_noisy = static_cast<float>(c.of_noisy),
-                       .z = z.defined() ? at(z) : nullptr,
-                       .sigma = static_cast<float>(c.sigma),
-                       .learned = learned,
-                       .log_sigma_low = static_cast<float>(0.5 * step.posterior_log_variance),
-                       .log_sigma_high = static_cast<float>(0.5 * std::log(step.beta)),
-                       .x = static_cast<float*>(x.raw())});
+         SamplerStep{.batch = n,
+                     .channels = channels,
+                     .pixels = x.dim(2) * x.dim(3),
+                     .output_channels = output.dim(1),
+                     .output = at(labelled),
+                     .unlabelled = is_guided() ? at(output.slice(n, 2 * n)) : nullptr,
+                     .guided = std::min(kGuidedChannels, channels),
+                     .guidance = static_cast<float>(options_.guidance),
+                     .from_noisy = static_cast<float>(c.from_noisy),
+                     .from_noise = static_cast<float>(c.from_noise),
+                     .clip = options_.clip,
+                     .of_start = static_cast<float>(c.of_start),
+                     .of_noisy = static_cast<float>(c.of_noisy),
+                     .z = z.defined() ? at(z) : nullptr,
+                     .sigma = static_cast<float>(c.sigma),
+                     .learned = learned,
+                     .log_sigma_low = static_cast<float>(0.5 * step.posterior_log_variance),
+                     .log_sigma_high = static_cast<float>(0.5 * std::log(step.beta)),
+                     .x = static_cast<float*>(x.raw())});
 }
 
 bool Sampler::run(const Denoiser& model, Tensor x, const Tensor& label, const StepNoise& noise,

@@ -1,4 +1,4 @@
-#include "kernels/image/diffusion_step.h"
+#include "kernels/image/sampler_step.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "dtn/core/check.h"
 #include "unit/kernels/each_isa.h"
 
-DTN_RUN_ON_EACH_ISA(DiffusionStep)
+DTN_RUN_ON_EACH_ISA(SamplerStep)
 DTN_RUN_ON_EACH_ISA(NormalNoise)
 
 namespace dtn::test {
@@ -44,7 +44,7 @@ struct Problem {
              .log_sigma_high = -1.25f,
              .x = x.data()} {}
 
-  // The step in float64, by the equations of diffusion_step.h.
+  // The step in float64, by the equations of sampler_step.h.
   std::vector<double> expected() const {
     std::vector<double> next(x.size());
     for (std::int64_t i = 0; i < std::ssize(x); ++i) {
@@ -73,7 +73,7 @@ struct Problem {
   }
 
   std::vector<float> x, z, output, unlabelled;
-  DiffusionStep args;
+  SamplerStep args;
 };
 
 std::vector<Case> cases() {
@@ -89,7 +89,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-TEST(DiffusionStep, FollowsItsEquations) {
+TEST(SamplerStep, FollowsItsEquations) {
   for (Isa isa : isas()) {
     for (const Case& c : cases()) {
       Problem problem(c);
@@ -103,7 +103,7 @@ TEST(DiffusionStep, FollowsItsEquations) {
   }
 }
 
-TEST(DiffusionStep, BitsDoNotDependOnThreadsOrInstructions) {
+TEST(SamplerStep, BitsDoNotDependOnThreadsOrInstructions) {
   for (const Case& c : cases()) {
     std::vector<float> first;
     for (Isa isa : isas()) {
@@ -122,7 +122,7 @@ TEST(DiffusionStep, BitsDoNotDependOnThreadsOrInstructions) {
   }
 }
 
-TEST(DiffusionStep, KeepsNaN) {
+TEST(SamplerStep, KeepsNaN) {
   for (Isa isa : isas()) {
     Problem problem({1, 1, 20, false, false, true, false, false});
     problem.output[7] = NAN;

@@ -16,7 +16,7 @@ namespace dtn {
 //    sigma = exp(log_sigma_low + (v + 1) / 2 (log_sigma_high - log_sigma_low))
 // The products round as written with fused multiply-adds, so the bits are the same on every device;
 // a learned sigma differs by the rounding of exp. NaN stays NaN.
-struct DiffusionStep {
+struct SamplerStep {
   std::int64_t batch, channels, pixels;  // pixels: H W
   std::int64_t output_channels;          // Co: C, or 2 C with v, which is ignored without `learned`
   const float* output;                   // [B, Co, pixels] of the labelled pass
@@ -32,8 +32,8 @@ struct DiffusionStep {
   float log_sigma_low = 0, log_sigma_high = 0;
   float* x;  // [B, C, pixels]
 };
-void run(CpuQueue&, const DiffusionStep&);
-void run(CudaQueue&, const DiffusionStep&);
+void run(CpuQueue&, const SamplerStep&);
+void run(CudaQueue&, const SamplerStep&);
 
 //    noise[b, i] = element i of the noise sequence seeds[b]; see core/normal_noise.h
 // The bits are the same on every device.

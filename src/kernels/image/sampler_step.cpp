@@ -1,6 +1,6 @@
-// Steps of sampling and their noise; see diffusion_step.h:
+// Steps of sampling and their noise; see sampler_step.h:
 //    x = of_start (from_noisy x - from_noise e) + of_noisy x + sigma z
-#include "kernels/image/diffusion_step.h"
+#include "kernels/image/sampler_step.h"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ void learned_sigmas(const float* v, std::int64_t n, float low, float high, float
   });
 }
 
-void starts(const float* x, const float* e, std::int64_t n, const DiffusionStep& args,
+void starts(const float* x, const float* e, std::int64_t n, const SamplerStep& args,
             float* __restrict start) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float s = __builtin_fmaf(args.from_noisy, x[i], -(args.from_noise * e[i]));
@@ -39,7 +39,7 @@ void starts(const float* x, const float* e, std::int64_t n, const DiffusionStep&
 }
 
 // Values [at, at + n) of a plane; n <= kBlock.
-void step_block(const DiffusionStep& args, std::int64_t b, std::int64_t c, std::int64_t at,
+void step_block(const SamplerStep& args, std::int64_t b, std::int64_t c, std::int64_t at,
                 std::int64_t n) {
   const std::int64_t in_x = (b * args.channels + c) * args.pixels + at;
   const std::int64_t in_output = (b * args.output_channels + c) * args.pixels + at;
@@ -67,7 +67,7 @@ void step_block(const DiffusionStep& args, std::int64_t b, std::int64_t c, std::
 
 }  // namespace
 
-void run(CpuQueue&, const DiffusionStep& args) {
+void run(CpuQueue&, const SamplerStep& args) {
   const std::int64_t chunks = (args.pixels + kChunk - 1) / kChunk;
   parallel_for(args.batch * args.channels * chunks, [=, &args](std::int64_t task) {
     const std::int64_t plane = task / chunks, first = task % chunks * kChunk;
@@ -90,5 +90,5 @@ void run(CpuQueue&, const NormalNoise& args) {
 
 }  // namespace dtn::DTN_ISA
 
-DTN_DISPATCH(DiffusionStep)
+DTN_DISPATCH(SamplerStep)
 DTN_DISPATCH(NormalNoise)

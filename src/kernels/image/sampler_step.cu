@@ -1,19 +1,19 @@
-// Steps of sampling and their noise; see diffusion_step.h:
+// Steps of sampling and their noise; see sampler_step.h:
 //    x = of_start (from_noisy x - from_noise e) + of_noisy x + sigma z
 // A step passes over memory once, in vectors where the planes are aligned. It is far cheaper than a
 // run of the model. A thread of the noise draws a group of random words, which are 8 values.
 #include "core/normal_noise.h"
 #include "kernels/cuda/elementwise.cuh"
-#include "kernels/image/diffusion_step.h"
+#include "kernels/image/sampler_step.h"
 
 namespace dtn {
 namespace {
 
 // Element i of x. Inputs: x, e, unlabelled e, v and z; those that are absent are not loaded.
 template <class Index>
-struct DiffusionStepMap {
+struct SamplerStepMap {
   static constexpr int kWidth = 4, kVectors = 1, kInputs = 5;
-  DiffusionStep args;
+  SamplerStep args;
 
   struct Place {
     std::int64_t channel, output;
@@ -81,12 +81,12 @@ __global__ void normal_noise_kernel(NormalNoise args, std::int64_t groups) {
 
 }  // namespace
 
-void run(CudaQueue& queue, const DiffusionStep& args) {
+void run(CudaQueue& queue, const SamplerStep& args) {
   const std::int64_t count = args.batch * args.channels * args.pixels;
   const bool wide =
       args.pixels % 4 == 0 && cuda::all_aligned(args.x, args.output, args.unlabelled, args.z);
   cuda::for_index(count, [&](auto index) {
-    cuda::launch_map(queue, "diffusion_step", DiffusionStepMap<decltype(index)>{args}, count, wide);
+    cuda::launch_map(queue, "sampler_step", SamplerStepMap<decltype(index)>{args}, count, wide);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/image/diffusion_step.h"
+#include "kernels/image/sampler_step.h"
 
 #include "core/normal_noise.h"
 #include "cuda/twin.h"
@@ -11,7 +11,7 @@ struct Case {
   bool doubled, guided, clip, noise, learned;
 };
 
-TEST(CudaDiffusionStep, MatchesHost) {
+TEST(CudaSamplerStep, MatchesHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Case& c : {Case{2, 1, 37, 0, false, true, true, false, false},
                         {3, 4, 100, 0, true, true, false, true, true},
@@ -30,25 +30,25 @@ TEST(CudaDiffusionStep, MatchesHost) {
         const auto at = [w](const Twin& t, std::int64_t shift = 0) {
           return static_cast<float*>(t.at(w)) + shift;
         };
-        const DiffusionStep args{.batch = c.batch,
-                                 .channels = c.channels,
-                                 .pixels = c.pixels,
-                                 .output_channels = outputs,
-                                 .output = at(output),
-                                 .unlabelled = c.guided ? at(unlabelled) : nullptr,
-                                 .guided = std::min<std::int64_t>(3, c.channels),
-                                 .guidance = 1.5f,
-                                 .from_noisy = 1.3f,
-                                 .from_noise = 0.7f,
-                                 .clip = c.clip,
-                                 .of_start = 0.4f,
-                                 .of_noisy = 0.6f,
-                                 .z = c.noise ? at(z, c.shift) : nullptr,
-                                 .sigma = 0.3f,
-                                 .learned = c.learned,
-                                 .log_sigma_low = -2.5f,
-                                 .log_sigma_high = -1.2f,
-                                 .x = at(x, c.shift)};
+        const SamplerStep args{.batch = c.batch,
+                               .channels = c.channels,
+                               .pixels = c.pixels,
+                               .output_channels = outputs,
+                               .output = at(output),
+                               .unlabelled = c.guided ? at(unlabelled) : nullptr,
+                               .guided = std::min<std::int64_t>(3, c.channels),
+                               .guidance = 1.5f,
+                               .from_noisy = 1.3f,
+                               .from_noise = 0.7f,
+                               .clip = c.clip,
+                               .of_start = 0.4f,
+                               .of_noisy = 0.6f,
+                               .z = c.noise ? at(z, c.shift) : nullptr,
+                               .sigma = 0.3f,
+                               .learned = c.learned,
+                               .log_sigma_low = -2.5f,
+                               .log_sigma_high = -1.2f,
+                               .x = at(x, c.shift)};
         w == kOnHost ? run(cpu_queue(), args) : run(cuda_queue(), args);
       }
       const std::string what = cat(c.batch, " x ", c.channels, " x ", c.pixels);
@@ -58,7 +58,7 @@ TEST(CudaDiffusionStep, MatchesHost) {
       const double error = relative_error(doubles(x.device()), doubles(x.host()));
       // exp differs in its last bits.
       EXPECT_LE(error, c.learned ? 8 * unit_roundoff(DType::kFloat32) : 0) << what;
-      record_error("diffusion_step", what, DType::kFloat32, error, 8 * 0x1p-24);
+      record_error("sampler_step", what, DType::kFloat32, error, 8 * 0x1p-24);
       return std::vector{x.device()};
     });
   }
