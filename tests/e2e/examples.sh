@@ -30,6 +30,21 @@ for folder in "pictures", *(f"data/imagenet/{s}/n{c}" for s in ("train", "val") 
 os.link("pictures/0.png", "shirt.png")
 EOC
 
+# The run of a diffusion model that the examples of dtn-sample use.
+train_dit() {
+  cat > dit.yaml << 'EOC'
+task: diffusion
+model: {preset: dit_tiny, depth: 1, embed_dim: 32, num_heads: 2}
+data: {dataset: tensors, train: dit.safetensors}
+schedule: {name: constant, steps: 1}
+train: {batch_size: 4}
+diffusion: {sample_every: 0}
+EOC
+  python3 -c "import files; files.write_safetensors('dit.safetensors', {
+    'images': files.floats([4, 1, 28, 28], [0.0] * 3136), 'labels': files.integers([0, 1, 2, 3])})"
+  dtn-train --config dit.yaml --output runs/fashion_mnist_dit
+}
+
 # examples_of PROGRAM: the examples of its manual page.
 examples_of() {
   "$1" --man | sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/s/^\.B //p' | sed 's/\\-/-/g; s/\\e/\\/g'
@@ -38,6 +53,7 @@ examples_of() {
 mapfile -t programs < <(cd "$bin" && find . -lname dtn -printf '%f\n' | sort -r)  # dtn-train first
 for program in dtn "${programs[@]}"; do
   if [[ $program == dtn-train ]]; then rm -r runs; fi  # of `dtn train`
+  if [[ $program == dtn-sample ]]; then train_dit > "$log" 2>&1 || fail "the diffusion model fails"; fi
   mapfile -t examples < <(examples_of "$program")
   echo "$program: ${#examples[@]} examples"
   ((${#examples[@]} >= 2)) || fail "the manual of $program has ${#examples[@]} examples"
