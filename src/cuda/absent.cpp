@@ -26,6 +26,7 @@
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/contrastive.h"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/diffusion_loss.h"
 #include "kernels/loss/dino_loss.h"
 #include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
@@ -165,6 +166,8 @@ DTN_ABSENT(PackMoments)
 DTN_ABSENT(CombineMoments)
 DTN_ABSENT_PASSES(Contrastive)
 DTN_ABSENT_PASSES(CrossEntropy)
+DTN_ABSENT_PASSES(DiffusionLoss)
+DTN_ABSENT(DiffuseImages)
 DTN_ABSENT_PASSES(DinoLoss)
 DTN_ABSENT(DinoCenterStep)
 DTN_ABSENT_PASSES(DtnNorm)

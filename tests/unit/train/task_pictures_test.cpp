@@ -64,6 +64,7 @@ class Pictures : public ::testing::Test {
                 Communicator* ranks = nullptr) const {
     ExperimentConfig c = two_views_config();
     c.task = "drawing";
+    c.schedule.name = "constant";  // the rate does not depend on the length of the run
     c.schedule.steps = steps;
     c.train.ema = ema;
     c.train.checkpoint_every = {2, false};
