@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "dtn/models/classifier.h"
 #include "dtn/tasks/task.h"
 
 namespace dtn {
@@ -36,8 +37,7 @@ class Diffusion : public Task {
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override;
   void learn_classes(const SampleSource& training) override;
-  // The file must have every parameter of the model, under its name or those of the family's public
-  // files.
+  // By load_adapted() in dtn/models/weights.h.
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
   std::string description() const override;
   std::string objective() const override;
@@ -58,8 +58,8 @@ class Diffusion : public Task {
   Device device_;
   ExperimentConfig config_;
   const Registries& registries_;
-  ParameterStore store_;
-  std::unique_ptr<ImageModel> model_;
+  Classifier network_;  // without a head
+  ImageModel* model_;   // its backbone
   std::unique_ptr<DiffusionProcess> process_;
   Tensor schedule_;  // of the process, see ops::DiffusionBatch
   std::optional<ClassList> classes_;

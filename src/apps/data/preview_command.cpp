@@ -17,9 +17,16 @@
 namespace dtn::app {
 namespace {
 
+// The task whose images are prepared without augment.preset.
+bool is_diffusion(const ExperimentConfig& config) { return config.task == "diffusion"; }
+
 // Returns the training samples: several views of each image, or images.
 std::shared_ptr<const SampleSource> training_samples(const ExperimentConfig& config,
                                                      const Registries& registries) {
+  if (is_diffusion(config)) {
+    // The model is not used, so it needs no values.
+    return make_task({config, kMeta, registries})->source(Split::kTrain, kCpu);
+  }
   if (trains_on_views(config)) return open_view_samples(config, kCpu, registries);
   return open_image_samples(config, Split::kTrain, kCpu, registries);
 }
@@ -35,7 +42,9 @@ class SamplePictures {
     }
     const int channels = config.model.channels;
     if (config.data.dataset != "tensors" && (channels == 1 || channels == 3)) {
-      normal_ = resolve_normalization(config.data, channels, registries.datasets);
+      normal_ =
+          resolve_normalization(is_diffusion(config) ? symmetric_pixels(config.data) : config.data,
+                                channels, registries.datasets);
     }
   }
 
@@ -44,6 +53,7 @@ class SamplePictures {
     FieldRow to(fields_, 0);
     source_->make(index, {seed_, epoch, static_cast<std::uint64_t>(index)}, to, *workspace_);
     for (const auto& [name, tensor] : fields_) {
+      if (name == "noise") continue;  // of a diffusion model
       if (tensor.dtype() == DType::kFloat32 && tensor.rank() >= 4) add_images(tensor, row);
     }
   }

@@ -54,6 +54,11 @@ Normalization resolve_normalization(const DataConfig& data, int channels,
   return n;
 }
 
+DataConfig symmetric_pixels(DataConfig data) {
+  data.mean = data.std = {0.5};
+  return data;
+}
+
 std::vector<float> normalization_table(const Normalization& n) {
   std::vector<float> table(n.mean.size() * 256);
   for (std::size_t c = 0; c < n.mean.size(); ++c)

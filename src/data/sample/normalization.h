@@ -19,6 +19,9 @@ struct Normalization {
 Normalization resolve_normalization(const DataConfig& data, int channels,
                                     const DatasetRegistry& datasets = dataset_registry());
 
+// Returns the data with a mean and deviation of 0.5: pixels become -1 .. 1.
+DataConfig symmetric_pixels(DataConfig data);
+
 // Returns the normalized value of each pixel value: [channels, 256].
 std::vector<float> normalization_table(const Normalization& normalization);
 

@@ -17,22 +17,18 @@
 namespace dtn {
 namespace {
 
-std::unique_ptr<ImageModel> make_image_model(ParameterStore& store, const ModelConfig& model,
-                                             const Registries& registries) {
-  const ModelEntry& family = registries.models.at(model.family);
-  std::unique_ptr<Backbone> backbone = family.make(Scope(store, "", &registries.norms), model);
-  auto* image_model = dynamic_cast<ImageModel*>(backbone.get());
-  if (!image_model) {
+// Returns the model of a network. Throws ConfigError if it does not give the output of the config.
+ImageModel* image_model_of(Classifier& network) {
+  const ModelConfig& config = network.config();
+  auto* model = dynamic_cast<ImageModel*>(&network.backbone());
+  if (!model) {
     throw ConfigError(cat("the task diffusion needs a model that gives an image; model.preset ",
-                          model.preset, " gives features"));
+                          config.preset, " gives features"));
   }
-  const std::int64_t channels = model.learn_sigma ? 2 * model.channels : model.channels;
-  if (image_model->output_channels() != channels) {
-    throw ConfigError(cat("model.preset ", model.preset, " has ", image_model->output_channels(),
-                          " output channels, but model.learn_sigma needs ", channels));
-  }
-  backbone.release();
-  return std::unique_ptr<ImageModel>(image_model);
+  const std::int64_t channels = config.learn_sigma ? 2 * config.channels : config.channels;
+  if (model->output_channels() == channels) return model;
+  throw ConfigError(cat("model.preset ", config.preset, " has ", model->output_channels(),
+                        " output channels, but model.learn_sigma needs ", channels));
 }
 
 ops::DiffusionBatch batch_of(const Fields& batch, const Tensor& schedule) {
@@ -45,12 +41,11 @@ Diffusion::Diffusion(const TaskSetup& setup)
     : device_(setup.device),
       config_(setup.config),
       registries_(setup.registries),
-      model_(make_image_model(store_, config_.model, registries_)),
+      network_(config_.model, config_.seed, DType::kFloat32, device_, registries_.models,
+               registries_.norms),
+      model_(image_model_of(network_)),
       process_(std::make_unique<DiffusionProcess>(config_.diffusion)),
-      schedule_(schedule_table(*process_, device_)) {
-  store_.allocate(DType::kFloat32, device_);
-  store_.initialize(config_.seed);
-}
+      schedule_(schedule_table(*process_, device_)) {}
 
 Diffusion::~Diffusion() = default;
 
@@ -109,23 +104,20 @@ std::unique_ptr<Meter> Diffusion::meter() const {
   return std::make_unique<DiffusionMeter>(learned_variance());
 }
 
-std::vector<Named<ParameterStore*>> Diffusion::stores() { return {{"model", &store_}}; }
+std::vector<Named<ParameterStore*>> Diffusion::stores() {
+  return {{"model", &network_.parameters()}};
+}
 
-Backbone* Diffusion::backbone() { return model_.get(); }
+Backbone* Diffusion::backbone() { return model_; }
 
 void Diffusion::learn_classes(const SampleSource& training) {
   classes_ = ClassList{"the training split", training.class_names(), config_.model.num_classes};
 }
 
 std::vector<std::string> Diffusion::load_weights(const std::string& file, WeightsUse use) {
-  const WeightNameMaps& maps = registries_.models.at(config_.model.family).weights;
   const TensorFile weights = read_safetensors(file);
-  std::vector<std::string> notes;
-  NamedTensors tensors = maps.renamed ? maps.renamed(weights.tensors, notes) : weights.tensors;
-  if (maps.skips) {
-    std::erase_if(tensors, [&](const auto& named) { return maps.skips(named.first); });
-  }
-  load_exact(store_, tensors, file);
+  std::vector<std::string> notes =
+      dtn::load_weights(network_, weights, file, {}, registries_.presets);
   const std::int64_t count = config_.model.num_classes;
   if (use == WeightsUse::kEvaluation && count > 0) {
     classes_ =
@@ -135,8 +127,9 @@ std::vector<std::string> Diffusion::load_weights(const std::string& file, Weight
 }
 
 std::string Diffusion::description() const {
-  return cat(describe_backbone(config_.model, registries_.models.at(config_.model.family)), ", ",
-             store_.count(), " parameters");
+  const std::string note = network_.note();
+  return cat(describe_backbone(config_.model, network_.family()), ", ",
+             network_.parameters().count(), " parameters", note.empty() ? "" : "; ", note);
 }
 
 std::string Diffusion::objective() const {

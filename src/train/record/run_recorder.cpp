@@ -68,7 +68,9 @@ std::optional<Image> samples_of(const Fields& fields, const DataConfig& config,
   const auto normalization_of = [&](const Tensor& field) -> Normalization {
     const std::int64_t channels = field.dim(field.rank() - 3);
     if (channels != 1 && channels != 3) return {};
-    return resolve_normalization(config, static_cast<int>(channels), datasets);
+    // The images of diffusion models, which come with noise, are pixels in [-1, 1].
+    return resolve_normalization(fields.has("noise") ? symmetric_pixels(config) : config,
+                                 static_cast<int>(channels), datasets);
   };
   if (const Tensor* images = find("image", 4)) {
     std::vector<Image> all;

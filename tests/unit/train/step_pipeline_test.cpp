@@ -31,6 +31,27 @@ TEST(StepPipeline, ReportsTermsAsMeans) {
   EXPECT_THROW(pipeline.finish(nullptr), Error);
 }
 
+// A term over some of the samples is their mean over all micro-batches, whichever has them.
+TEST(StepPipeline, ReportsTermsOverTheirSamples) {
+  StepPipeline pipeline(kCpu, false);
+  pipeline.start({0.1, 0.05, 0}, {}, 2, [&] {
+    pipeline.zero_sums();
+    // Four samples, one of them counts, with 6; then four, two of them count, with 1 and 2.
+    pipeline.add_to_sums(
+        value(2),
+        {{"part", value(1.5f), value(0.25f)}, {"none", value(0), value(0)}, {"all", value(3)}}, 1);
+    pipeline.add_to_sums(
+        value(4),
+        {{"part", value(0.75f), value(0.5f)}, {"none", value(0), value(0)}, {"all", value(5)}}, 1);
+  });
+  const StepReport report = pipeline.finish(nullptr);
+  ASSERT_EQ(report.terms.size(), 3u);
+  EXPECT_DOUBLE_EQ(report.terms[0].second, (6 + 1 + 2) / 3.0);
+  EXPECT_TRUE(std::isnan(report.terms[1].second));
+  EXPECT_DOUBLE_EQ(report.terms[2].second, 4);
+  EXPECT_EQ(report.shares, (std::vector<double>{0.375, 0, 1}));
+}
+
 TEST(StepPipeline, HoldsAtMostMaxTerms) {
   StepPipeline pipeline(kCpu, false);
   std::vector<Term> terms;

@@ -51,6 +51,25 @@ class Warnings : public ::testing::Test {
   WarningTask task_;
 };
 
+TEST_F(Warnings, MeansCountSamplesOfTerms) {
+  WarningsWriter writer(folder_.path(), {});
+  const auto add_part = [&](double value, double share) {
+    StepReport report;
+    report.terms = {{"figure", value}};
+    report.shares = {share};
+    writer.add(report);
+  };
+  add_part(1, 0.25);
+  add_part(std::numeric_limits<double>::quiet_NaN(), 0);  // no sample in this step
+  add_part(0.2, 0.75);
+  EXPECT_FALSE(check(writer, 3));
+  add_part(std::numeric_limits<double>::quiet_NaN(), 0);
+  EXPECT_FALSE(check(writer, 4));
+  ASSERT_EQ(task_.seen.size(), 2u);
+  EXPECT_DOUBLE_EQ(task_.seen[0], 0.25 * 1 + 0.75 * 0.2);
+  EXPECT_TRUE(std::isnan(task_.seen[1]));
+}
+
 TEST_F(Warnings, SeeMeansOfFiniteStepsSinceLastCheck) {
   WarningsWriter writer(folder_.path(), {});
   EXPECT_FALSE(check(writer, 0)) << "no step";
