@@ -112,7 +112,9 @@ RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
 }
 
 void take_num_classes(ExperimentConfig& config, const Registries& registries) {
-  if (config.task != "classify") return;
+  // Tensors of a diffusion model may have the label that stands for none.
+  const bool reads_classes = config.task == "diffusion" && config.data.dataset != "tensors";
+  if (config.task != "classify" && !reads_classes) return;
   std::int64_t classes = 0;
   try {
     classes = count_classes(config.data, config.model, config.seed, registries.datasets);

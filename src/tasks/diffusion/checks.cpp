@@ -26,7 +26,7 @@ std::optional<ConfigProblem> process_problem(const DiffusionConfig& diffusion) {
 std::optional<ConfigProblem> pixel_problem(const ExperimentConfig& config) {
   const DataConfig& data = config.data;
   const int channels = config.model.channels;
-  if (channels != 1 && channels != 3) {
+  if (channels != 1 && channels != 3 && data.dataset != "synthetic") {
     return ConfigProblem{{"model.channels", "data.dataset"},
                          cat("model.channels is ", channels,
                              ", but images have 1 or 3; set it, or train on latents from "

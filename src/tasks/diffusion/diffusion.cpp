@@ -12,6 +12,7 @@
 #include "tasks/diffusion/process.h"
 #include "tasks/diffusion/samples.h"
 #include "tasks/diffusion/schedule_table.h"
+#include "tasks/diffusion/synthetic_latents.h"
 #include "tasks/model_text.h"
 
 namespace dtn {
@@ -59,6 +60,8 @@ std::shared_ptr<const Dataset> Diffusion::open(Split split) const {
   ModelConfig any = config_.model;
   any.num_classes = 0;
   if (data.dataset == "tensors") return open_dataset(data, any, split, config_.seed, datasets);
+  const bool pixels = config_.model.channels == 1 || config_.model.channels == 3;
+  if (data.dataset == "synthetic" && !pixels) return make_synthetic_latents(config_, split);
   if (config_.model.num_classes > 0 && classes_) {
     return open_for_classes(data, config_.model, split, config_.seed, datasets, *classes_);
   }

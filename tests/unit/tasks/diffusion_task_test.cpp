@@ -30,7 +30,10 @@ TEST(DiffusionChecks, RefuseConfigsThatWouldMeanNothing) {
     const std::string text = problem_of(change);
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
   };
-  expect("model.channels is 4", [](auto& c) { c.model.channels = 4; });
+  expect("model.channels is 4", [](auto& c) {
+    c.model.channels = 4;
+    c.data.dataset = "imagefolder";
+  });
   expect("data.mean", [](auto& c) { c.data.mean = {0.5}; });
   expect("data.std", [](auto& c) { c.data.std = {0.5}; });
   expect("augment.preset: none", [](auto& c) { c.augment.preset = AugmentPreset::kLight; });
@@ -51,6 +54,33 @@ TEST(DiffusionTask, NeedsModelOfImages) {
   ExperimentConfig config = config_of();
   config.model = preset_registry().at("vit_t").model;
   EXPECT_THROW(Diffusion({config, kCpu, standard_registries()}), ConfigError);
+}
+
+// Estimates of latent models need no data.
+TEST(DiffusionTask, MakesSyntheticLatents) {
+  ExperimentConfig config = config_of();
+  config.model.channels = 4;
+  config.data.size = 12;
+  const Diffusion task({config, kMeta, standard_registries()});
+  const auto train = task.source(Split::kTrain, kCpu), val = task.source(Split::kVal, kCpu);
+  EXPECT_EQ(train->size(), 12);
+  EXPECT_EQ(train->host_fields().front().row, Shape({4, 28, 28}));
+  const auto image_of = [](const SampleSource& source) {
+    Fields fields;
+    for (const FieldSpec& spec : source.host_fields()) {
+      fields[spec.name] = Tensor::empty(shape_of(spec, 1), spec.dtype);
+    }
+    FieldRow row(fields, 0);
+    const auto workspace = source.make_workspace();
+    source.make(3, {}, row, *workspace);
+    return fields.at("image");
+  };
+  const Tensor image = image_of(*train);
+  EXPECT_TRUE(same_bits(image, image_of(*train)));
+  EXPECT_FALSE(same_bits(image, image_of(*val)));
+  double squares = 0;
+  for (double v : doubles(image)) squares += v * v / static_cast<double>(image.numel());
+  EXPECT_NEAR(squares, 1, 0.2);
 }
 
 TEST(DiffusionMeter, AddsInOrderOfIndex) {
