@@ -112,7 +112,7 @@ expect_same_evaluation() {
 import json, sys
 found = [json.loads(l) for l in open(sys.argv[1]) if l.startswith("{")][-1]
 said = [l for l in map(json.loads, open(sys.argv[2])) if l.get("split") == "val"][-1]
-assert found["top1"] == said["top1"] and abs(found["loss"] - said["loss"]) < 1e-6, (found, said)
+assert found.get("top1") == said["top1"] and abs(found["loss"] - said["loss"]) < 1e-6, (found, said)
 EOF
 }
 

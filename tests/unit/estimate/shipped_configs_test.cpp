@@ -53,7 +53,7 @@ TEST_P(Shipped, ExperimentsLoadAndBuildModel) {
 
 INSTANTIATE_TEST_SUITE_P(Folders, Shipped,
                          testing::Values("imagenet", "fashion_mnist", "images32", "finetune",
-                                         "self_supervised"),
+                                         "diffusion", "self_supervised"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(ShippedSweeps, LoadWithPaperResults) {
