@@ -1,9 +1,9 @@
 #include "dtn/app/sample_main.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
-#include <optional>
 
 #include "apps/sample/sample_command.h"
 #include "core/format.h"
@@ -37,18 +37,22 @@ std::unique_ptr<Diffusion> make_model(const TaskSetup& setup) {
   return std::unique_ptr<Diffusion>(diffusion);
 }
 
-// Draws a bar with the rate in steps of images.
+// Draws a bar with the finished steps of all images.
 class SampleProgress {
  public:
-  explicit SampleProgress(std::int64_t total) : bar_("sampling", total) {}
+  SampleProgress(std::int64_t images, std::int64_t steps)
+      : bar_("sampling", images * steps), steps_(steps) {}
+  // Returns false if a signal has arrived.
   bool operator()(std::int64_t done) {
     const double seconds = std::max(seconds_since(start_), 1e-3);
-    bar_.update(done, format("%.4g steps/s", static_cast<double>(done) / seconds));
+    bar_.update(done, format("%.3g images/s",
+                             static_cast<double>(done) / static_cast<double>(steps_) / seconds));
     return !stop_requested();
   }
 
  private:
   ProgressBar bar_;
+  std::int64_t steps_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -101,7 +105,7 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
   const auto start = std::chrono::steady_clock::now();
   Tensor samples;
   {
-    SampleProgress progress(n * sampler.steps());
+    SampleProgress progress(n, sampler.steps());
     request.on_progress = [&](std::int64_t done, std::int64_t) { return progress(done); };
     samples = sample_images(sampler, denoiser_of(task->model(), DType::kFloat32), device, request);
   }
