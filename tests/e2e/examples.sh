@@ -42,7 +42,7 @@ diffusion: {sample_every: 0}
 EOC
   python3 -c "import files; files.write_safetensors('dit.safetensors', {
     'images': files.floats([4, 1, 28, 28], [0.0] * 3136), 'labels': files.integers([0, 1, 2, 3])})"
-  dtn-train --config dit.yaml --output runs/fashion_mnist_dit
+  dtn-train --config dit.yaml --output runs/fashion_mnist_dit_ln
 }
 
 # examples_of PROGRAM: the examples of its manual page.

@@ -51,13 +51,13 @@ constexpr Example kPredict[] = {
      "Writes a table with the class of every picture in a folder."},
 };
 constexpr Example kSample[] = {
-    {"dtn-sample --checkpoint runs/fashion_mnist_dit --classes 0,1,2,3,4,5,6,7,8 --output "
+    {"dtn-sample --checkpoint runs/fashion_mnist_dit_ln --classes 0,1,2,3,4,5,6,7,8 --output "
      "samples.png",
      "Draws an image of each of nine classes, in three rows."},
-    {"dtn-sample --checkpoint runs/fashion_mnist_dit --classes 7,7,7,7 --cfg-scale 3 --seed 5 "
+    {"dtn-sample --checkpoint runs/fashion_mnist_dit_ln --classes 7,7,7,7 --cfg-scale 3 --seed 5 "
      "--output shoes.png",
      "Draws four sneakers that follow their class more closely."},
-    {"dtn-sample --checkpoint runs/fashion_mnist_dit --classes 3,3 --sampler ddpm --steps 100 "
+    {"dtn-sample --checkpoint runs/fashion_mnist_dit_ln --classes 3,3 --sampler ddpm --steps 100 "
      "--save-samples samples.safetensors",
      "Writes two samples of the DDPM sampler as tensors."},
 };
