@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/row_sums.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/set_sums.h"
+#include "kernels/pointwise/gate_rows.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn::DTN_ISA {
@@ -20,7 +20,19 @@ std::int64_t parameters_of(const ParameterSets& sets, std::int64_t row) {
   return sets.rows > 0 ? row / sets.rows * sets.stride : 0;
 }
 
-constexpr int kRowsTogether = 4;
+// Returns the offset of the gate of a row.
+std::int64_t gate_of(const ParameterSets& sets, std::int64_t row, std::int64_t channels) {
+  return row / sets.rows * channels;
+}
+
+constexpr int kRowsTogether = static_cast<int>(kSetChunkRows);
+
+// Loads gains, which may be stored as scales.
+template <class A, class N>
+Vec<A> load_gains(const A* weight, bool scales, N count) {
+  const Vec<A> w = load_n(weight, count);
+  return scales ? w + A(1) : w;
+}
 
 // Calls f(row, count) for groups of rows that cover [begin, end). The rows of a group share their
 // parameters. count is the constant kRowsTogether, or 1 for the last rows of a set.
@@ -31,6 +43,18 @@ void for_each_in_sets(const ParameterSets& sets, std::int64_t begin, std::int64_
     if (last > end) last = end;
     for_each_group<kRowsTogether>(begin, last, f);
     begin = last;
+  }
+}
+
+// Computes the residual sum of gated rows, which stays in the first-level cache.
+template <class T, int kRows>
+void add_gated_rows(const LayerNormForward& args, std::int64_t row) {
+  const std::int64_t channels = args.channels;
+  const auto* gate =
+      static_cast<const AccumulatorOf<T>*>(args.gate) + gate_of(args.sets, row, channels);
+  for (std::int64_t at = row * channels; at < (row + kRows) * channels; at += channels) {
+    gate_row<true>(channels, static_cast<const T*>(args.branch) + at, gate,
+                   static_cast<const T*>(args.residual) + at, static_cast<T*>(args.sum) + at);
   }
 }
 
@@ -71,7 +95,8 @@ void forward_rows(const LayerNormForward& args, std::int64_t row) {
     if (args.row_std) static_cast<A*>(args.row_std)[row + r] = 1 / rstd[r];
   }
   for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
-    const Vec<A> w = load_n(weight + c, count), b = load_n(bias + c, count);
+    const Vec<A> w = load_gains(weight + c, args.sets.scales, count);
+    const Vec<A> b = load_n(bias + c, count);
     for (int r = 0; r < kRows; ++r) {
       Vec<A> xhat = (load_n(x + r * channels + c, count) - rough[r]) * rstd[r] + shift[r];
       store_n(y + r * channels + c, xhat * w + b, count);
@@ -92,11 +117,22 @@ void scale_row(const LayerNormBackward& args, std::int64_t row) {
   });
 }
 
+// Computes the gradients of a gated branch from the stored dx of a row.
+template <class T>
+void gate_row_backward(const LayerNormBackward& args, std::int64_t row, AccumulatorOf<T>* dgate) {
+  const std::int64_t channels = args.channels, at = row * channels;
+  const auto* gate =
+      static_cast<const AccumulatorOf<T>*>(args.gate) + gate_of(args.sets, row, channels);
+  const T* dx = static_cast<const T*>(args.dx) + at;
+  add_gate_gradient_row(channels, static_cast<const T*>(args.branch) + at, dx, dgate);
+  gate_backward_row(channels, gate, dx, static_cast<T*>(args.dbranch) + at);
+}
+
 // Processes kRows rows at a time, so that the running parameter gradients are loaded and stored
-// once for all of them. dweight and dbias are the partial sums of this chunk of rows.
+// once for all of them. dweight, dbias and dgate are the partial sums of this chunk of rows.
 template <class T, int kRows>
 void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorOf<T>* dweight,
-                   AccumulatorOf<T>* dbias) {
+                   AccumulatorOf<T>* dbias, AccumulatorOf<T>* dgate) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
   const A* weight = static_cast<const A*>(args.weight) + parameters_of(args.sets, row);
@@ -109,7 +145,7 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
   for (int r = 0; r < kRows; ++r) base[r] = static_cast<A>(x[r * channels]);
   Vec<A> sum[kRows] = {}, dot[kRows] = {};
   for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
-    Vec<A> w = load_n(weight + c, count);
+    Vec<A> w = load_gains(weight + c, args.sets.scales, count);
     Vec<A> dw = load_n(dweight + c, count), db = load_n(dbias + c, count);
     for (int r = 0; r < kRows; ++r) {
       Vec<A> g = load_n(dy + r * channels + c, count);
@@ -134,60 +170,42 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
     if (args.drow_mean) mean_sum -= static_cast<const A*>(args.drow_mean)[row + r] * spread;
     const std::int64_t first = r * channels;
     for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
-      Vec<A> g = load_n(dy + first + c, count) * load_n(weight + c, count);
+      Vec<A> g = load_n(dy + first + c, count) * load_gains(weight + c, args.sets.scales, count);
       Vec<A> xhat = (load_n(x + first + c, count) - base[r] - mean[r]) * rstd[r];
       Vec<A> d = (g - mean_sum - xhat * mean_dot) * rstd[r];
       if (add) d += load_n(add + first + c, count);
       store_n(dx + first + c, d, count);
     });
-    if (args.dbranch) scale_row<T>(args, row + r);
+    if (args.gate) {
+      gate_row_backward<T>(args, row + r, dgate);
+    } else if (args.dbranch) {
+      scale_row<T>(args, row + r);
+    }
   }
 }
 
-template <class A>
-void add_partials(const A* partials, std::int64_t chunks, std::int64_t stride,
-                  std::int64_t channels, A* total) {
-  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
-    Vec<A> sum{};
-    for (std::int64_t k = 0; k < chunks; ++k) sum += load_n(partials + k * stride + c, count);
-    store_n(total + c, load_n(total + c, count) + sum, count);
-  });
-}
-
-template <class T>
+// With kOutputs 3, the third sum is dgate.
+template <class T, int kOutputs>
 void backward(CpuQueue& queue, const LayerNormBackward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  const std::int64_t set_rows = args.sets.rows > 0 ? args.sets.rows : args.rows;
-  if (set_rows <= 0) return;
-  const std::int64_t sets = args.rows / set_rows;
-  const std::int64_t wanted = (kRowChunks + sets - 1) / sets;  // chunks per set
-  std::int64_t grain = (set_rows + wanted - 1) / wanted;
-  if (grain < kRowsTogether) grain = kRowsTogether;
-  const std::int64_t chunks = (set_rows + grain - 1) / grain;
-  const std::int64_t stride = 2 * ((channels + 15) / 16 * 16);
-  Scratch::Scope scope(queue.scratch());
-  A* partials = scope.take<A>(sets * chunks * stride);
-  parallel_for(sets * chunks, [&](std::int64_t chunk) {
-    const std::int64_t first = chunk / chunks * set_rows, begin = chunk % chunks * grain;
-    const std::int64_t end = begin + grain < set_rows ? begin + grain : set_rows;
-    A* dweight = partials + chunk * stride;
-    A* dbias = dweight + stride / 2;
-    for (std::int64_t c = 0; c < stride; ++c) dweight[c] = 0;
-    for_each_in_sets(args.sets, first + begin, first + end, [&](std::int64_t row, auto count) {
-      backward_rows<T, count>(args, row, dweight, dbias);
-    });
-  });
-  parallel_for(sets, [&](std::int64_t set) {
-    const A* of_set = partials + set * chunks * stride;
-    const std::int64_t to = set * args.sets.stride;
-    if (args.dweight) {
-      add_partials(of_set, chunks, stride, channels, static_cast<A*>(args.dweight) + to);
-    }
-    if (args.dbias) {
-      add_partials(of_set + stride / 2, chunks, stride, channels, static_cast<A*>(args.dbias) + to);
-    }
-  });
+  const std::int64_t rows = args.sets.rows > 0 ? args.sets.rows : args.rows;
+  if (rows <= 0) return;
+  A* const totals[] = {static_cast<A*>(args.dweight), static_cast<A*>(args.dbias),
+                       static_cast<A*>(args.dgate)};
+  sum_set_rows<A, kOutputs>(
+      queue, args.rows / rows, rows, channels,
+      [&](std::int64_t begin, std::int64_t end, A* const(&sums)[kOutputs]) {
+        for_each_group<kRowsTogether>(begin, end, [&](std::int64_t row, auto count) {
+          backward_rows<T, count>(args, row, sums[0], sums[1], sums[kOutputs - 1]);
+        });
+      },
+      [&](std::int64_t set, int k, std::int64_t c, auto count, Vec<A> sum) {
+        if (!totals[k]) return;
+        A* total = totals[k] + c + set * (k == 2 ? channels : args.sets.stride);
+        if (k < 2) sum += load_n(total, count);
+        store_n(total, sum, count);
+      });
 }
 
 // Returns an array filled with `value`, in place of missing parameters.
@@ -218,14 +236,16 @@ void run(CpuQueue& queue, const LayerNormForward& given) {
     LayerNormForward args = given;
     if (args.residual) {
       check_residual(args);
-      make_sum(queue, args);
+      if (!args.gate) make_sum(queue, args);
       args.x = args.sum;
     }
     if (!args.weight) args.weight = filled<AccumulatorOf<T>>(scope, args.channels, 1);
     if (!args.bias) args.bias = filled<AccumulatorOf<T>>(scope, args.channels, 0);
     parallel_ranges(args.rows, row_grain(args.channels), [&](std::int64_t begin, std::int64_t end) {
-      for_each_in_sets(args.sets, begin, end,
-                       [&](std::int64_t row, auto count) { forward_rows<T, count>(args, row); });
+      for_each_in_sets(args.sets, begin, end, [&](std::int64_t row, auto count) {
+        if (args.gate) add_gated_rows<T, count>(args, row);
+        forward_rows<T, count>(args, row);
+      });
     });
   });
 }
@@ -236,7 +256,8 @@ void run(CpuQueue& queue, const LayerNormBackward& given) {
     Scratch::Scope scope(queue.scratch());
     LayerNormBackward args = given;
     if (!args.weight) args.weight = filled<AccumulatorOf<T>>(scope, args.channels, 1);
-    backward<T>(queue, args);
+    check_gate(args);
+    args.gate ? backward<T, 3>(queue, args) : backward<T, 2>(queue, args);
     if (!args.dbranch_sums) return;
     run(queue, SumRows{args.dtype, args.rows, args.channels, args.dbranch, args.dbranch_sums});
   });

@@ -22,8 +22,11 @@ constexpr int kWarps = kThreads / cuda::kWarpSize;
 
 // Variants that are compiled separately, so that the plain kernel contains only what it needs.
 // kResidual adds the residual first. kBySets supports parameters per set of rows, missing
-// parameters, and moments as outputs.
-enum class Form { kPlain, kResidual, kBySets };
+// parameters, and moments as outputs. kGated is kBySets, and adds a residual with a gate first.
+enum class Form { kPlain, kResidual, kBySets, kGated };
+
+constexpr bool adds_residual(Form form) { return form == Form::kResidual || form == Form::kGated; }
+constexpr bool is_by_sets(Form form) { return form == Form::kBySets || form == Form::kGated; }
 
 template <class T>
 struct Forward {
@@ -33,6 +36,7 @@ struct Forward {
   const T* branch;
   const float* row_scale;
   std::int64_t rows_per_scale;
+  const float* gate;
   T* sum;
   const float* weight;
   const float* bias;
@@ -48,6 +52,10 @@ struct Forward {
   }
   __device__ __forceinline__ float scale_of(std::int64_t row) const {
     return row_scale ? row_scale[row / rows_per_scale] : 1.0f;
+  }
+  // Returns the gate of the row's set.
+  __device__ __forceinline__ const float* gate_of(std::int64_t row) const {
+    return gate + row / sets.rows * channels;
   }
   // Returns the offset of the row's parameters.
   __device__ __forceinline__ std::int64_t parameters_of(std::int64_t row) const {
@@ -77,7 +85,7 @@ __device__ __forceinline__ void store_moments(const Forward<T>& a, std::int64_t 
                                               const Moments& m) {
   a.mean[row] = (m.rough - x0) + m.delta;
   a.rstd[row] = m.rstd;
-  if constexpr (kForm == Form::kBySets) {
+  if constexpr (is_by_sets(kForm)) {
     if (a.row_mean) a.row_mean[row] = m.rough + m.delta;
     if (a.row_std) a.row_std[row] = 1.0f / m.rstd;
   }
@@ -96,7 +104,7 @@ constexpr int resident_blocks(int values, bool wide) { return !wide ? 1 : values
 template <class T, int kValues, bool kWide, Form kForm>
 struct RowGroup {
   using Row = cuda::LaneValues<T, kValues, kWide>;
-  static constexpr bool kResidual = kForm == Form::kResidual;
+  static constexpr bool kResidual = adds_residual(kForm);
   static constexpr int kRows = rows_together(kValues, kResidual);
   static constexpr int kRun = Row::kRun;
   Row x[kRows];
@@ -122,14 +130,19 @@ struct RowGroup {
   static __device__ __forceinline__ void add_branch(const Forward<T>& a, std::int64_t row, int lane,
                                                     const Row& branch, Row& x) {
     const int channels = static_cast<int>(a.channels);
-    const float scale = a.scale_of(row);
+    const float scale = kForm == Form::kGated ? 0.0f : a.scale_of(row);
 #pragma unroll
     for (int i = 0; i < kValues; i += kRun) {
-      float sum[kRun];
-#pragma unroll
-      for (int k = 0; k < kRun; ++k) sum[k] = fmaf(scale, branch[i + k], x[i + k]);
-      x.set_run(i, sum);
       const int c = Row::column(lane, i);
+      float factor[kRun], sum[kRun];
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) factor[k] = scale;
+      if constexpr (kForm == Form::kGated) {
+        if (c < channels) Row::load_float_run(a.gate_of(row) + c, factor);
+      }
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) sum[k] = fmaf(factor[k], branch[i + k], x[i + k]);
+      x.set_run(i, sum);
       if (c < channels) Row::store_run(a.sum + row * a.channels + c, sum);
     }
   }
@@ -168,7 +181,7 @@ struct RowGroup {
     }
     const int channels = static_cast<int>(a.channels);
     std::int64_t parameters[kRows] = {};
-    if constexpr (kForm == Form::kBySets) {
+    if constexpr (is_by_sets(kForm)) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (first + r < a.rows) parameters[r] = a.parameters_of(first + r);
@@ -183,8 +196,8 @@ struct RowGroup {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (first + r >= a.rows) continue;
-        if constexpr (kForm == Form::kBySets) {
-          load_parameters<Row>(a.weight, parameters[r] + c, 1, weight);
+        if constexpr (is_by_sets(kForm)) {
+          load_gains<Row>(a.weight, a.sets, parameters[r] + c, weight);
           load_parameters<Row>(a.bias, parameters[r] + c, 0, bias);
         } else if (r == 0) {
           Row::load_float_run(a.weight + c, weight);
@@ -224,12 +237,13 @@ __global__ void __launch_bounds__(kThreads) layer_norm_forward_long_kernel(Forwa
   const std::int64_t row = blockIdx.x, first = row * a.channels;
   const T* x = a.x + first;
   float sum = 0;
-  if constexpr (kForm == Form::kResidual) {
+  if constexpr (adds_residual(kForm)) {
     T* to = a.sum + first;
-    const float scale = a.scale_of(row);
+    const float* gate = kForm == Form::kGated ? a.gate_of(row) : nullptr;
+    const float scale = kForm == Form::kGated ? 0.0f : a.scale_of(row);
     for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
       to[c] = cuda::from_float<T>(
-          fmaf(scale, cuda::to_float(a.branch[first + c]), cuda::to_float(x[c])));
+          fmaf(gate ? gate[c] : scale, cuda::to_float(a.branch[first + c]), cuda::to_float(x[c])));
       sum += cuda::to_float(to[c]);
     }
     x = to;
@@ -246,9 +260,9 @@ __global__ void __launch_bounds__(kThreads) layer_norm_forward_long_kernel(Forwa
   const float delta = a.mean_of(cuda::block_sum(rest, shared));
   const Moments m = moments(rough, delta, a.mean_of(cuda::block_sum(squares, shared)), a.eps);
   if (threadIdx.x == 0) store_moments<kForm>(a, row, cuda::to_float(x[0]), m);
-  const std::int64_t parameters = kForm == Form::kBySets ? a.parameters_of(row) : 0;
+  const std::int64_t parameters = is_by_sets(kForm) ? a.parameters_of(row) : 0;
   for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
-    const float weight = a.weight ? a.weight[parameters + c] : 1.0f;
+    const float weight = gain_at(a.weight, a.sets, parameters + c);
     const float bias = a.bias ? a.bias[parameters + c] : 0.0f;
     a.y[first + c] = cuda::from_float<T>(fmaf(m.normalized(cuda::to_float(x[c])), weight, bias));
   }
@@ -257,8 +271,9 @@ __global__ void __launch_bounds__(kThreads) layer_norm_forward_long_kernel(Forwa
 template <Form kForm, class T>
 void forward(CudaQueue& queue, const char* name, const Forward<T>& a) {
   const KernelName kernel{name, {a.rows, a.channels}};
-  const bool wide = rows_are_wide<T>(a.channels, {a.x, a.branch, a.sum, a.y, a.weight, a.bias}) &&
-                    a.sets.stride % 4 == 0;
+  const bool wide =
+      rows_are_wide<T>(a.channels, {a.x, a.branch, a.sum, a.y, a.weight, a.bias, a.gate}) &&
+      a.sets.stride % 4 == 0;
   if (!is_held(a.channels, wide)) {
     launch(queue, kernel, layer_norm_forward_long_kernel<T, kForm>,
            {blocks_for(a.rows, 1), kThreads, kWarps * sizeof(float)}, a);
@@ -285,6 +300,7 @@ void run(CudaQueue& queue, const LayerNormForward& args) {
     a.branch = static_cast<const T*>(args.branch);
     a.row_scale = static_cast<const float*>(args.row_scale);
     a.rows_per_scale = args.rows_per_scale;
+    a.gate = static_cast<const float*>(args.gate);
     a.sum = static_cast<T*>(args.sum);
     a.weight = static_cast<const float*>(args.weight);
     a.bias = static_cast<const float*>(args.bias);
@@ -297,6 +313,7 @@ void run(CudaQueue& queue, const LayerNormForward& args) {
     const bool by_sets = a.sets.rows > 0 || a.row_mean || a.row_std || !a.weight || !a.bias;
     if (args.residual) {
       check_residual(args);
+      if (args.gate) return forward<Form::kGated>(queue, "gated_layer_norm_forward", a);
       return forward<Form::kResidual>(queue, "residual_layer_norm_forward", a);
     }
     if (by_sets) return forward<Form::kBySets>(queue, "layer_norm_forward by sets", a);

@@ -20,6 +20,8 @@ namespace dtn {
 struct ParameterSets {
   std::int64_t rows = 0;    // per set, a divisor of all rows; 0: one set of all rows
   std::int64_t stride = 0;  // in elements
+  // True: `weight` holds scales, and the factor is 1 + scale. Needs a weight and sets.
+  bool scales = false;
 };
 
 struct LayerNormForward {
@@ -49,10 +51,18 @@ struct LayerNormForward {
   const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
   std::int64_t rows_per_scale = 1;
   void* sum = nullptr;  // [rows, C]; may be residual
+  // A gate per channel of each set, instead of row_scale. It needs several sets:
+  //    x = sum = residual + gate[set] branch, rounded to dtype
+  // The result is bit-identical to GateForward (modulate.h) followed by the norm.
+  const void* gate = nullptr;  // [sets, C], accumulator type; null: no gate
 };
+// Throws Error if the kernel cannot compute the residual sum.
 inline void check_residual(const LayerNormForward& args) {
-  DTN_CHECK(args.sets.rows == 0 && args.weight && args.bias && !args.row_mean && !args.row_std,
-            "layer_norm: a residual sum needs one set, weight and bias, and no moments");
+  const bool by_sets = args.sets.rows > 0;
+  DTN_CHECK(by_sets == (args.gate != nullptr) && (!args.gate || !args.row_scale) && args.weight &&
+                args.bias && !args.row_mean && !args.row_std,
+            "layer_norm: a residual sum needs weight and bias, no moments, and one set of rows, or "
+            "several sets and a gate");
 }
 void run(CpuQueue&, const LayerNormForward&);
 void run(CudaQueue&, const LayerNormForward&);
@@ -62,6 +72,8 @@ void run(CudaQueue&, const LayerNormForward&);
 //    dweight += sum_r dy xhat,   dbias += sum_r dy
 //    dbranch = row_scale[row / rows_per_scale] dx,   from the rounded dx
 //    dbranch_sums += sum_r dbranch,   from dbranch before or after rounding
+// With a gate, bit-identical to GateBackward (modulate.h) with dy = dx:
+//    dbranch = gate[set] dx,   dgate[set] = sum_r dx branch,   from the rounded dx
 // Gradients of row_mean and row_std add (drow_mean + drow_std xhat) / C to dx. The sums over the
 // rows of a set are taken in chunks that depend only on the shape, so results do not depend on the
 // number of threads.
@@ -85,7 +97,20 @@ struct LayerNormBackward {
   ParameterSets sets = {};
   const void* drow_mean = nullptr;  // [rows]; null: 0
   const void* drow_std = nullptr;   // [rows]; null: 0
+  // Gradients of a gated branch, instead of dbranch_sums and row_scale. They need several sets, dx,
+  // and dbranch.
+  const void* branch = nullptr;  // [rows, C]
+  const void* gate = nullptr;    // [sets, C], accumulator type; null: no gate
+  void* dgate = nullptr;         // [sets, C], accumulator type, =
 };
+// Throws Error if arguments for the gradients of a gate are missing.
+inline void check_gate(const LayerNormBackward& args) {
+  if (!args.gate) return;
+  DTN_CHECK(args.sets.rows > 0 && args.dx && args.branch && args.dbranch && args.dgate &&
+                !args.dbranch_sums && !args.row_scale,
+            "layer_norm: a gate needs several sets, dx, branch, dbranch and dgate, and no sums of "
+            "dbranch");
+}
 void run(CpuQueue&, const LayerNormBackward&);
 void run(CudaQueue&, const LayerNormBackward&);
 

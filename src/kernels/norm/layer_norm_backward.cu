@@ -8,12 +8,15 @@
 // 8 C bytes for 32 rows or more. A second kernel adds these up. The column sums of dbranch, if they
 // are requested, are a third row of partial sums, which saves another pass over dbranch.
 //
+// The gradients of a gated branch are another pass: their sums would need more registers.
+//
 // Rows that do not fit in registers take a block each for dx. They are read a second time for the
 // parameter gradients, with one thread per column.
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/layer_norm_shape.cuh"
+#include "kernels/pointwise/modulate.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
@@ -154,7 +157,7 @@ struct RowGroup {
       if (c >= channels) continue;
       float weight[kRun];
       if constexpr (kBySets) {
-        load_parameters<Row>(a.weight, parameters + c, 1, weight);
+        load_gains<Row>(a.weight, a.sets, parameters + c, weight);
       } else {
         Row::load_float_run(a.weight + c, weight);
       }
@@ -196,7 +199,7 @@ struct RowGroup {
       if (c >= channels) continue;
       float weight[kRun];
       if constexpr (kBySets) {
-        load_parameters<Row>(a.weight, parameters + c, 1, weight);
+        load_gains<Row>(a.weight, a.sets, parameters + c, weight);
       } else {
         Row::load_float_run(a.weight + c, weight);
       }
@@ -268,7 +271,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_backward_long_kernel(Back
   const T* x = a.x + first;
   const RowStatistics row{cuda::to_float(x[0]), a.mean[r], a.rstd[r]};
   const std::int64_t parameters = r / a.sets.rows * a.sets.stride;
-  auto weight = [&](std::int64_t c) { return a.weight ? a.weight[parameters + c] : 1.0f; };
+  auto weight = [&](std::int64_t c) { return gain_at(a.weight, a.sets, parameters + c); };
   RowMeans means{};
   for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
     const float dxhat = cuda::to_float(a.dy[first + c]) * weight(c);
@@ -334,7 +337,9 @@ bool is_wide(const Backward<T>& a) {
 
 template <class T>
 Kind kind_of(const Backward<T>& a, bool branch_sums) {
-  if (a.sets.rows < a.rows || a.drow_mean || a.drow_std || !a.weight) return Kind::kBySets;
+  if (a.sets.rows < a.rows || a.sets.scales || a.drow_mean || a.drow_std || !a.weight) {
+    return Kind::kBySets;
+  }
   return branch_sums && is_held(a.channels, is_wide(a)) ? Kind::kBranchSums : Kind::kPlain;
 }
 
@@ -393,6 +398,7 @@ void add_partials(CudaQueue& queue, const Backward<T>& a, Kind kind,
 void run(CudaQueue& queue, const LayerNormBackward& args) {
   for_cuda_dtype("layer_norm_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
+    check_gate(args);
     if (args.rows == 0 || args.channels == 0) return;
     Backward<T> a{};
     a.rows = args.rows, a.channels = args.channels;
@@ -404,7 +410,7 @@ void run(CudaQueue& queue, const LayerNormBackward& args) {
     a.dy = static_cast<const T*>(args.dy);
     a.dx_add = static_cast<const T*>(args.dx_add);
     a.dx = static_cast<T*>(args.dx);
-    a.dbranch = static_cast<T*>(args.dbranch);
+    a.dbranch = args.gate ? nullptr : static_cast<T*>(args.dbranch);
     a.row_scale = static_cast<const float*>(args.row_scale);
     a.rows_per_scale = args.rows_per_scale;
     a.drow_mean = static_cast<const float*>(args.drow_mean);
@@ -421,6 +427,10 @@ void run(CudaQueue& queue, const LayerNormBackward& args) {
       add_partials(queue, a, kind, args);
     } else {
       backward(queue, a, kind);
+    }
+    if (args.gate) {
+      run(queue, GateBackward{args.dtype, sets, a.sets.rows, args.channels, args.branch, args.gate,
+                              args.dx, args.dbranch, args.dgate});
     }
     if (!args.dbranch_sums || kind == Kind::kBranchSums) return;
     run(queue, SumRows{args.dtype, args.rows, args.channels, args.dbranch, args.dbranch_sums});

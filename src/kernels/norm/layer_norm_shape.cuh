@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/lanes.cuh"
+#include "kernels/norm/layer_norm.h"
 
 namespace dtn {
 
@@ -25,6 +26,23 @@ __device__ __forceinline__ void load_parameters(const float* from, std::int64_t 
   if (from) return Row::load_float_run(from + at, to);
 #pragma unroll
   for (int k = 0; k < Row::kRun; ++k) to[k] = otherwise;
+}
+
+// The same for gains, which may be stored as scales.
+template <class Row>
+__device__ __forceinline__ void load_gains(const float* from, const ParameterSets& sets,
+                                           std::int64_t at, float (&to)[Row::kRun]) {
+  load_parameters<Row>(from, at, 1, to);
+  if (!sets.scales) return;
+#pragma unroll
+  for (int k = 0; k < Row::kRun; ++k) to[k] += 1.0f;
+}
+
+// Returns the gain of column `at`, or 1 if `from` is null.
+__device__ __forceinline__ float gain_at(const float* from, const ParameterSets& sets,
+                                         std::int64_t at) {
+  if (!from) return 1.0f;
+  return sets.scales ? from[at] + 1.0f : from[at];
 }
 
 // Returns true if a warp holds a whole row in registers. Longer rows take a thread block each.

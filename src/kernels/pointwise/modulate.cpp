@@ -4,13 +4,11 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/row_sums.h"
+#include "kernels/cpu/set_sums.h"
+#include "kernels/pointwise/gate_rows.h"
 
 namespace dtn::DTN_ISA {
 namespace {
-
-// Channels per task of a sum over tokens: the sums stay in the first-level cache.
-constexpr std::int64_t kChannels = 512;
 
 template <class T>
 void modulate(const ModulateForward& args) {
@@ -55,6 +53,62 @@ void modulate_backward(const ModulateBackward& args) {
 }
 
 template <class T>
+void modulate_samples(const ModulateSamplesForward& args) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t channels = args.channels;
+  for_each_row(args.batch * args.tokens, channels, [&](std::int64_t r) {
+    const T* x = static_cast<const T*>(args.x) + r * channels;
+    const A* shift = static_cast<const A*>(args.modulation) + r / args.tokens * 2 * channels;
+    const A* scale = shift + channels;
+    T* y = static_cast<T*>(args.y) + r * channels;
+    for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
+      const Vec<A> v = load_n(x + c, count);
+      const Vec<A> product = v * load_n(scale + c, count) + v;
+      store_n(y + c, Vec<A>(product + load_n(shift + c, count)), count);
+    });
+  });
+}
+
+// Computes dx of a row, and adds the row to dshift and dscale.
+template <class T>
+void modulate_samples_backward_row(const ModulateSamplesBackward& args, std::int64_t row,
+                                   AccumulatorOf<T>* dshift, AccumulatorOf<T>* dscale) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t channels = args.channels, at = row * channels;
+  const A* scale =
+      static_cast<const A*>(args.modulation) + (2 * (row / args.tokens) + 1) * channels;
+  const T* x = static_cast<const T*>(args.x) + at;
+  const T* dy = static_cast<const T*>(args.dy) + at;
+  const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + at : nullptr;
+  T* dx = args.dx ? static_cast<T*>(args.dx) + at : nullptr;
+  for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
+    const Vec<A> g = load_n(dy + c, count);
+    store_n(dshift + c, Vec<A>(load_n(dshift + c, count) + g), count);
+    store_n(dscale + c, Vec<A>(load_n(dscale + c, count) + g * load_n(x + c, count)), count);
+    if (!dx) return;
+    Vec<A> d = g * load_n(scale + c, count) + g;
+    if (add) d += load_n(add + c, count);
+    store_n(dx + c, d, count);
+  });
+}
+
+template <class T>
+void modulate_samples_backward(CpuQueue& queue, const ModulateSamplesBackward& args) {
+  using A = AccumulatorOf<T>;
+  A* dmodulation = static_cast<A*>(args.dmodulation);
+  sum_set_rows<A, 2>(
+      queue, args.batch, args.tokens, args.channels,
+      [&](std::int64_t begin, std::int64_t end, A* const(&sums)[2]) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          modulate_samples_backward_row<T>(args, row, sums[0], sums[1]);
+        }
+      },
+      [&](std::int64_t sample, int k, std::int64_t c, auto count, Vec<A> sum) {
+        if (dmodulation) store_n(dmodulation + (2 * sample + k) * args.channels + c, sum, count);
+      });
+}
+
+template <class T>
 void gate(const GateForward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
@@ -62,44 +116,37 @@ void gate(const GateForward& args) {
     const std::int64_t at = r * channels;
     const T* x = static_cast<const T*>(args.x) + at;
     const A* gain = static_cast<const A*>(args.gain) + r / args.tokens * channels;
-    const T* residual = args.residual ? static_cast<const T*>(args.residual) + at : nullptr;
     T* y = static_cast<T*>(args.y) + at;
-    for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-      Vec<A> v = load_n(x + c, count) * load_n(gain + c, count);
-      if (residual) v += load_n(residual + c, count);
-      store_n(y + c, v, count);
-    });
+    if (args.residual) {
+      gate_row<true>(channels, x, gain, static_cast<const T*>(args.residual) + at, y);
+    } else {
+      gate_row<false, T>(channels, x, gain, nullptr, y);
+    }
   });
 }
 
-// Each task processes some channels of all tokens of a sample.
 template <class T>
-void gate_backward(const GateBackward& args) {
+void gate_backward(CpuQueue& queue, const GateBackward& args) {
   using A = AccumulatorOf<T>;
-  const std::int64_t channels = args.channels, tokens = args.tokens;
-  const std::int64_t blocks = (channels + kChannels - 1) / kChannels;
-  parallel_for(args.batch * blocks, [&](std::int64_t task) {
-    const std::int64_t b = task / blocks, first = task % blocks * kChannels;
-    const std::int64_t n = channels - first < kChannels ? channels - first : kChannels;
-    alignas(64) A sum[kChannels] = {};
-    alignas(64) A gain[kChannels];
-    std::memcpy(gain, static_cast<const A*>(args.gain) + b * channels + first,
-                static_cast<std::size_t>(n) * sizeof(A));
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::int64_t at = (b * tokens + t) * channels + first;
-      const T* x = static_cast<const T*>(args.x) + at;
-      const T* dy = static_cast<const T*>(args.dy) + at;
-      T* dx = args.dx ? static_cast<T*>(args.dx) + at : nullptr;
-      for_each_vector<A>(n, [&](std::int64_t c, auto count) {
-        const Vec<A> g = load_n(dy + c, count);
-        if (args.dgain) store(sum + c, Vec<A>(load(sum + c) + g * load_n(x + c, count)));
-        if (dx) store_n(dx + c, Vec<A>(g * load_n(gain + c, count)), count);
+  const std::int64_t channels = args.channels;
+  sum_set_rows<A, 1>(
+      queue, args.batch, args.tokens, channels,
+      [&](std::int64_t begin, std::int64_t end, A* const(&sums)[1]) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const A* gain = static_cast<const A*>(args.gain) + row / args.tokens * channels;
+          const T* dy = static_cast<const T*>(args.dy) + row * channels;
+          if (args.dgain) {
+            const T* x = static_cast<const T*>(args.x) + row * channels;
+            add_gate_gradient_row(channels, x, dy, sums[0]);
+          }
+          if (args.dx) {
+            gate_backward_row(channels, gain, dy, static_cast<T*>(args.dx) + row * channels);
+          }
+        }
+      },
+      [&](std::int64_t sample, int, std::int64_t c, auto count, Vec<A> sum) {
+        if (args.dgain) store_n(static_cast<A*>(args.dgain) + sample * channels + c, sum, count);
       });
-    }
-    if (!args.dgain) return;
-    std::memcpy(static_cast<A*>(args.dgain) + b * channels + first, sum,
-                static_cast<std::size_t>(n) * sizeof(A));
-  });
 }
 
 template <class T>
@@ -146,11 +193,19 @@ void run(CpuQueue&, const ModulateForward& args) {
 void run(CpuQueue&, const ModulateBackward& args) {
   for_dtype("ModulateBackward", args.dtype, [&](auto t) { modulate_backward<decltype(t)>(args); });
 }
+void run(CpuQueue&, const ModulateSamplesForward& args) {
+  for_dtype("ModulateSamplesForward", args.dtype,
+            [&](auto t) { modulate_samples<decltype(t)>(args); });
+}
+void run(CpuQueue& queue, const ModulateSamplesBackward& args) {
+  for_dtype("ModulateSamplesBackward", args.dtype,
+            [&](auto t) { modulate_samples_backward<decltype(t)>(queue, args); });
+}
 void run(CpuQueue&, const GateForward& args) {
   for_dtype("GateForward", args.dtype, [&](auto t) { gate<decltype(t)>(args); });
 }
-void run(CpuQueue&, const GateBackward& args) {
-  for_dtype("GateBackward", args.dtype, [&](auto t) { gate_backward<decltype(t)>(args); });
+void run(CpuQueue& queue, const GateBackward& args) {
+  for_dtype("GateBackward", args.dtype, [&](auto t) { gate_backward<decltype(t)>(queue, args); });
 }
 void run(CpuQueue&, const ScaleShiftRowsForward& args) {
   for_dtype("ScaleShiftRowsForward", args.dtype,
@@ -165,6 +220,8 @@ void run(CpuQueue&, const ScaleShiftRowsBackward& args) {
 
 DTN_DISPATCH(ModulateForward)
 DTN_DISPATCH(ModulateBackward)
+DTN_DISPATCH(ModulateSamplesForward)
+DTN_DISPATCH(ModulateSamplesBackward)
 DTN_DISPATCH(GateForward)
 DTN_DISPATCH(GateBackward)
 DTN_DISPATCH(ScaleShiftRowsForward)

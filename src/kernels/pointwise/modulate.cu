@@ -90,65 +90,124 @@ struct GateMap {
   }
 };
 
+template <class T, class Index>
+struct ModulateSamplesMap {
+  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 3;
+  const T* x;
+  const float* modulation;
+  T* y;
+  std::int64_t per_sample, channels;  // per_sample: elements of a sample
+
+  template <int n>
+  __device__ void load(std::int64_t i, float (&v)[3][n]) const {
+    const std::int64_t sample = cuda::row_and_column<Index>(i, per_sample).row;
+    const std::int64_t channel = cuda::row_and_column<Index>(i, channels).column;
+    const float* shift = modulation + sample * 2 * channels + channel;
+    cuda::load_values(x + i, v[0]);
+    cuda::load_values(shift, v[1]);
+    cuda::load_values(shift + channels, v[2]);
+  }
+  template <int n>
+  __device__ void store(std::int64_t i, float (&v)[3][n]) const {
+    for (int k = 0; k < n; ++k) v[0][k] = fmaf(v[0][k], v[2][k], v[0][k]) + v[1][k];
+    cuda::store_values(y + i, v[0]);
+  }
+};
+
+// Backward pass of a gate, or of a modulation.
 template <class T>
-struct GateSums {
+struct SampleSums {
   const T *x, *dy;
-  const float* gain;
+  const T* dx_add;    // null: 0
+  const float* gain;  // the gates or scales of the first sample
   T* dx;
-  float* dgain;
+  float* sums;  // [B, outputs, C]: dgate; or dshift and dscale; null: not computed
   std::int64_t tokens, channels;
-  std::int64_t tiles;  // of `lanes` vectors of channels
+  std::int64_t gain_stride;  // between the gains of samples
+  std::int64_t tiles;        // of `lanes` vectors of channels
   int lanes;
 };
 
+constexpr int outputs_of(bool modulates) { return modulates ? 2 : 1; }
+
+// Computes dx of a vector of a token, and adds to its sums: of dy x, or of dy and dy x.
+template <bool kModulates, int n, class T>
+__device__ __forceinline__ void add_token(const SampleSums<T>& a, std::int64_t i,
+                                          const float (&gain)[n],
+                                          float (&sum)[outputs_of(kModulates)][n]) {
+  float x[n] = {}, dy[n], add[n] = {};
+  if (a.sums) cuda::load_values(a.x + i, x);
+  cuda::load_values(a.dy + i, dy);
+  if constexpr (kModulates) {
+    if (a.dx_add) cuda::load_values(a.dx_add + i, add);
+  }
+#pragma unroll
+  for (int k = 0; k < n; ++k) {
+    float& of_product = sum[outputs_of(kModulates) - 1][k];
+    of_product = fmaf(x[k], dy[k], of_product);
+    if constexpr (kModulates) {
+      sum[0][k] += dy[k];
+      dy[k] = fmaf(dy[k], gain[k], dy[k]) + add[k];
+    } else {
+      dy[k] *= gain[k];
+    }
+  }
+  if (a.dx) cuda::store_values(a.dx + i, dy);
+}
+
 // Blocks: [sample, tile].
-template <int n, class T>
-__global__ void __launch_bounds__(kThreads) gate_backward_kernel(GateSums<T> a) {
-  DTN_SHARED(float, sums);  // [groups, lanes n]
+template <bool kModulates, int n, class T>
+__global__ void __launch_bounds__(kThreads) sample_backward_kernel(SampleSums<T> a) {
+  DTN_SHARED(float, shared);  // [groups, lanes n]
+  constexpr int kOutputs = outputs_of(kModulates);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % a.lanes, group = thread / a.lanes, groups = kThreads / a.lanes;
   const std::int64_t sample = blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles;
   const std::int64_t channel = (tile * a.lanes + lane) * n;
-  float sum[n] = {};
+  float sum[kOutputs][n] = {};
   if (channel < a.channels) {
     float gain[n];
-    cuda::load_values(a.gain + sample * a.channels + channel, gain);
+    cuda::load_values(a.gain + sample * a.gain_stride + channel, gain);
     const std::int64_t first = sample * a.tokens * a.channels + channel;
 #pragma unroll 2
     for (std::int64_t t = group; t < a.tokens; t += groups) {
-      const std::int64_t i = first + t * a.channels;
-      float x[n] = {}, dy[n];
-      if (a.dgain) cuda::load_values(a.x + i, x);
-      cuda::load_values(a.dy + i, dy);
-#pragma unroll
-      for (int k = 0; k < n; ++k) {
-        sum[k] = fmaf(x[k], dy[k], sum[k]);
-        dy[k] *= gain[k];
-      }
-      if (a.dx) cuda::store_values(a.dx + i, dy);
+      add_token<kModulates>(a, first + t * a.channels, gain, sum);
     }
   }
-  if (!a.dgain) return;
-  cuda::store_values(sums + thread * n, sum);
-  __syncthreads();
+  if (!a.sums) return;
   const int width = a.lanes * n;
-  for (int j = thread; j < width; j += kThreads) {
-    const std::int64_t c = tile * width + j;
-    if (c >= a.channels) return;
-    float total = sums[j];
-    for (int g = 1; g < groups; ++g) total += sums[g * width + j];
-    a.dgain[sample * a.channels + c] = total;
+#pragma unroll
+  for (int output = 0; output < kOutputs; ++output) {
+    if (output > 0) __syncthreads();  // the sums of the last output are read
+    cuda::store_values(shared + thread * n, sum[output]);
+    __syncthreads();
+    for (int j = thread; j < width; j += kThreads) {
+      const std::int64_t c = tile * width + j;
+      if (c >= a.channels) break;
+      float total = shared[j];
+      for (int g = 1; g < groups; ++g) total += shared[g * width + j];
+      a.sums[(sample * kOutputs + output) * a.channels + c] = total;
+    }
   }
 }
 
-template <int n, class T>
-void gate_backward(CudaQueue& queue, const GateBackward& args, GateSums<T> a) {
-  const std::int64_t vectors = args.channels / n;
-  a.lanes = vectors > 16 ? 32 : vectors > 8 ? 16 : 8;
-  a.tiles = (vectors + a.lanes - 1) / a.lanes;
-  launch(queue, {"gate_backward", {args.batch, args.tokens, args.channels}},
-         gate_backward_kernel<n, T>,
-         {blocks_for(args.batch * a.tiles, 1), kThreads, kThreads * n * sizeof(float)}, a);
+template <bool kModulates, class T>
+void sample_backward(CudaQueue& queue, const char* name, std::int64_t batch, SampleSums<T> a,
+                     bool wide) {
+  if (batch == 0 || a.channels == 0 || (!a.dx && !a.sums)) return;
+  auto with = [&](auto width) {
+    constexpr int n = width;
+    const std::int64_t vectors = a.channels / n;
+    a.lanes = vectors > 16 ? 32 : vectors > 8 ? 16 : 8;
+    a.tiles = (vectors + a.lanes - 1) / a.lanes;
+    launch(queue, {name, {batch, a.tokens, a.channels}}, sample_backward_kernel<kModulates, n, T>,
+           {blocks_for(batch * a.tiles, 1), kThreads, kThreads * n * sizeof(float)}, a);
+  };
+  if (wide) {
+    with(std::integral_constant<int, cuda::kPerVector<T>>{});
+  } else {
+    with(std::integral_constant<int, 1>{});
+  }
 }
 
 template <class T, class Index>
@@ -269,19 +328,50 @@ void run(CudaQueue& queue, const GateForward& args) {
 void run(CudaQueue& queue, const GateBackward& args) {
   for_cuda_dtype("gate_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (args.batch == 0 || args.channels == 0 || (!args.dx && !args.dgain)) return;
-    GateSums<T> a{};
+    SampleSums<T> a{};
     a.x = static_cast<const T*>(args.x);
     a.dy = static_cast<const T*>(args.dy);
     a.gain = static_cast<const float*>(args.gain);
     a.dx = static_cast<T*>(args.dx);
-    a.dgain = static_cast<float*>(args.dgain);
-    a.tokens = args.tokens, a.channels = args.channels;
-    if (is_wide<T>(args.channels, args.x, args.dy, args.gain, args.dx)) {
-      gate_backward<cuda::kPerVector<T>>(queue, args, a);
-    } else {
-      gate_backward<1>(queue, args, a);
-    }
+    a.sums = static_cast<float*>(args.dgain);
+    a.tokens = args.tokens, a.channels = args.channels, a.gain_stride = args.channels;
+    sample_backward<false>(queue, "gate_backward", args.batch, a,
+                           is_wide<T>(args.channels, args.x, args.dy, args.gain, args.dx));
+  });
+}
+
+void run(CudaQueue& queue, const ModulateSamplesForward& args) {
+  for_cuda_dtype("modulate_samples_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t per_sample = args.tokens * args.channels, count = args.batch * per_sample;
+    if (count == 0) return;
+    cuda::for_index(count, [&](auto index) {
+      ModulateSamplesMap<T, decltype(index)> map{};
+      map.x = static_cast<const T*>(args.x);
+      map.modulation = static_cast<const float*>(args.modulation);
+      map.y = static_cast<T*>(args.y);
+      map.per_sample = per_sample;
+      map.channels = args.channels;
+      cuda::launch_map(queue, "modulate_samples_forward", map, count,
+                       is_wide<T>(args.channels, args.x, args.modulation, args.y));
+    });
+  });
+}
+
+void run(CudaQueue& queue, const ModulateSamplesBackward& args) {
+  for_cuda_dtype("modulate_samples_backward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    SampleSums<T> a{};
+    a.x = static_cast<const T*>(args.x);
+    a.dy = static_cast<const T*>(args.dy);
+    a.dx_add = static_cast<const T*>(args.dx_add);
+    a.gain = static_cast<const float*>(args.modulation) + args.channels;
+    a.dx = static_cast<T*>(args.dx);
+    a.sums = static_cast<float*>(args.dmodulation);
+    a.tokens = args.tokens, a.channels = args.channels, a.gain_stride = 2 * args.channels;
+    sample_backward<true>(
+        queue, "modulate_samples_backward", args.batch, a,
+        is_wide<T>(args.channels, args.x, args.dy, args.dx_add, args.modulation, args.dx));
   });
 }
 

@@ -39,6 +39,34 @@ struct ModulateBackward {
 void run(CpuQueue&, const ModulateBackward&);
 void run(CudaQueue&, const ModulateBackward&);
 
+// Modulates samples: y[b, t, c] = x[b, t, c] (1 + scale[b, c]) + shift[b, c].
+// A row of `modulation` holds the shifts of a sample, and then its scales.
+struct ModulateSamplesForward {
+  DType dtype;
+  std::int64_t batch, tokens, channels;
+  const void* x;           // [B, T, C]
+  const void* modulation;  // [B, 2 C], accumulator type
+  void* y;                 // [B, T, C]; may be x
+};
+void run(CpuQueue&, const ModulateSamplesForward&);
+void run(CudaQueue&, const ModulateSamplesForward&);
+
+//    dx = dy (1 + scale) + dx_add
+//    dshift[b, c] = sum_t dy
+//    dscale[b, c] = sum_t dy x
+struct ModulateSamplesBackward {
+  DType dtype;
+  std::int64_t batch, tokens, channels;
+  const void* x;                 // [B, T, C]
+  const void* modulation;        // [B, 2 C], accumulator type
+  const void* dy;                // [B, T, C]
+  const void* dx_add = nullptr;  // [B, T, C]; may be dx
+  void* dx = nullptr;            // [B, T, C]; null: not computed
+  void* dmodulation = nullptr;   // [B, 2 C], accumulator type; null: not computed
+};
+void run(CpuQueue&, const ModulateSamplesBackward&);
+void run(CudaQueue&, const ModulateSamplesBackward&);
+
 // Gates a branch: y[b, t, c] = gain[b, c] x[b, t, c] + (residual[b, t, c] or 0).
 struct GateForward {
   DType dtype;

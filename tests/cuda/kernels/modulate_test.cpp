@@ -20,12 +20,13 @@ struct Problem {
   DType dtype;
   Size size;
   std::int64_t shift;
-  Twin x, modulation, dy, add, gate, row_gain, row_shift;
-  Twin y, dx, dmodulation, dgate, drow_gain, drow_shift;
+  Twin x, modulation, samples, dy, add, gate, row_gain, row_shift;
+  Twin y, dx, dmodulation, dsamples, dgate, drow_gain, drow_shift;
 
   Problem(DType d, Size s, std::int64_t shifted = 0) : dtype(d), size(s), shift(shifted) {
     x = random_twin(activation(1), d, 1);
     modulation = random_twin(activation(2), d, 2);
+    samples = random_twin({2 * s.batch * s.channels}, kFloat, 8);
     dy = random_twin(activation(1), d, 3);
     add = random_twin(activation(1), d, 4);
     gate = random_twin({s.batch * s.channels}, kFloat, 5);
@@ -36,7 +37,8 @@ struct Problem {
   Problem in_float64() const {
     Problem p = *this;
     p.dtype = DType::kFloat64;
-    for (Twin* t : {&p.x, &p.modulation, &p.dy, &p.add, &p.gate, &p.row_gain, &p.row_shift}) {
+    for (Twin* t :
+         {&p.x, &p.modulation, &p.samples, &p.dy, &p.add, &p.gate, &p.row_gain, &p.row_shift}) {
       *t = Twin(as(t->host(), DType::kFloat64));
     }
     p.make_outputs();
@@ -50,6 +52,7 @@ struct Problem {
     y = Twin::output(activation(1), dtype);
     dx = Twin::output(activation(1), dtype);
     dmodulation = Twin::output(activation(2), dtype);
+    dsamples = Twin::output({2 * size.batch * size.channels}, acc);
     dgate = Twin::output({size.batch * size.channels}, acc);
     drow_gain = Twin::output({rows()}, acc);
     drow_shift = Twin::output({rows()}, acc);
@@ -64,6 +67,13 @@ struct Problem {
   ModulateBackward modulate_backward(Where w) const {
     return {dtype,     rows(),     size.channels, at(x, w),          at(modulation, w),
             at(dy, w), at(add, w), at(dx, w),     at(dmodulation, w)};
+  }
+  ModulateSamplesForward samples_forward(Where w) const {
+    return {dtype, size.batch, size.tokens, size.channels, at(x, w), samples.at(w), at(y, w)};
+  }
+  ModulateSamplesBackward samples_backward(Where w) const {
+    return {dtype,         size.batch, size.tokens, size.channels, at(x, w),
+            samples.at(w), at(dy, w),  at(add, w),  at(dx, w),     dsamples.at(w)};
   }
   GateForward gate_forward(Where w) const {
     return {dtype,    size.batch, size.tokens, size.channels,
@@ -130,6 +140,9 @@ TEST(CudaModulate, MatchesFloat64) {
         check(p, &Problem::modulate, {{"modulate y", &Problem::y, 0}});
         check(p, &Problem::modulate_backward,
               {{"modulate dx", &Problem::dx, 0}, {"dmodulation", &Problem::dmodulation, 0}});
+        check(p, &Problem::samples_forward, {{"samples y", &Problem::y, 0}});
+        check(p, &Problem::samples_backward,
+              {{"samples dx", &Problem::dx, 0}, {"dsamples", &Problem::dsamples, size.tokens}});
         check(p, &Problem::gate_forward, {{"gate y", &Problem::y, 0}});
         check(p, &Problem::gate_backward,
               {{"gate dx", &Problem::dx, 0}, {"dgain", &Problem::dgate, size.tokens}});
@@ -150,9 +163,11 @@ TEST(CudaModulate, SameBitsUnderEverySchedule) {
       const Problem p(dtype, {2, 37, 136});
       run(cuda_queue(), p.modulate_backward(kOnDevice));
       std::vector<Tensor> results = {p.dx.device(), p.dmodulation.device()};
+      run(cuda_queue(), p.samples_backward(kOnDevice));
       run(cuda_queue(), p.gate_backward(kOnDevice));
       run(cuda_queue(), p.rows_backward(kOnDevice));
-      for (const Twin* t : {&p.dgate, &p.drow_gain, &p.drow_shift}) results.push_back(t->device());
+      for (const Twin* t : {&p.dsamples, &p.dgate, &p.drow_gain, &p.drow_shift})
+        results.push_back(t->device());
       return results;
     });
   }
@@ -201,6 +216,29 @@ TEST(CudaModulate, RunsInPlaceAndSkipsNullOutputs) {
   }
 }
 
+TEST(CudaModulate, SamplesRunInPlaceAndSkipNullOutputs) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : kTypes) {
+    const Problem p(dtype, kSizes[0]), in_place(dtype, kSizes[0]), none(dtype, kSizes[0]);
+    run(cuda_queue(), p.samples_forward(kOnDevice));
+    ModulateSamplesForward forward = in_place.samples_forward(kOnDevice);
+    forward.y = in_place.x.at(kOnDevice);
+    run(cuda_queue(), forward);
+    EXPECT_TRUE(same_bits(in_place.x.device(), p.y.device()));
+    run(cuda_queue(), p.samples_backward(kOnDevice));
+    ModulateSamplesBackward only_sums = none.samples_backward(kOnDevice);
+    only_sums.dx = nullptr;
+    run(cuda_queue(), only_sums);
+    EXPECT_TRUE(same_bits(none.dsamples.device(), p.dsamples.device()));
+    EXPECT_TRUE(same_bits(none.dx.device(), none.dx.host())) << "still poisoned";
+    ModulateSamplesBackward over_add = p.samples_backward(kOnDevice);
+    over_add.dmodulation = nullptr;
+    over_add.dx = p.add.at(kOnDevice);
+    run(cuda_queue(), over_add);
+    EXPECT_TRUE(same_bits(p.add.device(), p.dx.device()));
+  }
+}
+
 TEST(CudaModulate, AcceptsEmptyInputAndRejectsFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Problem p(kFloat, kSizes[0]);
@@ -212,13 +250,15 @@ TEST(CudaModulate, AcceptsEmptyInputAndRejectsFloat64) {
   };
   empty(p.modulate(kOnDevice));
   empty(p.modulate_backward(kOnDevice));
+  empty(p.samples_forward(kOnDevice));
+  empty(p.samples_backward(kOnDevice));
   empty(p.gate_forward(kOnDevice));
   empty(p.gate_backward(kOnDevice));
   empty(p.rows_forward(kOnDevice));
   ScaleShiftRowsBackward rows = p.rows_backward(kOnDevice);
   rows.rows = 0;
   run(cuda_queue(), rows);
-  for (const Twin* t : {&p.y, &p.dx, &p.dgate, &p.drow_gain}) {
+  for (const Twin* t : {&p.y, &p.dx, &p.dsamples, &p.dgate, &p.drow_gain}) {
     EXPECT_TRUE(same_bits(t->device(), t->host())) << "still poisoned";
   }
 }
