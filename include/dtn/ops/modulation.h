@@ -7,14 +7,26 @@
 #pragma once
 
 #include "dtn/autograd/context.h"
+#include "dtn/ops/norm.h"
 
 namespace dtn::ops {
 
+// The second half of a modulation: gains, or scales, where gain = 1 + scale.
+enum class GainForm { kGains, kScales };
+
 // LayerNorm over C with a gain and a shift for each sample:
 //     y = gain_b (x - mean) / sqrt(var + eps) + shift_b
-// x [B, T, C], modulation [B, 2 C] with the shifts first, then the gains. The backward pass adds a
-// gradient that is already accumulated at x in the same pass.
-Variable modulated_layer_norm(Context&, const Variable& x, const Variable& modulation, double eps);
+// x [B, T, C], modulation [B, 2 C] in the accumulator type, with the shifts first, then the gains
+// or scales. The backward pass adds a gradient that is already accumulated at x in the same pass.
+Variable modulated_layer_norm(Context&, const Variable& x, const Variable& modulation, double eps,
+                              GainForm form = GainForm::kGains);
+
+// sum = residual + gate_b branch (gated_add) and y = modulated_layer_norm(sum), in one pass.
+// residual and branch [B, T, C], gate [B, C] in the accumulator type. Bit-identical to the two
+// operations.
+SumAndNorm gated_modulated_layer_norm(Context&, const Variable& residual, const Variable& gate,
+                                      const Variable& branch, const Variable& modulation,
+                                      double eps, GainForm form = GainForm::kGains);
 
 // Positional normalization: each token of x [..., C] by the mean and standard deviation of its
 // channels, with the biased variance:
@@ -45,7 +57,8 @@ Variable modulate(Context&, const Variable& x, const Variable& modulation);
 
 // y = x (1 + scale_b) + shift_b, with a scale and a shift per channel of each sample: x [B, T, C],
 // modulation [B, 2 C] in the accumulator type, with the shifts of a sample first, then its scales.
-// Gradients of the modulation are sums over the tokens in the accumulator type.
+// Gradients of the modulation are sums over the tokens in the accumulator type. The backward pass
+// adds a gradient that is already accumulated at x in the same pass.
 Variable modulate_samples(Context&, const Variable& x, const Variable& modulation);
 
 // y = residual + gate_b branch, with a gate per channel of each sample: branch and residual
@@ -54,7 +67,11 @@ Variable gated_add(Context&, const Variable& residual, const Variable& gate,
                    const Variable& branch);
 
 namespace reference {
-Variable modulated_layer_norm(Context&, const Variable& x, const Variable& modulation, double eps);
+Variable modulated_layer_norm(Context&, const Variable& x, const Variable& modulation, double eps,
+                              GainForm form = GainForm::kGains);
+SumAndNorm gated_modulated_layer_norm(Context&, const Variable& residual, const Variable& gate,
+                                      const Variable& branch, const Variable& modulation,
+                                      double eps, GainForm form = GainForm::kGains);
 Standardized standardize_tokens(Context&, const Variable& x, double eps);
 MeanAndDeviation channel_moments(Context&, const Variable& x, double eps);
 Variable scale_shift_tokens(Context&, const Variable& x, const Variable& gain,

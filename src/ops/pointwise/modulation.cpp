@@ -8,88 +8,16 @@
 #include "ops/norm/channel_norm.h"
 #include "ops/norm/norm_gradients.h"
 #include "ops/outputs.h"
+#include "ops/pointwise/modulation_parts.h"
 
 namespace dtn::ops {
 namespace {
-
-// Returns the address of element `offset` of a tensor.
-void* at(Tensor& t, std::int64_t offset) {
-  return static_cast<std::byte*>(t.raw()) + static_cast<std::size_t>(offset) * size_of(t.dtype());
-}
-const void* at(const Tensor& t, std::int64_t offset) {
-  return static_cast<const std::byte*>(t.raw()) +
-         static_cast<std::size_t>(offset) * size_of(t.dtype());
-}
-
-void check_like(const char* op, const char* what, const Variable& v, const Shape& shape,
-                DType dtype) {
-  DTN_CHECK(v.shape() == shape && v.dtype() == dtype, op, ": ", what, " is ", name_of(v.dtype()),
-            " ", to_string(v.shape()), ", not ", name_of(dtype), " ", to_string(shape));
-}
 
 Shape without_last(const Shape& shape) {
   return Shape(shape.dims().first(static_cast<std::size_t>(shape.rank() - 1)));
 }
 
-// Returns an uninitialised tensor if the gradient is needed, else undefined.
-Tensor empty_if(const GradSink& sink, const Shape& shape, DType dtype, Device device) {
-  return sink ? Tensor::empty(shape, dtype, device) : Tensor();
-}
-void* raw_or_null(Tensor& t) { return t.defined() ? t.raw() : nullptr; }
-void deliver(const GradSink& sink, Tensor grad) {
-  if (sink) sink->accumulate(std::move(grad));
-}
-
 }  // namespace
-
-Variable modulated_layer_norm(Context& ctx, const Variable& x, const Variable& modulation,
-                              double eps) {
-  DTN_CHECK(x.value().rank() == 3, "modulated_layer_norm: input ", to_string(x.shape()),
-            " is not [B, T, C]");
-  const DType acc = accumulator_of(x.dtype());
-  const std::int64_t batch = x.dim(0), tokens = x.dim(1), channels = x.dim(2);
-  check_like("modulated_layer_norm", "modulation", modulation, {batch, 2 * channels}, acc);
-  const ParameterSets sets{tokens, 2 * channels};
-  Tensor y = Tensor::empty_like(x.value());
-  Tensor mean = Tensor::empty({batch * tokens}, acc, x.device()), rstd = Tensor::empty_like(mean);
-  LayerNormForward args{};
-  args.dtype = x.dtype();
-  args.rows = batch * tokens;
-  args.channels = channels;
-  args.eps = eps;
-  args.x = x.value().raw();
-  args.weight = at(modulation.value(), channels);
-  args.bias = modulation.value().raw();
-  args.y = y.raw();
-  args.mean = mean.raw();
-  args.rstd = rstd.raw();
-  args.sets = sets;
-  run_on(x.device(), args);
-  return ctx.record("modulated_layer_norm", y, {&x, &modulation},
-                    [=, x = x.value(), modulation = modulation.value(), dx = x.sink(),
-                     sink = modulation.sink()](const Tensor& dy) {
-                      Tensor dmodulation;
-                      if (sink) dmodulation = Tensor::zeros(modulation.shape(), acc, x.device());
-                      NormInputGradient input(dx, x);
-                      LayerNormBackward back{};
-                      back.dtype = x.dtype();
-                      back.rows = batch * tokens;
-                      back.channels = channels;
-                      back.x = x.raw();
-                      back.weight = at(modulation, channels);
-                      back.mean = mean.raw();
-                      back.rstd = rstd.raw();
-                      back.dy = dy.raw();
-                      back.dx_add = input.waiting();
-                      back.dx = input.destination();
-                      back.dweight = sink ? at(dmodulation, channels) : nullptr;
-                      back.dbias = raw_or_null(dmodulation);
-                      back.sets = sets;
-                      run_on(x.device(), back);
-                      input.deliver();
-                      deliver(sink, std::move(dmodulation));
-                    });
-}
 
 Standardized standardize_tokens(Context& ctx, const Variable& x, double eps) {
   const DType acc = accumulator_of(x.dtype());
@@ -225,9 +153,24 @@ Variable modulate(Context& ctx, const Variable& x, const Variable& modulation) {
 Variable modulate_samples(Context& ctx, const Variable& x, const Variable& modulation) {
   DTN_CHECK(x.value().rank() == 3, "modulate_samples: input ", to_string(x.shape()),
             " is not [B, T, C]");
-  check_like("modulate_samples", "modulation", modulation, {x.dim(0), 2 * x.dim(2)},
-             accumulator_of(x.dtype()));
-  return reference::modulate_samples(ctx, x, modulation);
+  const DType acc = accumulator_of(x.dtype());
+  const std::int64_t batch = x.dim(0), tokens = x.dim(1), channels = x.dim(2);
+  check_like("modulate_samples", "modulation", modulation, {batch, 2 * channels}, acc);
+  Tensor y = Tensor::empty_like(x.value());
+  run_on(x.device(), ModulateSamplesForward{x.dtype(), batch, tokens, channels, x.value().raw(),
+                                            modulation.value().raw(), y.raw()});
+  return ctx.record(
+      "modulate_samples", y, {&x, &modulation},
+      [=, x = x.value(), modulation = modulation.value(), to_x = x.sink(),
+       to_modulation = modulation.sink()](const Tensor& dy) {
+        NormInputGradient input(to_x, x);
+        Tensor dmodulation = empty_if(to_modulation, modulation.shape(), acc, x.device());
+        run_on(x.device(), ModulateSamplesBackward{x.dtype(), batch, tokens, channels, x.raw(),
+                                                   modulation.raw(), dy.raw(), input.waiting(),
+                                                   input.destination(), raw_or_null(dmodulation)});
+        input.deliver();
+        deliver(to_modulation, std::move(dmodulation));
+      });
 }
 
 Variable gated_add(Context& ctx, const Variable& residual, const Variable& gate,
@@ -283,16 +226,6 @@ MeanAndDeviation channel_moments(Context& ctx, const Variable& x, double eps) {
   Variable std = sqrt(ctx, affine(ctx, mean(ctx, mul(ctx, centred, centred), 1), 1, eps));
   const Shape moments{x.dim(0), x.dim(2)};
   return {reshape(ctx, average, moments), reshape(ctx, std, moments)};
-}
-
-Variable modulated_layer_norm(Context& ctx, const Variable& x, const Variable& modulation,
-                              double eps) {
-  const std::int64_t batch = x.dim(0), channels = x.dim(2);
-  Variable parts = reshape(ctx, modulation, {batch, 1, 2 * channels});
-  Variable shift = narrow(ctx, parts, 2, 0, channels);
-  Variable gain = narrow(ctx, parts, 2, channels, 2 * channels);
-  Variable normal = standardize_tokens(ctx, upcast(ctx, x), eps).y;
-  return cast(ctx, add(ctx, mul(ctx, normal, gain), shift), x.dtype());
 }
 
 Variable scale_shift_tokens(Context& ctx, const Variable& x, const Variable& gain,

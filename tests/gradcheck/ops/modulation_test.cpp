@@ -47,6 +47,65 @@ TEST(ModulationGradients, ModulatedLayerNorm) {
   }
 }
 
+TEST(ModulationGradients, ModulatedLayerNormWithScales) {
+  constexpr auto kScales = ops::GainForm::kScales;
+  check_both(
+      "modulated_layer_norm with scales",
+      [](Context& c, const Inputs& v) {
+        return ops::modulated_layer_norm(c, v[0], v[1], kEps, kScales);
+      },
+      [](Context& c, const Inputs& v) {
+        return ops::reference::modulated_layer_norm(c, v[0], v[1], kEps, kScales);
+      },
+      {random_tensor({3, 5, 7}, 1, 1.5), random_tensor({3, 14}, 2)});
+}
+
+// A stream of two gated branches, each before a norm: the first sum has two uses. `wanted`: inputs
+// with a gradient, of residual, gate, branch and modulation.
+TEST(ModulationGradients, GatedModulatedLayerNorm) {
+  for (auto form : {ops::GainForm::kGains, ops::GainForm::kScales}) {
+    for (auto op :
+         {&ops::gated_modulated_layer_norm, &ops::reference::gated_modulated_layer_norm}) {
+      const bool fused = op == &ops::gated_modulated_layer_norm;
+      for (std::int64_t tokens : {1, 5, 11}) {
+        check(cat("gated_modulated_layer_norm of ", tokens, fused ? "" : ", reference"),
+              [&](Context& c, const Inputs& v) {
+                const std::size_t before = c.tape ? c.tape->size() : 0;
+                auto [sum, y] = op(c, v[0], v[1], v[2], v[3], kEps, form);
+                EXPECT_EQ(!c.tape || c.tape->size() == before + 2, fused || !c.tape)
+                    << "a node for the sum and one for the norm";
+                return ops::residual_add(c, sum, ops::gelu_tanh(c, y), {});
+              },
+              {random_tensor({3, tokens, 7}, 1, 1.5), random_tensor({3, 7}, 2),
+               random_tensor({3, tokens, 7}, 3), random_tensor({3, 14}, 4)});
+      }
+    }
+  }
+}
+
+// The norm alone, and the sum alone: the other output has no gradient.
+TEST(ModulationGradients, OutputsOfGatedModulatedLayerNorm) {
+  const std::vector<Tensor> inputs = {random_tensor({2, 5, 7}, 1, 1.5), random_tensor({2, 7}, 2),
+                                      random_tensor({2, 5, 7}, 3), random_tensor({2, 14}, 4)};
+  check(
+      "norm",
+      [](Context& c, const Inputs& v) {
+        return ops::gated_modulated_layer_norm(c, v[0], v[1], v[2], v[3], kEps).y;
+      },
+      inputs);
+  check(
+      "sum",
+      [&](Context& c, const Inputs& v) {
+        return ops::gated_modulated_layer_norm(c, v[0], v[1], v[2], Variable(inputs[3]), kEps).sum;
+      },
+      {inputs[0], inputs[1], inputs[2]});
+  check("no gate",
+        [&](Context& c, const Inputs& v) {
+          return ops::gated_modulated_layer_norm(c, v[0], Variable(inputs[1]), v[1], v[2], kEps).y;
+        },
+        {inputs[0], inputs[2], inputs[3]});
+}
+
 // All outputs of a standardized token, and each output alone. Unused outputs get no gradient and
 // must not stop the gradients of the others.
 TEST(ModulationGradients, StandardizedTokens) {
@@ -95,6 +154,13 @@ TEST(ModulationGradients, GainsAndShifts) {
           return ops::residual_add(c, v[0], ops::modulate(c, v[0], v[1]), {});
         },
         {x, random_tensor({2, 5, 14}, 7)});
+  check_both("modulate_samples", binary(ops::modulate_samples),
+             binary(ops::reference::modulate_samples), {x, random_tensor({2, 14}, 7)});
+  check("modulate_samples beside a residual",
+        [](Context& c, const Inputs& v) {
+          return ops::residual_add(c, v[0], ops::modulate_samples(c, v[0], v[1]), {});
+        },
+        {x, random_tensor({2, 14}, 7)});
   check_both("gated_add", ternary(ops::gated_add), ternary(ops::reference::gated_add),
              {x, random_tensor({2, 7}, 8), random_tensor({2, 5, 7}, 9)});
 }

@@ -3,6 +3,7 @@
 #include "dtn/ops/modulation.h"
 
 #include "dtn/ops/activation.h"
+#include "dtn/ops/drop.h"
 #include "dtn/ops/gather.h"
 #include "op_runs.h"
 
@@ -34,7 +35,7 @@ struct Size {
   std::int64_t batch, grid_h, grid_w, channels;
   std::int64_t tokens() const { return grid_h * grid_w; }
 };
-const std::vector<Size> kSizes = {{2, 14, 14, 432}, {1, 1, 197, 64}, {3, 5, 7, 77}};
+const std::vector<Size> kSizes = {{2, 14, 14, 432}, {1, 1, 197, 64}, {3, 5, 7, 77}, {1, 1, 31, 8}};
 
 TEST(ModulationParity, LayerNorms) {
   for (Size s : kSizes) {
@@ -45,7 +46,9 @@ TEST(ModulationParity, LayerNorms) {
                        DType::kFloat64)};
       if (mean < 1) x.value = test::representable(x.value);
       auto on = [](auto op) {
-        return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1], 1e-5); });
+        return Op([op](Context& c, const Inputs& v) {
+          return op(c, v[0], v[1], 1e-5, ops::GainForm::kGains);
+        });
       };
       std::vector<Input> inputs = {x, Input::weight({s.batch, 2 * s.channels}, 2)};
       if (mean < 1) {
@@ -58,6 +61,79 @@ TEST(ModulationParity, LayerNorms) {
                          test::float32_tolerance(s.tokens() + s.channels) +
                              5 * mean * test::unit_roundoff(DType::kFloat32),
                          "far from zero");
+    }
+  }
+}
+
+TEST(ModulationParity, GatedLayerNorms) {
+  for (Size s : kSizes) {
+    const Shape shape{s.batch, s.tokens(), s.channels};
+    const std::vector<Input> inputs = {
+        Input::activation(shape, 1, 2, 0.5), Input::weight({s.batch, s.channels}, 2),
+        Input::activation(shape, 3), Input::weight({s.batch, 2 * s.channels}, 4)};
+    for (auto form : {ops::GainForm::kGains, ops::GainForm::kScales}) {
+      auto norm_of = [form](auto op) {
+        return Op([=](Context& c, const Inputs& v) {
+          return op(c, v[0], v[1], v[2], v[3], 1e-5, form).y;
+        });
+      };
+      // The sum is rounded before the norm, and then y; or dx, and then dbranch.
+      compare("gated_modulated_layer_norm", norm_of(ops::gated_modulated_layer_norm),
+              norm_of(ops::reference::gated_modulated_layer_norm), inputs, s.tokens() + s.channels,
+              4);
+    }
+  }
+}
+
+// Returns sum, y and the gradients of all inputs. The sum also goes on as a residual.
+std::vector<Tensor> run_gated(bool fused, Size s, DType dtype) {
+  const Shape shape{s.batch, s.tokens(), s.channels};
+  auto leaf = [&](const Shape& of, std::uint32_t stream, DType type) {
+    return Variable(test::as(test::random_tensor(of, stream, 1.5), type), true);
+  };
+  const DType acc = accumulator_of(dtype);
+  const Variable residual = leaf(shape, 1, dtype), gate = leaf({s.batch, s.channels}, 2, acc),
+                 branch = leaf(shape, 3, dtype),
+                 modulation = leaf({s.batch, 2 * s.channels}, 4, acc);
+  constexpr auto kScales = ops::GainForm::kScales;
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  ops::SumAndNorm out;
+  if (fused) {
+    out = ops::gated_modulated_layer_norm(ctx, residual, gate, branch, modulation, 1e-6, kScales);
+  } else {
+    out.sum = ops::gated_add(ctx, residual, gate, branch);
+    out.y = ops::modulated_layer_norm(ctx, out.sum, modulation, 1e-6, kScales);
+  }
+  const Variable end = ops::residual_add(ctx, out.sum, out.y, {});
+  tape.backward(end, test::as(test::random_tensor(shape, 5), dtype));
+  return {out.sum.value(), out.y.value(), residual.grad(),
+          gate.grad(),     branch.grad(), modulation.grad()};
+}
+
+TEST(ModulationParity, GatedLayerNormHasTheBitsOfItsParts) {
+  for (Size s : kSizes) {
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      const auto want = run_gated(false, s, dtype), got = run_gated(true, s, dtype);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        EXPECT_TRUE(test::same_bits(got[i], want[i]))
+            << "result " << i << ", " << name_of(dtype) << ", " << s.channels << " channels";
+      }
+    }
+  }
+}
+
+TEST(ModulationParity, GatedLayerNormDoesNotDependOnThreads) {
+  const auto want = [] {
+    test::Threads one(1);
+    return run_gated(true, kSizes[0], DType::kFloat32);
+  }();
+  for (int threads : {2, 3, 8}) {
+    test::Threads several(threads);
+    const auto got = run_gated(true, kSizes[0], DType::kFloat32);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_TRUE(test::same_bits(got[i], want[i])) << "result " << i << ", " << threads;
     }
   }
 }
@@ -103,6 +179,8 @@ TEST(ModulationParity, GainsAndShifts) {
     };
     compare("modulate", two(ops::modulate), two(ops::reference::modulate),
             {x, Input::activation({s.batch, t, 2 * c}, 10)}, 2, 1);
+    compare("modulate_samples", two(ops::modulate_samples), two(ops::reference::modulate_samples),
+            {x, Input::weight({s.batch, 2 * c}, 12)}, t, 1);
     compare("join_columns", two(ops::join_columns), two(ops::reference::join_columns),
             {x, Input::activation({s.batch, t, 3}, 11)}, 1, 0);
     auto on_grid = [s](auto op) {
