@@ -16,8 +16,10 @@ namespace {
 std::atomic<bool> plain_forced = false;
 std::atomic<int> warps_set = 0;  // 0: use the environment
 
-void check_pool(const DtnNormArguments& args) {
+void check_arguments(const DtnNormArguments& args) {
   DTN_CHECK(args.pool == 1, "pooled statistics need a full position matrix on a CUDA device");
+  DTN_CHECK(args.parameter_stride == 0 && !args.scales,
+            "dtn: gains of each image are not supported on a CUDA device");
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ int dtn_backward_warps() {
 void set_dtn_backward_warps(int warps) { warps_set = warps; }
 
 void run(CudaQueue& queue, const DtnNormForward& args) {
-  check_pool(args);
+  check_arguments(args);
   if (args.is_empty()) return;
   if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
   make_sum(queue, args);
@@ -48,7 +50,7 @@ void run(CudaQueue& queue, const DtnNormForward& args) {
 }
 
 void run(CudaQueue& queue, const DtnNormBackward& args) {
-  check_pool(args);
+  check_arguments(args);
   if (args.is_empty()) return;
   if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
   run_plain(queue, args);

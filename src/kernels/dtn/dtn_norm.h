@@ -72,6 +72,10 @@ struct DtnNormArguments {
   // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
   void* head_rstd = nullptr;
   std::int64_t image_stride = 0;  // of x, y and their gradients; elements, at least T C; 0: T C
+  // Elements between the weights of two images, and between their biases and the gradients of both;
+  // 0: all images have the same. Only the CPU passes here and in dtn_dense.h support it.
+  std::int64_t parameter_stride = 0;
+  bool scales = false;  // true: weight holds scales, and the factor is 1 + scale; needs a stride
 
   std::int64_t elements() const { return grid_h * grid_w * channels; }  // of the grid of an image
   std::int64_t stride() const { return image_stride ? image_stride : elements(); }

@@ -148,7 +148,7 @@ class DtnBackwardParts : protected DtnParts<T, variant, DtnNormBackward> {
     const A mean_share = static_cast<const A*>(args_.lambda_mean)[h];
     const A var_share = static_cast<const A*>(args_.lambda_var)[h];
     const A dm2_share = A(-0.5) * (1 - var_share);
-    const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
+    const Vec<A> weight = load_gains<A>(args_, b, channel, count);
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens + first - place;
     const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens + first - place;
     const std::int64_t channels = sizes_.channels;
@@ -297,8 +297,8 @@ class DtnBackwardParts : protected DtnParts<T, variant, DtnNormBackward> {
   // Adds image by image, in order.
   void add_parameter_gradients() const {
     for (std::int64_t b = 0; b < sizes_.batch; ++b) {
-      add_channels(channel_sums_ + b * 2 * sizes_.channels, args_.dweight);
-      add_channels(channel_sums_ + (b * 2 + 1) * sizes_.channels, args_.dbias);
+      add_channels(channel_sums_ + b * 2 * sizes_.channels, b, args_.dweight);
+      add_channels(channel_sums_ + (b * 2 + 1) * sizes_.channels, b, args_.dbias);
     }
     add_lambda_gradients(&HeadSums::lambda_mean, args_.lambda_mean, args_.dlambda_mean);
     add_lambda_gradients(&HeadSums::lambda_var, args_.lambda_var, args_.dlambda_var);
@@ -312,9 +312,9 @@ class DtnBackwardParts : protected DtnParts<T, variant, DtnNormBackward> {
       static_cast<A*>(total)[h] += args_.by_logits ? sum * l * (1 - l) : sum;
     }
   }
-  void add_channels(const A* sums, void* total) const {
+  void add_channels(const A* sums, std::int64_t b, void* total) const {
     if (!total) return;
-    A* out = static_cast<A*>(total);
+    A* out = static_cast<A*>(total) + b * args_.parameter_stride;
     for_each_vector<A>(sizes_.channels, [&](std::int64_t c, auto count) {
       store_n(out + c, load_n(out + c, count) + load_n(sums + c, count), count);
     });

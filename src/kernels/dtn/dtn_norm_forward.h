@@ -58,8 +58,8 @@ class DtnForwardParts : protected DtnParts<T, variant, DtnNormForward> {
                     const A* mixed) const {
     const A mean_share = static_cast<const A*>(args_.lambda_mean)[h];
     const A var_share = static_cast<const A*>(args_.lambda_var)[h];
-    const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
-    const Vec<A> bias = load_n(static_cast<const A*>(args_.bias) + channel, count);
+    const Vec<A> weight = load_gains<A>(args_, b, channel, count);
+    const Vec<A> bias = load_shifts<A>(args_, b, channel, count);
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens + first;
     const std::int64_t channels = sizes_.channels;
     T* y = output(b) + first * channels + channel;

@@ -27,6 +27,23 @@ void for_dtn_variant(const char* kernel, const DtnNormArguments& args, F&& f) {
   });
 }
 
+// Returns the gains of `count` channels of image b.
+template <class A, class N>
+inline Vec<A> load_gains(const DtnNormArguments& args, std::int64_t b, std::int64_t channel,
+                         N count) {
+  const A* weight = static_cast<const A*>(args.weight) + b * args.parameter_stride;
+  const Vec<A> gains = load_n(weight + channel, count);
+  return args.scales ? gains + A(1) : gains;
+}
+
+// Returns the shifts of `count` channels of image b.
+template <class A, class N>
+inline Vec<A> load_shifts(const DtnNormForward& args, std::int64_t b, std::int64_t channel,
+                          N count) {
+  const A* bias = static_cast<const A*>(args.bias) + b * args.parameter_stride;
+  return load_n(bias + channel, count);
+}
+
 struct DtnSizes {
   std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
   std::int64_t padded_tokens;                    // rounded up to whole vectors of any type

@@ -149,7 +149,7 @@ class PooledBackward : DtnBackwardParts<T, variant> {
     const A mean_share = static_cast<const A*>(args_.lambda_mean)[head];
     const A var_share = static_cast<const A*>(args_.lambda_var)[head];
     const A eps = static_cast<A>(args_.eps);
-    const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
+    const Vec<A> weight = load_gains<A>(args_, b, channel, count);
     const Vec<A> pivot = load_n(pivots(b) + channel, count);
     const Vec<A> m = load(image.m1 + at), raw = load(image.m2 + at) - m * m;
     Vec<A> v = raw;

@@ -104,8 +104,8 @@ class PooledForward : DtnForwardParts<T, variant> {
     const Vec<A> pivot = load_n(pivots(b) + channel, count);
     const A mean_share = static_cast<const A*>(args_.lambda_mean)[head];
     const A var_share = static_cast<const A*>(args_.lambda_var)[head];
-    const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
-    const Vec<A> bias = load_n(static_cast<const A*>(args_.bias) + channel, count);
+    const Vec<A> weight = load_gains<A>(args_, b, channel, count);
+    const Vec<A> bias = load_shifts<A>(args_, b, channel, count);
     const double* scale = head_scale(b, head);
     Vec<A> v = m2 - m * m;
     if constexpr (!kOfficial) v = max(Vec<A>{}, v);

@@ -6,6 +6,7 @@
 #include "dtn/core/check.h"
 #include "ops/dtn/dtn_prefix.h"
 #include "ops/norm/norm_gradients.h"
+#include "ops/pointwise/modulation_parts.h"
 
 namespace dtn::ops {
 namespace {
@@ -19,12 +20,19 @@ const void* raw_or_null(const Variable* v) { return v ? v->value().raw() : nullp
 
 GradSink sink_or_null(const Variable* v) { return v ? v->sink() : nullptr; }
 
+void check_modulation(const Variable& x, const Variable& modulation, const DtnNormInputs& in,
+                      const DtnNormShape& shape) {
+  check_like("dtn", "modulation", modulation, {x.dim(0), 2 * x.dim(2)}, accumulator_of(x.dtype()));
+  DTN_CHECK(x.device() == kCpu && in.plan && shape.prefix == 0,
+            "dtn: a modulation needs the CPU and a grid without a prefix");
+}
+
 // Inputs of both passes, kept by the tape.
 struct Passes {
   DtnNormShape shape;
   DType acc;
   Device device;
-  Tensor x, weight, lambda_mean, lambda_var;
+  Tensor x, weight, modulation, lambda_mean, lambda_var;
   std::shared_ptr<const DtnPlan> plan;  // null: all tokens belong to the prefix
   std::optional<DtnPrefix> prefix{};
   Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
@@ -34,7 +42,8 @@ struct Passes {
         acc(accumulator_of(input.dtype())),
         device(input.device()),
         x(input.value()),
-        weight(in.weight.value()),
+        weight(in.modulation ? Tensor() : in.weight.value()),
+        modulation(in.modulation ? in.modulation->value() : Tensor()),
         lambda_mean(in.mean.value),
         lambda_var(in.var.value),
         plan(in.plan) {
@@ -63,6 +72,11 @@ struct Passes {
     args.image_stride = x.dim(1) * channels();
     args.x = skip(raw(x), ahead());
     args.weight = raw(weight);
+    if (modulation.defined()) {
+      args.weight = skip(raw(modulation), scales_at());
+      args.parameter_stride = 2 * channels();
+      args.scales = true;
+    }
     args.lambda_mean = raw(lambda_mean);
     args.lambda_var = raw(lambda_var);
     args.pool = shape.pool;
@@ -73,6 +87,10 @@ struct Passes {
     return args;
   }
 
+  // Returns the bytes before the scales in a modulation.
+  std::size_t scales_at() const {
+    return static_cast<std::size_t>(channels()) * static_cast<std::size_t>(size_of(acc));
+  }
   // Returns the bytes before the grid in an image.
   std::size_t ahead() const {
     return static_cast<std::size_t>(shape.prefix * channels()) *
@@ -96,10 +114,12 @@ struct Passes {
 
 Variable dtn_norm(Context& ctx, const Variable& x, const DtnNormInputs& in,
                   const DtnNormShape& shape, const FusedSum* sum) {
+  if (in.modulation) check_modulation(x, *in.modulation, in, shape);
   Passes passes(x, in, shape);
   Tensor y = Tensor::empty_like(x.value());
   if (passes.plan) {
-    DtnNormForward args{passes.arguments(), in.bias.value().raw(), skip(y.raw(), passes.ahead())};
+    const Tensor& bias = in.modulation ? passes.modulation : in.bias.value();
+    DtnNormForward args{passes.arguments(), bias.raw(), skip(y.raw(), passes.ahead())};
     args.logits = {raw_or_null(in.mean.logits), raw_or_null(in.var.logits),
                    passes.lambda_mean.raw(), passes.lambda_var.raw()};
     if (sum) {
@@ -114,7 +134,7 @@ Variable dtn_norm(Context& ctx, const Variable& x, const DtnNormInputs& in,
 
   auto backward = [passes, dx = x.sink(), dweight = in.weight.sink(), dbias = in.bias.sink(),
                    dposition = sink_or_null(in.position), dmean = sink_or_null(in.mean.logits),
-                   dvar = sink_or_null(in.var.logits),
+                   dvar = sink_or_null(in.var.logits), to_modulation = sink_or_null(in.modulation),
                    branch = sum ? sum->gradient : BranchGradient()](const Tensor& dy) {
     const std::int64_t channels = passes.channels();
     NormInputGradient input(dx, passes.x);
@@ -129,16 +149,24 @@ Variable dtn_norm(Context& ctx, const Variable& x, const DtnNormInputs& in,
     }
     back.dweight = buffer_or_null(dweight, {channels}, passes.acc, passes.device);
     back.dbias = buffer_or_null(dbias, {channels}, passes.acc, passes.device);
+    Tensor dmodulation;
+    if (to_modulation) {
+      dmodulation = Tensor::zeros(passes.modulation.shape(), passes.acc, passes.device);
+      back.dbias = dmodulation.raw();
+      back.dweight = skip(dmodulation.raw(), passes.scales_at());
+    }
     // Runs before the grid's pass, which may overwrite the waiting gradient.
     if (passes.prefix) {
       passes.prefix->backward(back.dy, back.dx_add, back.dx, back.dweight, back.dbias);
     }
     if (passes.plan) passes.backward(back, dposition, dmean, dvar);
     input.deliver();
+    deliver(to_modulation, std::move(dmodulation));
   };
-  return ctx.record("dtn", y,
-                    {&x, &in.weight, &in.bias, in.position, in.mean.logits, in.var.logits},
-                    std::move(backward));
+  return ctx.record(
+      "dtn", y,
+      {&x, &in.weight, &in.bias, in.modulation, in.position, in.mean.logits, in.var.logits},
+      std::move(backward));
 }
 
 }  // namespace dtn::ops

@@ -34,10 +34,13 @@ struct DtnNormLambda {
 };
 
 struct DtnNormInputs {
-  const Variable &weight, &bias;  // [C]
+  const Variable &weight, &bias;  // [C]; not read with a modulation
   DtnNormLambda mean, var;
   const Variable* position;             // the parameter of the plan; null: none
   std::shared_ptr<const DtnPlan> plan;  // null: there are no tokens after the prefix
+  // [B, 2 C], accumulator type: shifts and then scales of each sample, instead of weight and bias.
+  // On the CPU only, without a prefix, and not on a grid of one row. Null: none.
+  const Variable* modulation = nullptr;
 };
 
 // With `sum`, x is sum->sum, which the kernels compute on the way.
