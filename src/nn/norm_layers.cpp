@@ -14,6 +14,10 @@ std::unique_ptr<Normalizer> make_output_norm(const OutputNorm& output, const Sco
   auto norm = make_normalizer(output.norm, output.shape, scope);
   if (!output.zero) return norm;
   Parameter* gain = scope.store.find(scope.name("weight"));
+  if (gain == nullptr && !(output.shape.affine && output.norm.affine.value_or(true))) {
+    throw ConfigError(cat("model.norm.affine: false leaves ", scope.path,
+                          " without its weight, which must start at 0; set it to true"));
+  }
   DTN_CHECK(gain != nullptr, scope.path, " needs a norm with a weight that starts at 0, but '",
             output.norm.type, "' has no weight");
   gain->init = InitKind::kZeros;

@@ -5,6 +5,7 @@
 // Parameters weight[C], bias[C]; buffers running_mean[C], running_var[C] (of the unbiased
 // variance). PyTorch's num_batches_tracked is not kept: nothing depends on it.
 #include "dtn/ops/primitive.h"
+#include "nn/norms/affine.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/entries.h"
 #include "nn/norms/valid_tokens.h"
@@ -17,15 +18,14 @@ class BatchNorm : public Normalizer {
  public:
   BatchNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : eps_(shape.eps),
-        weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
-        bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)),
+        affine_(shape, scope),
         running_(scope, shape.channels, config.number("momentum").value(),
                  *config.find<bool>("sync")) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
     const auto normalize = [&](const Variable& rows, const auto& batch) {
-      return batch_norm(ctx, "batch_norm", rows, weight_->variable, bias_->variable, eps_, running_,
-                        batch);
+      return batch_norm(ctx, "batch_norm", rows, affine_.weight.parameter(),
+                        affine_.bias.parameter(), eps_, running_, batch);
     };
     if (!grid.padded()) return normalize(x, shared_batch(ctx, running_.sync, x.value()));
     return of_valid_rows(ctx, x, grid, [&](const Variable& rows) {
@@ -48,22 +48,22 @@ class BatchNorm : public Normalizer {
   std::optional<ChannelAffine> eval_affine(Context& ctx) const override {
     namespace e = primitive;
     const Variable std = e::sqrt(ctx, e::affine(ctx, Variable(running_.variance->value), 1, eps_));
-    const Variable gain = e::div(ctx, weight_->variable, std);
+    const Variable gain = e::div(ctx, affine_.weight.values_for(std), std);
     const Variable mean(running_.mean->value);
-    return ChannelAffine{gain, e::sub(ctx, bias_->variable, e::mul(ctx, gain, mean))};
+    return ChannelAffine{gain, e::sub(ctx, affine_.bias.values_for(std), e::mul(ctx, gain, mean))};
   }
 
  private:
   Variable reference_of(Context& ctx, const Variable& x) const {
     namespace e = primitive;
     Variable xhat = dtn::reference::batch_norm(ctx, e::upcast(ctx, x), eps_, running_);
-    Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+    Variable y =
+        e::add(ctx, e::mul(ctx, xhat, affine_.weight.values_for(x)), affine_.bias.values_for(x));
     return e::cast(ctx, y, x.dtype());
   }
 
   double eps_;
-  Parameter* weight_;
-  Parameter* bias_;
+  ChannelParameters affine_;
   RunningStatistics running_;
 };
 

@@ -4,7 +4,8 @@
 // Parameters, named and laid out as in the released code:
 //    weight[C], bias[C], mean_norm_weight[H], var_norm_weight[H] (logits of lambda),
 //    pos_proj.weight[H, 3] with columns (x, y, d), pos_proj.bias[H] (no effect under the softmax)
-// With prefix: ln, weight and bias also serve the tokens before the grid.
+// With prefix: ln, weight and bias also serve the tokens before the grid. Without NormShape::affine
+// there are no weight and bias.
 // Free positions have position_table[H, T', T'] instead of pos_proj; uniform and banded positions
 // have neither.
 #include "nn/norms/dtn.h"
@@ -33,14 +34,6 @@ Parameter* add_relative_positions(std::int64_t heads, DtnOptions::Init init, con
   return weight;
 }
 
-// Returns a constant for all heads, cached in `kept` on the device of the last use.
-const Tensor& constant(Tensor& kept, const Shape& shape, double value, DType acc, Device device) {
-  if (!kept.defined() || kept.dtype() != acc || !(kept.device() == device)) {
-    kept = Tensor::full(shape, acc, value).to(device);
-  }
-  return kept;
-}
-
 }  // namespace
 
 DtnLambda::DtnLambda(std::int64_t heads, std::optional<double> fixed, double start,
@@ -51,7 +44,7 @@ DtnLambda::DtnLambda(std::int64_t heads, std::optional<double> fixed, double sta
 }
 
 Tensor DtnLambda::place(DType acc, Device device) const {
-  if (fixed_) return constant(fixed_value_, {heads_}, *fixed_, acc, device);
+  if (fixed_) return cached_constant(fixed_value_, {heads_}, *fixed_, acc, device);
   return Tensor::empty({heads_}, acc, device);
 }
 
@@ -63,11 +56,9 @@ Tensor DtnLambda::value(DType acc, Device device) const {
 
 DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& shape,
                                    const Scope& scope)
-    : shape_(shape), options_(config) {
+    : shape_(shape), options_(config), affine_(shape, scope) {
   DTN_CHECK(shape.channels % shape.heads == 0, "dtn: ", shape.channels,
             " channels are not divisible into ", shape.heads, " heads");
-  weight_ = scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
-  bias_ = scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
   const std::optional<double> of_mean = options_.only_var ? 1.0 : options_.lambda;
   const double start = options_.init_lambda;
   lambda_mean_ = DtnLambda(shape.heads, of_mean, start, scope, "mean_norm_weight");
@@ -148,8 +139,9 @@ std::shared_ptr<const ops::DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid
   if (options_.dense(device)) {
     return ops::dense_dtn_plan(dense_positions(grid, acc), parameter, device);
   }
-  const Tensor weights =
-      parameter.defined() ? parameter : constant(zero_weights_, {shape_.heads, 3}, 0, acc, device);
+  const Tensor weights = parameter.defined()
+                             ? parameter
+                             : cached_constant(zero_weights_, {shape_.heads, 3}, 0, acc, device);
   if (line) return ops::line_dtn_plan(weights, grid.lengths, options_.start_a_d());
   return ops::separable_dtn_plan(weights);
 }
@@ -170,19 +162,31 @@ Variable DynamicTokenNorm::forward_sum(Context& ctx, const Variable& residual,
   return normalize(ctx, sum, grid, &fused);
 }
 
+Variable DynamicTokenNorm::forward_modulated(Context& ctx, const Variable& x,
+                                             const Variable& modulation,
+                                             const TokenGrid& arrangement) {
+  const TokenGrid grid = seen(arrangement);
+  if (affine_.weight.parameter().defined() || !options_.takes_modulation(grid, x.device())) {
+    return Normalizer::forward_modulated(ctx, x, modulation, arrangement);
+  }
+  return normalize(ctx, x, grid, nullptr, &modulation);
+}
+
 Variable DynamicTokenNorm::normalize(Context& ctx, const Variable& x, const TokenGrid& grid,
-                                     const ops::FusedSum* fused) {
+                                     const ops::FusedSum* fused, const Variable* modulation) {
   check(x, grid);
   check_lengths(x, grid);
   const DType acc = accumulator_of(x.dtype());
   const bool has_grid = grid.height * grid.width > 0;
+  const Variable weight = affine_.weight.values_for(x), bias = affine_.bias.values_for(x);
   return ops::dtn_norm(ctx, x,
-                       {.weight = weight_->variable,
-                        .bias = bias_->variable,
+                       {.weight = weight,
+                        .bias = bias,
                         .mean = {lambda_mean_.place(acc, x.device()), lambda_mean_.logit()},
                         .var = {lambda_var_.place(acc, x.device()), lambda_var_.logit()},
                         .position = position(),
-                        .plan = has_grid ? plan(grid, acc, x.device()) : nullptr},
+                        .plan = has_grid ? plan(grid, acc, x.device()) : nullptr,
+                        .modulation = modulation},
                        shape_on(grid), fused);
 }
 
@@ -204,12 +208,13 @@ Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& gr
 Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& x,
                                              const TokenGrid& grid) const {
   const DType acc = accumulator_of(x.dtype());
+  const Variable weight = affine_.weight.values_for(x), bias = affine_.bias.values_for(x);
   return ops::reference::dtn_norm(ctx, x,
                                   {.positions = reference_positions(ctx, grid, acc, x.device()),
                                    .lambda_mean = lambda_mean_.variable(ctx, acc, x.device()),
                                    .lambda_var = lambda_var_.variable(ctx, acc, x.device()),
-                                   .weight = weight_->variable,
-                                   .bias = bias_->variable},
+                                   .weight = weight,
+                                   .bias = bias},
                                   shape_on(grid));
 }
 
@@ -220,7 +225,8 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
   if (grid.padded()) return reference_of_padded(ctx, input, grid);
   if (grid.prefix == 0) return reference_on_grid(ctx, input, grid);
   Variable prefix = ops::reference::layer_norm(ctx, e::narrow(ctx, input, 1, 0, grid.prefix),
-                                               weight_->variable, bias_->variable, shape_.eps);
+                                               affine_.weight.values_for(input),
+                                               affine_.bias.values_for(input), shape_.eps);
   if (grid.prefix == grid.tokens()) return prefix;
   const TokenGrid alone{grid.height, grid.width};
   const Variable tokens = e::narrow(ctx, input, 1, grid.prefix, grid.tokens());

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "dtn/nn/normalizer.h"
+#include "nn/norms/affine.h"
 #include "ops/dtn/dtn_norm.h"
 
 namespace dtn {
@@ -46,6 +47,10 @@ struct DtnOptions {
   bool takes_sum(const TokenGrid& grid, Device device) const {
     return device.type == DeviceType::kCuda && !dense(device) && !line(grid) && grid.prefix == 0 &&
            grid.tokens() > 0;
+  }
+  // Returns true if the kernels also apply gains and shifts of samples. Only those of the CPU do.
+  bool takes_modulation(const TokenGrid& grid, Device device) const {
+    return device == kCpu && !line(grid) && grid.prefix == 0 && grid.tokens() > 0;
   }
   // Approximate initial value of a_d, to count operations.
   double start_a_d() const {
@@ -90,6 +95,8 @@ class DynamicTokenNorm : public Normalizer {
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   Variable forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
                        const Tensor& scale, const TokenGrid& grid, Variable& sum) override;
+  Variable forward_modulated(Context& ctx, const Variable& x, const Variable& modulation,
+                             const TokenGrid& grid) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   NormView view(const Tensor& x, const TokenGrid& grid) const override;
   // All tokens of a cell have the same weight.
@@ -106,8 +113,9 @@ class DynamicTokenNorm : public Normalizer {
   struct Positions;
 
   // forward() on the grid from seen(). With `fused`, x is the fused sum, which the kernels compute.
+  // With `modulation`, the kernels apply it instead of weight and bias.
   Variable normalize(Context& ctx, const Variable& x, const TokenGrid& grid,
-                     const ops::FusedSum* fused);
+                     const ops::FusedSum* fused, const Variable* modulation = nullptr);
   void check(const Variable& x, const TokenGrid& grid) const;
   // Throws Error for invalid lengths of samples.
   void check_lengths(const Variable& x, const TokenGrid& grid) const;
@@ -133,8 +141,7 @@ class DynamicTokenNorm : public Normalizer {
 
   NormShape shape_;
   DtnOptions options_;
-  Parameter* weight_;
-  Parameter* bias_;
+  ChannelParameters affine_;
   DtnLambda lambda_mean_, lambda_var_;
   Parameter* position_ = nullptr;  // [H, 3], or the table [H, T', T']
   mutable Tensor zero_weights_;    // of uniform positions, on the device of the last use

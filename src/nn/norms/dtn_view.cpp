@@ -124,8 +124,9 @@ NormView DynamicTokenNorm::view(const Tensor& input, const TokenGrid& arrangemen
   Tensor mean = means_of_tokens(x);
   if (grid.height * grid.width == 0) return {x, mean};
   const Positions p = positions(grid);
-  const Tensor lambda =
-      in_float64(lambda_mean_.value(accumulator_of(weight_->variable.dtype()), kCpu));
+  const Variable* logit = lambda_mean_.logit();
+  const Tensor lambda = in_float64(
+      lambda_mean_.value(logit ? accumulator_of(logit->dtype()) : DType::kFloat32, kCpu));
   const std::int64_t channels = x.dim(2), width = channels / shape_.heads, pool = options_.pool;
   const std::int64_t cells = p.cells.tokens(), w = grid.width;
   const auto cell_of = [&](std::int64_t t) { return t / w / pool * p.cells.width + t % w / pool; };

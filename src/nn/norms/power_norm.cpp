@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "nn/norms/affine.h"
 #include "nn/norms/entries.h"
 #include "nn/norms/groups.h"
 #include "nn/norms/shared_batch.h"
@@ -25,8 +26,7 @@ class PowerNorm : public Normalizer {
                  .alpha_forward = config.number("alpha_forward").value(),
                  .alpha_backward = config.number("alpha_backward").value()},
         sync_(*config.find<bool>("sync")),
-        weight_(scope.weight("weight", {channels_}, InitKind::kOnes, Decay::kNo)),
-        bias_(scope.weight("bias", {channels_}, InitKind::kZeros, Decay::kNo)) {
+        affine_(shape, scope) {
     const Shape of_channels = {1, channels_, 1, 1};
     running_phi_ = scope.buffer("running_phi", of_channels, InitKind::kOnes);
     ema_gz_ = scope.buffer("ema_gz", of_channels, InitKind::kZeros);
@@ -43,8 +43,8 @@ class PowerNorm : public Normalizer {
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
     check(x);
     const auto normalize = [&](const Variable& rows) {
-      return ops::reference::power_norm(ctx, rows, weight_->variable, bias_->variable, options_,
-                                        state());
+      return ops::reference::power_norm(ctx, rows, affine_.weight.values_for(rows),
+                                        affine_.bias.values_for(rows), options_, state());
     };
     return grid.padded() ? of_valid_rows(ctx, x, grid, normalize) : normalize(x);
   }
@@ -54,8 +54,8 @@ class PowerNorm : public Normalizer {
  private:
   Variable normalize(Context& ctx, const Variable& x,
                      std::shared_ptr<const ops::SharedBatch> batch) const {
-    return ops::power_norm(ctx, x, weight_->variable, bias_->variable, options_, state(),
-                           std::move(batch));
+    return ops::power_norm(ctx, x, affine_.weight.values_for(x), affine_.bias.values_for(x),
+                           options_, state(), std::move(batch));
   }
   ops::PowerNormState state() const {
     return {running_phi_->value, ema_gz_->value, iterations_->value,
@@ -69,8 +69,7 @@ class PowerNorm : public Normalizer {
   std::int64_t channels_;
   ops::PowerNormOptions options_;
   bool sync_;
-  Parameter* weight_;
-  Parameter* bias_;
+  ChannelParameters affine_;
   Buffer* running_phi_;
   Buffer* ema_gz_;
   Buffer* iterations_;

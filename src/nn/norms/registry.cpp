@@ -105,7 +105,9 @@ std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const Norm
                             problem->message));
     }
   }
-  return row.make(complete, shape, scope);
+  NormShape site = shape;  // the config or the model can leave out weight and bias
+  site.affine = shape.affine && config.affine.value_or(true);
+  return row.make(complete, site, scope);
 }
 
 }  // namespace dtn

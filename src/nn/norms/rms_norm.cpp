@@ -1,12 +1,12 @@
 // RMSNorm (Zhang & Sennrich, "Root mean square layer normalization", NeurIPS 2019) and ScaleNorm
 // (Nguyen & Salazar, "Transformers without tears", IWSLT 2019). ScaleNorm has a weight per channel
-// that starts at sqrt(C), as in the code of the DTN paper. Neither has a bias. The math is in
-// kernels/norm/rms_norm.h.
+// that starts at sqrt(C), as in the code of the DTN paper; without the weight, the gain is 1.
+// Neither has a bias. The math is in kernels/norm/rms_norm.h.
 #include "ops/norm/rms_norm.h"
 
 #include <cmath>
 
-#include "dtn/nn/initializers.h"
+#include "nn/norms/affine.h"
 #include "nn/norms/entries.h"
 
 namespace dtn {
@@ -15,24 +15,24 @@ namespace {
 class RmsNorm : public Normalizer {
  public:
   RmsNorm(RmsNormKind kind, const NormShape& shape, const Scope& scope)
-      : kind_(kind), shape_(shape) {
-    const double start =
-        kind == RmsNormKind::kRms ? 1 : std::sqrt(static_cast<double>(shape.channels));
-    weight_ = scope.weight("weight", {shape.channels}, constant_value(start));
-  }
+      : kind_(kind), eps_(shape.eps), weight_(shape, scope, "weight", start_of(kind, shape), 1) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
-    return ops::rms_norm(ctx, kind_, x, weight_->variable, shape_.eps);
+    return ops::rms_norm(ctx, kind_, x, weight_.values_for(x), eps_);
   }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
-    return ops::reference::rms_norm(ctx, kind_, x, weight_->variable, shape_.eps);
+    return ops::reference::rms_norm(ctx, kind_, x, weight_.values_for(x), eps_);
   }
   bool is_per_token() const override { return true; }
 
  private:
+  static double start_of(RmsNormKind kind, const NormShape& shape) {
+    return kind == RmsNormKind::kRms ? 1 : std::sqrt(static_cast<double>(shape.channels));
+  }
+
   RmsNormKind kind_;
-  NormShape shape_;
-  Parameter* weight_;
+  double eps_;
+  ChannelParameter weight_;
 };
 
 template <RmsNormKind kKind>

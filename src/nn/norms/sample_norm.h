@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dtn/nn/normalizer.h"
+#include "nn/norms/affine.h"
 #include "nn/norms/valid_tokens.h"
 #include "nn/norms/view_means.h"
 
@@ -13,23 +14,20 @@ class SampleNorm : public Normalizer {
   // `op` names the operation. With `unbiased`, the variance of T tokens is divided by T - 1.
   SampleNorm(const char* op, std::int64_t groups, bool unbiased, const NormShape& shape,
              const Scope& scope)
-      : op_(op),
-        groups_(groups),
-        eps_(shape.eps),
-        unbiased_(unbiased),
-        weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
-        bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+      : op_(op), groups_(groups), eps_(shape.eps), unbiased_(unbiased), affine_(shape, scope) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
-    return of_each_sample(
-        ctx, x, grid, over(x), [&](const Variable& tokens, const ops::ChannelNorm& how) {
-          return ops::channel_norm(ctx, op_, tokens, weight_->variable, bias_->variable, how);
-        });
+    return of_each_sample(ctx, x, grid, over(x),
+                          [&](const Variable& tokens, const ops::ChannelNorm& how) {
+                            return ops::channel_norm(ctx, op_, tokens, affine_.weight.parameter(),
+                                                     affine_.bias.parameter(), how);
+                          });
   }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
     return of_each_sample(
         ctx, x, grid, over(x), [&](const Variable& tokens, const ops::ChannelNorm& how) {
-          return ops::reference::channel_norm(ctx, tokens, weight_->variable, bias_->variable, how);
+          return ops::reference::channel_norm(ctx, tokens, affine_.weight.parameter(),
+                                              affine_.bias.parameter(), how);
         });
   }
   bool takes_lengths() const override { return true; }
@@ -46,8 +44,7 @@ class SampleNorm : public Normalizer {
   std::int64_t groups_;
   double eps_;
   bool unbiased_;
-  Parameter* weight_;
-  Parameter* bias_;
+  ChannelParameters affine_;
 };
 
 }  // namespace dtn

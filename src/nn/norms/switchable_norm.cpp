@@ -16,6 +16,7 @@
 
 #include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"
+#include "nn/norms/affine.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/entries.h"
 #include "nn/norms/shared_batch.h"
@@ -28,10 +29,9 @@ class SwitchableNorm : public Normalizer {
  public:
   SwitchableNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : shape_(shape),
+        affine_(shape, scope),
         momentum_(config.number("momentum").value()),
         sync_(*config.find<bool>("sync")) {
-    weight_ = scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
-    bias_ = scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
     mean_weight_ = scope.weight("mean_weight", {3}, InitKind::kOnes, Decay::kNo);
     var_weight_ = scope.weight("var_weight", {3}, InitKind::kOnes, Decay::kNo);
     running_mean_ = scope.buffer("running_mean", {shape.channels}, InitKind::kZeros);
@@ -56,8 +56,8 @@ class SwitchableNorm : public Normalizer {
   ops::SwitchableNormInputs inputs(const Variable& x, const TokenGrid& grid) const {
     DTN_CHECK(x.value().rank() == 3 && x.dim(2) == shape_.channels, "sn: input ",
               to_string(x.shape()), " is not [B, T, ", shape_.channels, "]");
-    ops::SwitchableNormInputs in{.weight = weight_->variable,
-                                 .bias = bias_->variable,
+    ops::SwitchableNormInputs in{.weight = affine_.weight.values_for(x),
+                                 .bias = affine_.bias.values_for(x),
                                  .mean_weight = mean_weight_->variable,
                                  .var_weight = var_weight_->variable,
                                  .running_mean = running_mean_->value,
@@ -73,10 +73,9 @@ class SwitchableNorm : public Normalizer {
   }
 
   NormShape shape_;
+  ChannelParameters affine_;
   double momentum_;
   bool sync_;
-  Parameter* weight_;
-  Parameter* bias_;
   Parameter* mean_weight_;
   Parameter* var_weight_;
   Buffer* running_mean_;
