@@ -21,6 +21,14 @@ double norm_eps_of(const ModelConfig& c) {
   return c.norm.eps.value_or(c.norm.type == "dtn" ? kDefaultNormEps : c.eps);
 }
 
+std::optional<ConfigProblem> zero_weight_problem(const ModelConfig& c, const char* family) {
+  if (c.norm.affine.value_or(true)) return {};
+  return ConfigProblem{{"model.norm.affine"},
+                       cat(family,
+                           " ends its residual branches with norms whose weight starts at 0, so "
+                           "model.norm.affine cannot be false; remove the key or set it to true")};
+}
+
 std::optional<ConfigProblem> last_block_problem(const ModelConfig& c, bool joins) {
   if (joins && c.class_token_at > c.depth) {
     return ConfigProblem{{"model.class_token_at", "model.depth"},

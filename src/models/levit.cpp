@@ -28,6 +28,7 @@ std::optional<ConfigProblem> check_levit(const ModelConfig& c, const NormSchema&
   if (auto problem = image_size_problem(c, kLevitStride, "the stem halves the grid four times")) {
     return problem;
   }
+  if (auto problem = zero_weight_problem(c, "LeViT")) return problem;
   // The widths of the stem are C / 8, C / 4, C / 2 and C. A multiple of 32 also suits the heads.
   for (int stage = 0; stage < c.stages(); ++stage) {
     const int channels = c.embed_dim.at(stage);

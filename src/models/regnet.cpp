@@ -27,6 +27,7 @@ std::optional<ConfigProblem> check_regnet(const ModelConfig& c, const NormSchema
                          cat("the normalizer '", norm.type,
                              "' is not available in RegNetY, which has BatchNorm only; set bn")};
   }
+  if (auto problem = zero_weight_problem(c, "RegNetY")) return problem;
   for (int stage = 0; stage < c.stages(); ++stage) {
     const int channels = c.embed_dim.at(stage), groups = c.num_heads.at(stage);
     if (channels % groups == 0) continue;

@@ -30,6 +30,7 @@ std::optional<ConfigProblem> check_resnet(const ModelConfig& c, const NormSchema
         {"model.norm.type"},
         cat("the normalizer '", norm.type, "' is not one of ResNet's: bn, in, gn or sn")};
   }
+  if (auto problem = zero_weight_problem(c, "ResNet")) return problem;
   for (int stage = 0; stage < c.stages(); ++stage) {
     if (c.embed_dim.at(stage) % kResNetExpansion == 0) continue;
     return ConfigProblem{{"model.embed_dim"},

@@ -147,9 +147,10 @@ def save(model, path):
 class DynamicTokenNorm(nn.Module):
     """x [B, prefix + h w, C]; see docs/normalizers.md for the equations. The position matrix is the
     Kronecker product of one for the rows of the grid and one for its columns, unless positions are
-    free or banded. With a prefix, its tokens are normalized by LayerNorm, with the same weights."""
+    free or banded. With a prefix, its tokens are normalized by LayerNorm, with the same weights.
+    Without `affine` there are no weight and bias."""
 
-    def __init__(self, channels, heads, grid, eps, options, prefix=0):
+    def __init__(self, channels, heads, grid, eps, options, prefix=0, affine=True):
         super().__init__()
         self.heads, self.grid, self.eps, self.prefix = heads, grid, eps, prefix
         self.official = options["variant"] == "official"
@@ -157,8 +158,8 @@ class DynamicTokenNorm(nn.Module):
         self.cells = (grid[0] // self.pool, grid[1] // self.pool)
         self.fixed = None if options["lambda"] == "learnable" else float(options["lambda"])
         self.only_var = options["only_var"]
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
         if self.fixed is None:
             if not self.only_var:
                 self.mean_norm_weight = nn.Parameter(torch.zeros(heads))
@@ -245,7 +246,7 @@ class DynamicTokenNorm(nn.Module):
         var = of_var * token_var + (1 - of_var) * self._repeated(var)
         x = (x - mean) / (var + self.eps).sqrt()
         x = x.permute(0, 2, 3, 1, 4).reshape(batch, tokens, channels)
-        return x * self.weight + self.bias
+        return x if self.weight is None else x * self.weight + self.bias
 
 
 # --- the vision transformer -----------------------------------------------------------------------
@@ -411,11 +412,13 @@ class VisionTransformer(nn.Module):
             if index >= layers:
                 return self._layer_norm()
             eps = norm["eps"] if norm["eps"] is not None else c["eps"]
+            affine = norm.get("affine") is not False
             if norm["type"] == "ln":
-                return nn.LayerNorm(c["embed_dim"], eps)
+                return nn.LayerNorm(c["embed_dim"], eps, elementwise_affine=affine)
             if norm["type"] != "dtn":
                 raise ValueError(f"norm {norm['type']} has no module here; ln and dtn have")
-            return DynamicTokenNorm(c["embed_dim"], c["num_heads"], (side, side), eps, norm, prefix)
+            return DynamicTokenNorm(c["embed_dim"], c["num_heads"], (side, side), eps, norm, prefix,
+                                    affine)
 
         grows = c["drop_path_mode"] == "linear" and c["depth"] > 1
         rate = c["drop_path"] * index / (c["depth"] - 1) if grows else c["drop_path"]

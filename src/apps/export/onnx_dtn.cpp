@@ -85,9 +85,7 @@ class DtnGraph {
     centred = sub(g_, centred, mul(g_, sub(g_, token_mean, pivot), of_mean));
     const Value var = add(g_, mul(g_, token_var, of_var), mul(g_, v1, rest_of_var));
     const Value xhat = transpose(g_, n_.over_deviation(centred, var), {0, 2, 3, 1, 4});
-    const Value y =
-        mul(g_, reshape(g_, xhat, {0, h_ * w_, n_.place.channels}), n_.weight("weight"));
-    return add(g_, y, n_.weight("bias"));
+    return n_.weighted(reshape(g_, xhat, {0, h_ * w_, n_.place.channels}));
   }
 
  private:
@@ -216,8 +214,7 @@ Value dynamic_token_norm(const Norm& n, const Value& x) {
   if (prefix == 0) return dtn.of(x);
   const std::string* rule = n.config.find<std::string>("prefix");
   DTN_CHECK(rule && *rule == "ln", place.path, ": dtn with ", prefix, " tokens beside the grid");
-  const Value first =
-      layer_norm(n.g, n.weights, place.path, place.eps, slice(n.g, x, 1, 0, prefix));
+  const Value first = layer_norm(n, slice(n.g, x, 1, 0, prefix));
   return concat(n.g, {first, dtn.of(slice(n.g, x, 1, prefix, place.tokens))}, 1);
 }
 

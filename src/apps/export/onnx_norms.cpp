@@ -33,13 +33,11 @@ Tensor constant(const std::vector<double>& values, const Shape& shape) {
 
 namespace {
 
-Value of_layer(const Norm& n, const Value& x) {
-  return layer_norm(n.g, n.weights, n.place.path, n.place.eps, x);
-}
+Value of_layer(const Norm& n, const Value& x) { return layer_norm(n, x); }
 
 Value root_mean_square(const Norm& n, const Value& x) {
   const Value y = n.over_deviation(x, mean(n.g, square(n.g, x), {-1}));
-  return mul(n.g, y, n.weight("weight"));
+  return n.scaled_by_weight(y);
 }
 
 // Divides by the larger of |x| and eps.
@@ -47,12 +45,12 @@ Value scale(const Norm& n, const Value& x) {
   const Value squares =
       scaled(n.g, mean(n.g, square(n.g, x), {-1}), static_cast<double>(n.place.channels));
   const Value length = n.g.node("Max", {square_root(n.g, squares), n.g.number(n.place.eps)});
-  return mul(n.g, div(n.g, x, length), n.weight("weight"));
+  return n.scaled_by_weight(div(n.g, x, length));
 }
 
 // Running statistics are a gain and a shift of each channel.
 Value batch(const Norm& n, const Value& x) {
-  std::vector<double> gain = n.values("weight"), shift = n.values("bias");
+  std::vector<double> gain = n.gains(), shift = n.shifts();
   const std::vector<double> mu = n.values("running_mean"), var = n.values("running_var");
   for (std::size_t c = 0; c < gain.size(); ++c) {
     gain[c] /= std::sqrt(var[c] + n.place.eps);
@@ -84,11 +82,11 @@ Value power(const Norm& n, const Value& x) {
   const std::int64_t groups = groups_of(n.config, n.place.heads), c = n.place.channels;
   const Value split = reshape(n.g, x, {0, n.place.tokens, groups, c / groups});
   const Value y = n.over_deviation(split, mean(n.g, square(n.g, split), {3}));
-  std::vector<double> gain = n.values("weight");
+  std::vector<double> gain = n.gains();
   const std::vector<double> phi = n.values("running_phi");
   for (std::size_t i = 0; i < gain.size(); ++i) gain[i] /= std::sqrt(phi[i] + n.place.eps);
   const Value z = reshape(n.g, y, {0, n.place.tokens, c});
-  return add(n.g, mul(n.g, z, n.per_channel("gain", gain)), n.weight("bias"));
+  return add(n.g, mul(n.g, z, n.per_channel("gain", gain)), n.per_channel("shift", n.shifts()));
 }
 
 std::vector<double> shares(std::vector<double> logits) {
@@ -140,6 +138,13 @@ Value layer_norm(Graph& g, const Weights& weights, const std::string& path, doub
                 {x, g.tensor(path + ".weight", weights.at(path + ".weight")),
                  g.tensor(path + ".bias", weights.at(path + ".bias"))},
                 {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(eps)}});
+}
+
+Value layer_norm(const Norm& n, const Value& x) {
+  if (n.affine()) return layer_norm(n.g, n.weights, n.place.path, n.place.eps, x);
+  return n.g.node("LayerNormalization",
+                  {x, n.per_channel("gain", n.gains()), n.per_channel("shift", n.shifts())},
+                  {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(n.place.eps)}});
 }
 
 Value normalized(const Norm& n, const Value& x) {

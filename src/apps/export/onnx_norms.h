@@ -57,14 +57,28 @@ struct Norm {
   Value per_channel(const std::string& of, const std::vector<double>& v) const {
     return g.tensor(name(of), constant(v, {place.channels}));
   }
+  // False: the norm has no weight and bias, and its gains and shifts are 1 and 0.
+  bool affine() const { return config.affine.value_or(true); }
+  std::vector<double> gains() const { return affine() ? values("weight") : filled(1); }
+  std::vector<double> shifts() const { return affine() ? values("bias") : filled(0); }
+  Value scaled_by_weight(const Value& xhat) const {
+    return affine() ? mul(g, xhat, weight("weight")) : xhat;
+  }
   Value weighted(const Value& xhat) const {
-    return add(g, mul(g, xhat, weight("weight")), weight("bias"));
+    return affine() ? add(g, scaled_by_weight(xhat), weight("bias")) : xhat;
+  }
+  // [C]
+  std::vector<double> filled(double value) const {
+    return std::vector<double>(static_cast<std::size_t>(place.channels), value);
   }
   // x / sqrt(variance + eps).
   Value over_deviation(const Value& x, const Value& variance) const {
     return div(g, x, square_root(g, shifted(g, variance, place.eps)));
   }
 };
+
+// LayerNorm over the last dimension of x with the weight and bias of `n`, if it has them.
+Value layer_norm(const Norm& n, const Value& x);
 
 // Normalizes x [N, T, channels]. Throws ConfigError for a normalizer without an ONNX form, and
 // names those that have one.

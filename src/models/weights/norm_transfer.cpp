@@ -8,8 +8,6 @@
 namespace dtn {
 namespace {
 
-using Shapes = std::map<std::string, Shape>;  // by the name within the norm
-
 // Returns the block norm that a tensor belongs to, such as blocks.0.norm1 for
 // blocks.0.norm1.pos_proj.weight, or empty.
 std::string norm_of(const std::string& name) {
@@ -20,14 +18,14 @@ std::string norm_of(const std::string& name) {
   return "";
 }
 
-void add(const std::string& name, const Shape& shape, std::map<std::string, Shapes>& norms) {
+template <class Norms>
+void add(const std::string& name, const Shape& shape, Norms& norms) {
   const std::string norm = norm_of(name);
   if (!norm.empty()) norms[norm][name.substr(norm.size() + 1)] = shape;
 }
 
-bool is_layer_norm(const Shapes& tensors) {
-  return tensors.size() == 2 && tensors.contains("weight") && tensors.contains("bias");
-}
+// Returns the block of a norm, such as "blocks.0." for blocks.0.norm1.
+std::string block_of(const std::string& norm) { return norm.substr(0, norm.rfind('.') + 1); }
 
 // Returns the names within their norms, each once.
 std::string parts_of(const std::set<std::string>& names) {
@@ -42,6 +40,10 @@ std::string parts_of(const std::set<std::string>& names) {
 }
 
 }  // namespace
+
+bool NormTransfer::is_layer_norm(const Shapes& tensors) {
+  return tensors.size() == 2 && tensors.contains("weight") && tensors.contains("bias");
+}
 
 NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model) {
   std::map<std::string, Shapes> from, to;
@@ -66,6 +68,22 @@ NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model
     for (const auto& [name, shape] : file_norm->second) {
       if (!to[norm].contains(name)) skipped_.insert(cat(norm, ".", name));
     }
+  }
+  add_bare_norms(from, to, model);
+}
+
+// A LayerNorm without weight and bias has no tensors, so only its block shows that it exists.
+void NormTransfer::add_bare_norms(const std::map<std::string, Shapes>& file,
+                                  const std::map<std::string, Shapes>& model_norms,
+                                  const ParameterStore& model) {
+  for (const auto& [norm, tensors] : file) {
+    if (!is_layer_norm(tensors) || model_norms.contains(norm)) continue;
+    const std::string block = block_of(norm);
+    const bool has_block = std::ranges::any_of(
+        model.parameters(), [&](const Parameter& p) { return p.name.starts_with(block); });
+    if (!has_block) continue;
+    norms_.push_back(norm);
+    for (const auto& [name, shape] : tensors) skipped_.insert(cat(norm, ".", name));
   }
 }
 

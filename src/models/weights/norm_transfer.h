@@ -1,5 +1,6 @@
 // Loads LayerNorm weights into a model with another normalizer in its place. Weight and bias are
-// copied; the other parameters and buffers of the normalizer keep their initialisation.
+// copied; the other parameters and buffers of the normalizer keep their initialisation. Without
+// weight and bias in the model (norm.affine: false), those of the file are not used.
 #pragma once
 
 #include <map>
@@ -27,6 +28,13 @@ class NormTransfer {
   std::string note(const std::string& source) const;
 
  private:
+  using Shapes = std::map<std::string, Shape>;  // by the name within the norm
+
+  static bool is_layer_norm(const Shapes& tensors);
+  void add_bare_norms(const std::map<std::string, Shapes>& file,
+                      const std::map<std::string, Shapes>& model_norms,
+                      const ParameterStore& model);
+
   std::set<std::string> left_, skipped_;
   std::vector<std::string> norms_;  // in the order of the model
 };

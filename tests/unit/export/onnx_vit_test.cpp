@@ -144,6 +144,17 @@ TEST(OnnxVit, MatchesLogitsWithOtherNorms) {
   EXPECT_LT(difference(official, onnx::kMinOpset, 2), kBound);
 }
 
+TEST(OnnxVit, MatchesLogitsWithoutAffine) {
+  for (const char* type : {"ln", "dtn", "rms", "scale", "bn", "in", "gn", "sn", "power"}) {
+    ModelConfig config = with_norm(paper_vit(), type, {});
+    config.norm.affine = false;
+    EXPECT_LT(difference(config, onnx::kMinOpset, 2), kBound) << type;
+  }
+  ModelConfig prefix = with_norm(prefix_vit(), "dtn", {{"prefix", std::string("ln")}});
+  prefix.norm.affine = false;
+  EXPECT_LT(difference(prefix, onnx::kMinOpset, 2), kBound);
+}
+
 TEST(OnnxVit, MatchesLogitsAtEveryOpset) {
   for (int opset = onnx::kMinOpset; opset <= onnx::kMaxOpset; ++opset) {
     EXPECT_LT(difference(dtn_vit({}), opset, 1), kBound) << opset;

@@ -1,4 +1,6 @@
 // Exact parameters and multiply-adds of models of the other families at 224 x 224.
+#include <set>
+
 #include "dtn/models/complexity.h"
 #include "dtn/models/presets.h"
 #include "tiny_models.h"
@@ -58,6 +60,44 @@ TEST(FamilySizes, LateClassTokenIsExact) {
   ModelConfig c = with_dtn("t2t_vit_t_14");
   c.norm.type = "ln";
   EXPECT_EQ(complexity_of(c).multiply_adds, 6070958080.0);
+}
+
+// Only norm.type loses its weights and biases, not the LayerNorms that the architecture prescribes.
+TEST(FamilySizes, WithoutAffineAreExact) {
+  ModelConfig vit = plain("vit_s");
+  EXPECT_EQ(complexity_of(vit).parameters, 22021096 + 20 * 2 * 384);
+  vit.norm.affine = false;
+  vit.norm.layers = 10;
+  EXPECT_EQ(complexity_of(vit).parameters, 22021096);
+  vit.norm.type = "dtn";  // 4 values per head: two lambdas, and the weights and bias of positions
+  EXPECT_EQ(complexity_of(vit).parameters, 22021096 + 20 * (2 * 6 + 4 * 6));
+}
+
+// Each transformer leaves out two norms of C channels per block of norm.type.
+TEST(FamilySizes, EveryTransformerHonoursAffine) {
+  for (const ModelConfig& config : test::tiny_models()) {
+    ModelConfig c = config;
+    c.norm.affine = true;
+    Classifier with(c, 0);
+    c.norm.affine = false;
+    if (c.family == "resnet" || c.family == "regnet" || c.family == "levit") {
+      EXPECT_THROW(Classifier(c, 0), ConfigError) << test::title_of(c);
+      continue;
+    }
+    Classifier without(c, 0);
+    std::set<std::string> left, missing;
+    for (const Parameter& p : without.parameters().parameters()) left.insert(p.name);
+    for (const Parameter& p : with.parameters().parameters()) {
+      if (!left.contains(p.name)) missing.insert(p.name);
+    }
+    EXPECT_FALSE(missing.empty()) << test::title_of(c);
+    EXPECT_EQ(left.size() + missing.size(), with.parameters().parameters().size());
+    for (const std::string& name : missing) {
+      const bool is_site =
+          name.find("norm1.") != std::string::npos || name.find("norm2.") != std::string::npos;
+      EXPECT_TRUE(is_site && (name.ends_with("weight") || name.ends_with("bias"))) << name;
+    }
+  }
 }
 
 TEST(FamilySizes, CountTrainedParameters) {

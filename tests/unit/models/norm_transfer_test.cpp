@@ -30,6 +30,15 @@ Tensor find(const NamedTensors& tensors, const std::string& name) {
   return {};
 }
 
+std::string error_of(Classifier& model, const NamedTensors& tensors) {
+  try {
+    load_adapted(model, tensors, "file");
+  } catch (const DataError& e) {
+    return e.what();
+  }
+  return "";
+}
+
 TEST(NormTransfer, FillsEveryNormalizerWithWeightAndBias) {
   Classifier source(with_norm("ln"), 1);
   test::perturb(source.parameters());
@@ -71,6 +80,28 @@ TEST(NormTransfer, ReportsReinitializedParameters) {
   EXPECT_NE(of_rms[0].find("bias not used"), std::string::npos) << of_rms[0];
 }
 
+// LayerNorm's weights have no place in a normalizer without affine, and the note says so.
+TEST(NormTransfer, ReportsUnusedWeightsWithoutAffine) {
+  Classifier source(with_norm("ln"), 1);
+  for (const NormSchema& schema : norm_registry().schemas()) {
+    if (!schema.needs.empty()) continue;
+    ModelConfig config = with_norm(schema.type);
+    config.norm.affine = false;
+    Classifier model(config, 2);
+    const auto notes = load_adapted(model, copies(source), "some.file");
+    ASSERT_EQ(notes.size(), 1u) << schema.type;
+    for (const char* words : {"6 norms", "blocks.0.norm1 to blocks.2.norm2", "not used"}) {
+      EXPECT_NE(notes[0].find(words), std::string::npos) << schema.type << ": " << notes[0];
+    }
+    EXPECT_TRUE(notes[0].find("weight, bias not used") != std::string::npos ||
+                notes[0].find("bias, weight not used") != std::string::npos)
+        << notes[0];
+    // A model with affine needs the tensors.
+    Classifier with(with_norm(schema.type), 3);
+    EXPECT_NE(error_of(with, copies(model)).find("is missing"), std::string::npos) << schema.type;
+  }
+}
+
 TEST(NormTransfer, StartsLambdasAtInitLambda) {
   ModelConfig near = with_norm("dtn"), half = near;
   near.norm.options = {{"init_lambda", 0.99}};
@@ -81,15 +112,6 @@ TEST(NormTransfer, StartsLambdasAtInitLambda) {
   // Lambdas in the file take precedence.
   EXPECT_TRUE(load_adapted(model, copies(other), "file").empty());
   EXPECT_EQ(test::element(logits, 0), 0);
-}
-
-std::string error_of(Classifier& model, const NamedTensors& tensors) {
-  try {
-    load_adapted(model, tensors, "file");
-  } catch (const DataError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 // A file with only some of a normalizer's tensors is damaged.
