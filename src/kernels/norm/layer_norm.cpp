@@ -117,15 +117,15 @@ void scale_row(const LayerNormBackward& args, std::int64_t row) {
   });
 }
 
-// Computes the gradients of a gated branch from the stored dx of a row.
-template <class T>
-void gate_row_backward(const LayerNormBackward& args, std::int64_t row, AccumulatorOf<T>* dgate) {
+// Computes the gradients of a gated branch from the stored dx of kRows rows.
+template <class T, int kRows>
+void gradients_of_gate(const LayerNormBackward& args, std::int64_t row, AccumulatorOf<T>* dgate) {
   const std::int64_t channels = args.channels, at = row * channels;
   const auto* gate =
       static_cast<const AccumulatorOf<T>*>(args.gate) + gate_of(args.sets, row, channels);
-  const T* dx = static_cast<const T*>(args.dx) + at;
-  add_gate_gradient_row(channels, static_cast<const T*>(args.branch) + at, dx, dgate);
-  gate_backward_row(channels, gate, dx, static_cast<T*>(args.dbranch) + at);
+  gate_backward_rows<kRows, true, true>(channels, static_cast<const T*>(args.branch) + at, gate,
+                                        static_cast<const T*>(args.dx) + at,
+                                        static_cast<T*>(args.dbranch) + at, dgate);
 }
 
 // Processes kRows rows at a time, so that the running parameter gradients are loaded and stored
@@ -176,12 +176,9 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
       if (add) d += load_n(add + first + c, count);
       store_n(dx + first + c, d, count);
     });
-    if (args.gate) {
-      gate_row_backward<T>(args, row + r, dgate);
-    } else if (args.dbranch) {
-      scale_row<T>(args, row + r);
-    }
+    if (args.dbranch && !args.gate) scale_row<T>(args, row + r);
   }
+  if (args.gate) gradients_of_gate<T, kRows>(args, row, dgate);
 }
 
 // With kOutputs 3, the third sum is dgate.

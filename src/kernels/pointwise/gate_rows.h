@@ -18,24 +18,27 @@ inline void gate_row(std::int64_t channels, const T* x, const AccumulatorOf<T>* 
   });
 }
 
-// dx = gain dy
-template <class T>
-inline void gate_backward_row(std::int64_t channels, const AccumulatorOf<T>* gain, const T* dy,
-                              T* dx) {
-  using A = AccumulatorOf<T>;
-  for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-    store_n(dx + c, Vec<A>(load_n(dy + c, count) * load_n(gain + c, count)), count);
-  });
-}
+// Rows that are processed together, so that gain and dgain are loaded once for all of them.
+inline constexpr int kGateRows = 4;
 
-// dgain += dy x
-template <class T>
-inline void add_gate_gradient_row(std::int64_t channels, const T* x, const T* dy,
-                                  AccumulatorOf<T>* dgain) {
+// dx = gain dy and dgain += dy x over kRows consecutive rows of `channels` values; each only if
+// requested. The rows share their gain, and are added in order.
+template <int kRows, bool kDx, bool kDgain, class T>
+[[gnu::noinline]] void gate_backward_rows(std::int64_t channels, const T* x,
+                                          const AccumulatorOf<T>* gain, const T* dy, T* dx,
+                                          AccumulatorOf<T>* dgain) {
   using A = AccumulatorOf<T>;
   for_each_vector<A>(channels, [=](std::int64_t c, auto count) {
-    const Vec<A> v = load_n(dy + c, count) * load_n(x + c, count);
-    store_n(dgain + c, Vec<A>(load_n(dgain + c, count) + v), count);
+    Vec<A> factor{}, sum{};
+    if constexpr (kDx) factor = load_n(gain + c, count);
+    if constexpr (kDgain) sum = load_n(dgain + c, count);
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t at = r * channels + c;
+      const Vec<A> g = load_n(dy + at, count);
+      if constexpr (kDgain) sum += g * load_n(x + at, count);
+      if constexpr (kDx) store_n(dx + at, Vec<A>(g * factor), count);
+    }
+    if constexpr (kDgain) store_n(dgain + c, sum, count);
   });
 }
 

@@ -125,28 +125,31 @@ void gate(const GateForward& args) {
   });
 }
 
-template <class T>
+template <class T, bool kDx, bool kDgain>
 void gate_backward(CpuQueue& queue, const GateBackward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
   sum_set_rows<A, 1>(
       queue, args.batch, args.tokens, channels,
       [&](std::int64_t begin, std::int64_t end, A* const(&sums)[1]) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const A* gain = static_cast<const A*>(args.gain) + row / args.tokens * channels;
-          const T* dy = static_cast<const T*>(args.dy) + row * channels;
-          if (args.dgain) {
-            const T* x = static_cast<const T*>(args.x) + row * channels;
-            add_gate_gradient_row(channels, x, dy, sums[0]);
-          }
-          if (args.dx) {
-            gate_backward_row(channels, gain, dy, static_cast<T*>(args.dx) + row * channels);
-          }
-        }
+        const A* gain = static_cast<const A*>(args.gain) + begin / args.tokens * channels;
+        for_each_group<kGateRows>(begin, end, [&](std::int64_t row, auto rows) {
+          const std::int64_t at = row * channels;
+          gate_backward_rows<rows, kDx, kDgain>(channels, static_cast<const T*>(args.x) + at, gain,
+                                                static_cast<const T*>(args.dy) + at,
+                                                static_cast<T*>(args.dx) + at, sums[0]);
+        });
       },
       [&](std::int64_t sample, int, std::int64_t c, auto count, Vec<A> sum) {
-        if (args.dgain) store_n(static_cast<A*>(args.dgain) + sample * channels + c, sum, count);
+        if (kDgain) store_n(static_cast<A*>(args.dgain) + sample * channels + c, sum, count);
       });
+}
+
+template <class T>
+void gate_backward(CpuQueue& queue, const GateBackward& args) {
+  if (args.dx && args.dgain) return gate_backward<T, true, true>(queue, args);
+  if (args.dx) return gate_backward<T, true, false>(queue, args);
+  if (args.dgain) gate_backward<T, false, true>(queue, args);
 }
 
 template <class T>

@@ -86,6 +86,7 @@ TEST(CudaGatedLayerNorm, HasBitsOfSeparateKernels) {
         // The parts are compared with float64 elsewhere.
         expect_near_layer_norm("gated y", fused, fused.y, fused.y,
                                8 * unit_roundoff(dtype) + rounding_bound(dtype, channels));
+        if (shift > 0) continue;  // the element before is another one
         LayerNormForward in_place = fused.gated_forward(kOnDevice);
         in_place.sum = fused.at(fused.x, kOnDevice);
         run(cuda_queue(), in_place);
