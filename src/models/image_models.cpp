@@ -40,6 +40,11 @@ std::optional<ConfigProblem> last_block_problem(const ModelConfig& c, bool joins
         {"model.norm.layers", "model.depth"},
         cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
   }
+  if (c.norm.affine == false && c.norm_layers() == 0) {
+    return ConfigProblem{{"model.norm.affine", "model.norm.layers"},
+                         "model.norm.affine has no effect, because no block uses model.norm.type; "
+                         "set model.norm.layers to the number of blocks that use it"};
+  }
   return {};
 }
 

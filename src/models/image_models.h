@@ -19,8 +19,8 @@ double norm_eps_of(const ModelConfig&);
 // Returns a problem if norm.affine is false, in a family whose residual branches end in norm.type
 // with a weight that starts at 0. `family` begins the sentence: "LeViT".
 std::optional<ConfigProblem> zero_weight_problem(const ModelConfig&, const char* family);
-// Returns a problem if norm.type ends after the last block of a model of one stage, or, with
-// `joins`, if the class token joins after it.
+// Returns a problem if norm.type ends after the last block of a model of one stage, if no block of
+// it honours norm.affine, or, with `joins`, if the class token joins after it.
 std::optional<ConfigProblem> last_block_problem(const ModelConfig&, bool joins = true);
 // Returns a problem if a side of the images is not a multiple of `of`. `reason` is a part of the
 // message, such as "the stem halves the grid four times".

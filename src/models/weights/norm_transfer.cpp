@@ -57,33 +57,39 @@ NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model
     if (file_norm == from.end() || !is_layer_norm(file_norm->second) || is_layer_norm(to[norm])) {
       continue;
     }
-    norms_.push_back(norm);
-    for (const auto& [name, shape] : to[norm]) {
-      const auto same = file_norm->second.find(name);
-      // A scalar gain cannot take per-channel weights.
-      if (same != file_norm->second.end() && (same->second == shape || shape.numel() > 1)) continue;
-      left_.insert(cat(norm, ".", name));
-      if (same != file_norm->second.end()) skipped_.insert(cat(norm, ".", name));
-    }
-    for (const auto& [name, shape] : file_norm->second) {
-      if (!to[norm].contains(name)) skipped_.insert(cat(norm, ".", name));
-    }
+    transfer(norm, file_norm->second, to[norm]);
   }
   add_bare_norms(from, to, model);
 }
 
-// A LayerNorm without weight and bias has no tensors, so only its block shows that it exists.
-void NormTransfer::add_bare_norms(const std::map<std::string, Shapes>& file,
-                                  const std::map<std::string, Shapes>& model_norms,
+void NormTransfer::transfer(const std::string& norm, const Shapes& from, const Shapes& to) {
+  norms_.push_back(norm);
+  for (const auto& [name, shape] : to) {
+    const auto same = from.find(name);
+    // A scalar gain cannot take per-channel weights.
+    if (same != from.end() && (same->second == shape || shape.numel() > 1)) continue;
+    left_.insert(cat(norm, ".", name));
+    if (same != from.end()) skipped_.insert(cat(norm, ".", name));
+  }
+  for (const auto& [name, shape] : from) {
+    if (!to.contains(name)) skipped_.insert(cat(norm, ".", name));
+  }
+}
+
+// A normalizer without weight and bias may have no parameter, so only its block shows that it
+// exists.
+void NormTransfer::add_bare_norms(const std::map<std::string, Shapes>& from,
+                                  const std::map<std::string, Shapes>& to,
                                   const ParameterStore& model) {
-  for (const auto& [norm, tensors] : file) {
-    if (!is_layer_norm(tensors) || model_norms.contains(norm)) continue;
+  for (const auto& [norm, tensors] : from) {
+    const auto found = to.find(norm);
+    const Shapes in_model = found == to.end() ? Shapes() : found->second;
+    const bool is_done = std::ranges::find(norms_, norm) != norms_.end();
+    if (is_done || !is_layer_norm(tensors) || is_layer_norm(in_model)) continue;
     const std::string block = block_of(norm);
     const bool has_block = std::ranges::any_of(
         model.parameters(), [&](const Parameter& p) { return p.name.starts_with(block); });
-    if (!has_block) continue;
-    norms_.push_back(norm);
-    for (const auto& [name, shape] : tensors) skipped_.insert(cat(norm, ".", name));
+    if (has_block) transfer(norm, tensors, in_model);
   }
 }
 

@@ -31,9 +31,10 @@ class NormTransfer {
   using Shapes = std::map<std::string, Shape>;  // by the name within the norm
 
   static bool is_layer_norm(const Shapes& tensors);
-  void add_bare_norms(const std::map<std::string, Shapes>& file,
-                      const std::map<std::string, Shapes>& model_norms,
-                      const ParameterStore& model);
+  // Transfers one norm.
+  void transfer(const std::string& norm, const Shapes& from, const Shapes& to);
+  void add_bare_norms(const std::map<std::string, Shapes>& from,
+                      const std::map<std::string, Shapes>& to, const ParameterStore& model);
 
   std::set<std::string> left_, skipped_;
   std::vector<std::string> norms_;  // in the order of the model

@@ -134,26 +134,11 @@ TEST(NormAffine, IsReadAndWrittenBack) {
   EXPECT_EQ(parse("model: {preset: vit_t, norm: dtn}").model.norm.affine, std::nullopt);
   for (const bool affine : {false, true}) {
     const ExperimentConfig c = parse(
-        cat("model: {preset: vit_t, norm: {type: rms, affine: ", affine ? "true" : "false", "}}"));
+        cat("model: {preset: vit_t, norm: {type: dtn, affine: ", affine ? "true" : "false", "}}"));
     EXPECT_EQ(c.model.norm.affine, affine);
     EXPECT_EQ(parse(to_yaml(c)), c);
   }
-  for (const char* preset : {"pvt_tiny", "swin_tiny", "t2t_vit_t_14"}) {
-    EXPECT_EQ(parse(cat("model: {preset: ", preset, ", norm: {affine: false}}")).model.norm.affine,
-              false);
-  }
   expect_contains(parse_error("model: {preset: vit_t, norm: {affine: 0.5}}"), "affine");
-}
-
-// Their residual branches end in a norm whose weight starts at 0.
-TEST(NormAffine, IsRequiredByConvolutionalFamilies) {
-  for (const char* preset : {"resnet50", "regnety_160", "levit_128s"}) {
-    const std::string error =
-        parse_error(cat("model:\n  preset: ", preset, "\n  norm: {affine: false}\n"));
-    expect_contains(error, ":3:");
-    expect_contains(error, "model.norm.affine");
-    expect_contains(error, "weight starts at 0");
-  }
 }
 
 }  // namespace

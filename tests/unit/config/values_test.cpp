@@ -235,7 +235,7 @@ model:
   init_weights: ./w eights.safetensors
   init_head: reset
   init_image_size: [48, 80]
-  norm: {type: dtn, layers: 4, eps: 1e-3, variant: official, lambda: 0.1, position: relative}
+  norm: {type: dtn, layers: 4, eps: 1e-3, affine: false, variant: official, lambda: 0.1, position: relative}
 data:
   dataset: idx
   root: "null"
@@ -331,6 +331,7 @@ TEST(ConfigKeys, EveryKeyIsRead) {
   EXPECT_EQ(m.norm.type, "dtn");
   EXPECT_EQ(m.norm.layers, 4);
   EXPECT_EQ(m.norm.eps, 1e-3);
+  EXPECT_EQ(m.norm.affine, false);
   EXPECT_EQ(*m.norm.find<std::string>("variant"), "official");
   EXPECT_EQ(c.data.dataset, "idx");
   EXPECT_EQ(c.data.root, "null");
@@ -419,7 +420,8 @@ TEST(ConfigRoundTrip, EveryKey) {
   // Each value of kEverything differs from its default, so the round trip finds a key that is not
   // written. The checks below show that the layout is nested maps.
   expect_contains(text, "\nmodel:\n  preset: vit_b\n");
-  expect_contains(text, "  norm:\n    type: dtn\n    layers: 4\n    eps: 0.001\n    variant: ");
+  expect_contains(text,
+                  "  norm:\n    type: dtn\n    layers: 4\n    eps: 0.001\n    affine: false\n");
   expect_contains(text, "\n  classes: [3-5, 0, 9]\n");
   expect_contains(text, "\n  betas: [0, 0.95]\n");
   expect_contains(text, "\n  checkpoint_every: 2epoch\n");
