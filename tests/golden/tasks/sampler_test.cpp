@@ -69,8 +69,9 @@ Goldens read_goldens() {
 
 ExperimentConfig config_of(const Network& network) {
   return parse_experiment(
-      "task: diffusion\ndiffusion: {beta_end: 0.004}\nmodel: {" + network.model + "}", "golden", {},
-      standard_registries().schemas());
+      "task: diffusion\ndata: {dataset: tensors}\ndiffusion: {beta_end: 0.004}\nmodel: {" +
+          network.model + "}",
+      "golden", {}, standard_registries().schemas());
 }
 
 // The task with the weights of the network.
