@@ -70,6 +70,13 @@ expect 0 dtn-sample --checkpoint run --classes 0,1 --steps 4 --save-samples a.sa
 expect 0 dtn-sample --checkpoint run --classes 0,1 --steps 4 --save-samples b.safetensors --seed 6
 if cmp -s a.safetensors b.safetensors; then fail "the seed changes nothing"; fi
 
+expect 0 dtn-sample --checkpoint run --count 7 --sampler ddpm --steps 10 --seed 5 --save-samples counted.safetensors
+check "counted images go through the classes in turn" << 'EOF'
+counted, asked = (files.read_safetensors(f"{name}.safetensors") for name in ("counted", "all"))
+assert counted == asked and files.values_of(counted[1]["labels"]) == [0, 1, 2, 3, 0, 1, 2], counted[0]
+assert (counted[0]["sampler"], counted[0]["steps"], counted[0]["seed"]) == ("ddpm", "10", "5"), counted[0]
+EOF
+
 echo "the picture"
 check "pixels of the picture" << 'EOF'
 import struct, zlib
@@ -180,6 +187,9 @@ done
 
 echo "errors"
 sample() { expect "$1" dtn-sample --checkpoint run --steps 4 "${@:2}"; }
+sample 2 --output a.png
+expect_text 'no images to draw; name their classes, --classes 0,3,7, or --count N'
+sample 2 --classes 0 --count 3 --output a.png
 sample 2 --classes 0
 expect_text 'nothing to write; name a picture with --output'
 sample 2 --classes 0,4 --output a.png

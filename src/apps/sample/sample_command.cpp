@@ -37,10 +37,16 @@ void SampleCommand::add_to(CLI::App& app) {
                  "use ema.safetensors beside the named file; a folder gives its average, if it has "
                  "one, without this flag",
                  "--checkpoint");
+  app.add_flag("--untrained", untrained,
+               "draw with the initial weights of the checkpoint's model, as a reference for "
+               "dtn-eval --reference-samples");
   app.add_option("--classes", classes, "class of each image, such as 0,3,7")
       ->delimiter(',')
-      ->type_name("CLASS,...")
-      ->required();
+      ->type_name("CLASS,...");
+  add_count(app, "--count", count,
+            "number of images, through the classes in turn, in place of --classes")
+      ->excludes("--classes")
+      ->default_str("");
   add_defaulted(app, "--seed", seed, "seed of the noise; image i depends on it, and on i");
   add_choice(
       app, "--sampler", sampler, {"ddim", "ddpm"},
@@ -53,8 +59,12 @@ void SampleCommand::add_to(CLI::App& app) {
                  "1: none (default: 1.5, or 1 for a model trained without model.label_dropout)");
   app.add_option("--output", output,
                  "picture to write: PNG, a grid of all images; for models of 1 or 3 channels");
-  app.add_option("--save-samples", samples,
-                 "safetensors file to write: `samples` [N, C, H, W] float32");
+  add_count(app, "--columns", columns, "images in a row of the picture (default: ceil(sqrt N))")
+      ->default_str("");
+  app.add_option(
+      "--save-samples", samples,
+      "safetensors file to write: `samples` [N, C, H, W] float32 and `labels` [N] int64, "
+      "for dtn-eval --samples");
   app.add_option("--noise", noise,
                  "safetensors file with the noise to use in place of drawn noise: `x` [N, C, H, W] "
                  "and, for ddpm or --eta, `z` [steps, N, C, H, W], float32");
@@ -63,6 +73,9 @@ void SampleCommand::add_to(CLI::App& app) {
 }
 
 void SampleCommand::check() const {
+  if (classes.empty() && count == 0) {
+    throw ConfigError("no images to draw; name their classes, --classes 0,3,7, or --count N");
+  }
   if (output.empty() && samples.empty()) {
     throw ConfigError(
         "nothing to write; name a picture with --output grid.png, or a file of "
@@ -86,6 +99,13 @@ fs::path SampleCommand::file() const {
   if (!weights.ema) return named;
   if (fs::exists(average, error)) return average;
   throw ConfigError(cat("--ema: there is no ", average.string(), "; leave --ema out"));
+}
+
+std::vector<std::int64_t> SampleCommand::labels(const ModelConfig& model) const {
+  if (!classes.empty()) return classes;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < count; ++i) labels.push_back(i % std::max(model.num_classes, 1));
+  return labels;
 }
 
 void SampleCommand::check_model(const ExperimentConfig& config) const {

@@ -16,13 +16,16 @@ namespace dtn::app {
 
 struct SampleCommand {
   WeightsOptions weights;
-  std::vector<std::int64_t> classes;  // one for each image
+  bool untrained = false;             // draw with the weights before training
+  std::vector<std::int64_t> classes;  // one for each image; empty: the classes of `count` images
+  std::int64_t count = 0;             // images through the classes in turn; 0: those of `classes`
   std::uint64_t seed = 0;
   std::string sampler = "ddim";
   std::int64_t steps = 50;
   double eta = 0;
   std::optional<double> guidance;  // unset: kDefaultGuidance if the model can be guided
   std::string output, samples, noise;
+  std::int64_t columns = 0;  // of the picture; 0: ceil(sqrt N)
   std::int64_t batch = 64;
   MachineOptions machine;
 
@@ -34,6 +37,8 @@ struct SampleCommand {
   // Returns the weights file: of a folder, the average if it has one, which is logged. Throws
   // ConfigError if there is none.
   std::filesystem::path file() const;
+  // Returns the class of each image.
+  std::vector<std::int64_t> labels(const ModelConfig& model) const;
   // Throw ConfigError for a model that cannot draw the samples.
   void check_model(const ExperimentConfig& config) const;
   SamplerOptions sampler_options(const ExperimentConfig& config) const;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "apps/sample/sample_command.h"
+#include "config/codec.h"
 #include "core/format.h"
 #include "core/progress.h"
 #include "core/seconds_since.h"
@@ -17,6 +18,7 @@
 #include "dtn/tasks/diffusion.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
+#include "tasks/class_names.h"
 #include "tasks/diffusion/denoiser.h"
 #include "tasks/diffusion/noise_file.h"
 #include "tasks/diffusion/sample_grid.h"
@@ -69,8 +71,23 @@ void warn_of_infinite(const Tensor& samples) {
                "too strong"));
 }
 
-void write_results(const SampleCommand& options, const Tensor& samples, const ModelConfig& model) {
-  if (!options.samples.empty()) write_safetensors(options.samples, {{"samples", samples}});
+// Returns what the samples depend on, and the names of their classes.
+StringMap metadata_of(const SampleCommand& options, const SamplerOptions& sampler,
+                      const StringMap& weights) {
+  StringMap metadata = {{"sampler", options.sampler},
+                        {"steps", std::to_string(sampler.steps)},
+                        {"eta", config::number_text(sampler.eta)},
+                        {"guidance", config::number_text(sampler.guidance)},
+                        {"seed", std::to_string(options.seed)}};
+  if (!options.noise.empty()) metadata.erase("seed");  // it draws nothing
+  if (options.untrained) metadata["step"] = "0";
+  for (const char* key : {kClassNamesKey, "step"}) {
+    if (const auto found = weights.find(key); found != weights.end()) metadata.insert(*found);
+  }
+  return metadata;
+}
+
+void write_picture(const SampleCommand& options, const Tensor& samples, const ModelConfig& model) {
   if (options.output.empty()) return;
   if (!shows_as_picture(model)) {
     log_warn(cat("wrote no ", options.output, ": images of ", model.channels,
@@ -78,7 +95,7 @@ void write_results(const SampleCommand& options, const Tensor& samples, const Mo
     return;
   }
   std::vector<std::byte> png;
-  encode_png(sample_grid(samples), png);
+  encode_png(sample_grid(samples, options.columns), png);
   write_file_atomic(options.output, {reinterpret_cast<const char*>(png.data()), png.size()});
 }
 
@@ -86,21 +103,26 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
   options.check();
   const Device device = options.machine.apply();
   const std::filesystem::path file = options.file();
-  const ExperimentConfig config =
-      options.weights.config_of(read_safetensors(file), registries.schemas());
+  const TensorFile weights = read_safetensors(file);
+  const ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   const std::unique_ptr<Diffusion> task = make_model({config, device, registries});
   options.check_model(config);
-  const Sampler sampler(config.diffusion, options.sampler_options(config));
+  const SamplerOptions sampling = options.sampler_options(config);
+  const Sampler sampler(config.diffusion, sampling);
   const ModelConfig& model = config.model;
   const Shape image{model.channels, model.image_size.height, model.image_size.width};
-  const auto n = static_cast<std::int64_t>(options.classes.size());
-  SampleRequest request{
-      .labels = options.classes, .image = image, .seed = options.seed, .batch = options.batch};
+  SampleRequest request{.labels = options.labels(model),
+                        .image = image,
+                        .seed = options.seed,
+                        .batch = options.batch};
+  const auto n = static_cast<std::int64_t>(request.labels.size());
   if (!options.noise.empty()) {
     request.noise = read_noise_file(options.noise, {n, image[0], image[1], image[2]}, sampler);
   }
-  for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
-    log_info(note);
+  if (!options.untrained) {
+    for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
+      log_info(note);
+  }
   install_stop_signals();
   const auto start = std::chrono::steady_clock::now();
   Tensor samples;
@@ -113,7 +135,12 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
     log_info("stopped by a signal; wrote nothing");
     return kExitStopped;
   }
-  write_results(options, samples, model);
+  if (!options.samples.empty()) {
+    write_safetensors(options.samples,
+                      {{"samples", samples}, {"labels", Tensor::from(request.labels, {n})}},
+                      metadata_of(options, sampling, weights.metadata));
+  }
+  write_picture(options, samples, model);
   warn_of_infinite(samples);
   log_info(cat(counted(n, "images"), " in ", counted(sampler.steps(), "steps"),
                format(": %.1f s", seconds_since(start))));

@@ -17,14 +17,15 @@ std::uint8_t brightness(float x) {
 
 }  // namespace
 
-Image sample_grid(const Tensor& samples) {
+Image sample_grid(const Tensor& samples, std::int64_t columns) {
   DTN_CHECK(
       samples.rank() == 4 && samples.dim(0) > 0 && (samples.dim(1) == 1 || samples.dim(1) == 3),
       "samples ", to_string(samples.shape()), " are no pictures");
   const std::int64_t n = samples.dim(0), channels = samples.dim(1);
   const std::int64_t height = samples.dim(2), width = samples.dim(3);
-  std::int64_t columns = 1;
-  while (columns * columns < n) ++columns;
+  if (columns == 0) {
+    while (columns * columns < n) ++columns;
+  }
   const std::int64_t rows = (n + columns - 1) / columns;
   DTN_CHECK(std::max(columns * width, rows * height) <= std::numeric_limits<int>::max() / 4 &&
                 columns * width * rows * height < std::int64_t{1} << 31,

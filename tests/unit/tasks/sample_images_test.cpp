@@ -136,6 +136,20 @@ TEST(SampleGrid, HasTheLeastSquareOfColumns) {
   }
 }
 
+TEST(SampleGrid, HasTheGivenColumns) {
+  const Image grid = sample_grid(constant_samples(5, 1), 2);
+  ASSERT_EQ(grid.width, 6);
+  ASSERT_EQ(grid.height, 6);
+  for (int y = 0; y < 6; ++y) {
+    for (int x = 0; x < 6; ++x) {
+      const int sample = y / 2 * 2 + x / 3;
+      EXPECT_EQ(grid.pixels[static_cast<std::size_t>(y * 6 + x)],
+                sample < 5 ? 10 * (sample + 1) : 0);
+    }
+  }
+  EXPECT_EQ(sample_grid(constant_samples(2, 1), 4).width, 12) << "black where no sample is";
+}
+
 TEST(SampleGrid, RoundsAndLimitsValues) {
   const std::vector<float> values = {-2, -1, -0.9999f, 0, 1, 2, NAN, INFINITY, -INFINITY, 0.5f};
   const std::vector<int> expected = {0, 0, 0, 128, 255, 255, 0, 255, 0, 191};
