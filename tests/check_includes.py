@@ -52,7 +52,7 @@ ONLY_IN = {
     "mpi": ["src/dist/mpi/"],
     "nccl": ["src/cuda/"],
     "dnnl": ["src/kernels/gemm/gemm_onednn.cpp"],
-    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/apps/analyze/moments.cpp"],
+    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/apps/analyze/moments.cpp", "src/tasks/judging/frechet.cpp"],
     "png": ["src/io/image/png.cpp"],
     "webp": ["src/io/image/webp.cpp"],
     "stb": ["src/io/image/stb.cpp"],

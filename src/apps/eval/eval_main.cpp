@@ -15,6 +15,7 @@
 #include "apps/common/weights_source.h"
 #include "apps/eval/frozen_evaluation.h"
 #include "apps/eval/result_files.h"
+#include "apps/eval/sample_evaluation.h"
 #include "apps/robustness/robustness.h"
 #include "core/format.h"
 #include "core/progress.h"
@@ -43,6 +44,7 @@ namespace fs = std::filesystem;
 struct EvalCommand {
   WeightsOptions weights;
   FrozenOptions frozen;
+  SampleOptions judged;
   ResultPaths results;
   std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
@@ -262,8 +264,15 @@ int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig
 // not a classifier, but --inputs and --save-logits work for it.
 void check_options(const EvalCommand& options, const ExperimentConfig& config, Task& task) {
   const ResultPaths& paths = options.results;
-  const bool for_any = options.suite.empty() && options.inputs.empty() && !paths.any();
+  const bool for_any = options.suite.empty() && options.inputs.empty() &&
+                       options.judged.samples.empty() && !paths.any();
   if (for_any || dynamic_cast<Classify*>(&task)) return;
+  if (!options.judged.samples.empty()) {
+    throw ConfigError(
+        cat("--samples: the judge of samples is a classifier, but the task of this "
+            "model is ",
+            config.task, "; name a run of the task classify with --checkpoint"));
+  }
   if (!dynamic_cast<Diffusion*>(&task)) {
     throw ConfigError(
         cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
@@ -305,18 +314,35 @@ int run_frozen(const EvalCommand& options, Device device, const Registries& regi
                           .registries = registries});
 }
 
+// Judges the samples of --samples.
+int run_samples(const EvalCommand& options, const ExperimentConfig& config, Classify& judge,
+                Device device, const Registries& registries) {
+  if (options.precision == "bf16") {
+    throw ConfigError(
+        "--samples computes in float32, so that results compare; leave --precision "
+        "out");
+  }
+  return evaluate_samples({.options = options.judged,
+                           .config = config,
+                           .judge = judge,
+                           .batch = batch_size_of(options, config),
+                           .json = options.json,
+                           .device = device,
+                           .registries = registries});
+}
+
 int run_eval(const EvalCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   if (!options.frozen.task.empty()) return run_frozen(options, device, registries);
   Communicator& ranks = *job();
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
-  const bool wants_classes =
-      !options.suite.empty() || !options.inputs.empty() || options.results.any();
+  const bool wants_classes = !options.suite.empty() || !options.inputs.empty() ||
+                             !options.judged.samples.empty() || options.results.any();
   if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
-        "--suite, --inputs and --save-... work in one process; start dtn-eval without mpirun or "
-        "srun");
+        "--suite, --inputs, --samples and --save-... work in one process; start dtn-eval without "
+        "mpirun or srun");
   }
   fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
@@ -344,6 +370,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   }
   if (!options.suite.empty())
     return evaluate_robustness_suite(options, config, weights, *classify, registries);
+  if (!options.judged.samples.empty())
+    return run_samples(options, config, *classify, device, registries);
   const Outcome outcome = options.inputs.empty() || !classify
                               ? run_dataset(options, config, *task, device)
                               : run_inputs(options, config, *classify, device);
@@ -364,8 +392,8 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   options.weights.add_to(app, "evaluate the moving average of the weights");
   app.add_flag("--json", options.json,
                "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb) count "
-               "images_per_second skipped (damaged images); with --suite, the results of all its "
-               "parts");
+               "images_per_second skipped (damaged images); with --suite or --samples, the results "
+               "of all their parts");
   auto* inputs =
       app.add_option("--inputs", options.inputs,
                      "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
@@ -382,8 +410,11 @@ int eval_main(int argc, char** argv, const Registries& registries) {
           ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
           ->excludes(inputs);
   for (CLI::Option* option : saving) suite->excludes(option);
+  auto* judged = options.judged.add_to(app)->excludes(inputs)->excludes(suite);
+  for (CLI::Option* option : saving) judged->excludes(option);
   options.frozen.add_to(app)
       ->excludes(suite)
+      ->excludes(judged)
       ->excludes("--save-logits")
       ->excludes("--save-attention");
   app.add_option("--suite-root", options.suite_root,
