@@ -39,6 +39,13 @@ void each_json_line(const std::filesystem::path& path, Work work) {
   each_json_line(file, work);
 }
 
+// Returns the last line that is an object; null if there is none.
+inline nlohmann::ordered_json last_json_line(const std::filesystem::path& path) {
+  nlohmann::ordered_json last;
+  each_json_line(path, [&](const nlohmann::ordered_json& line) { last = line; });
+  return last;
+}
+
 // Returns NaN for a missing number. Non-finite values are written as null.
 inline double number_at(const nlohmann::ordered_json& object, const std::string& key) {
   const auto found = object.find(key);  // end() if it is not an object

@@ -207,7 +207,7 @@ void describe_collection(const SweepCollection& collection, const SweepOptions& 
   const Tables tables(collection, options);
   const CollectionRuns runs = tables.runs();
   SharedRuns shared;
-  std::size_t left = 0, evaluations = 0;
+  std::size_t left = 0, evaluations = 0, samples = 0;
   double seconds = 0;
   for (const CollectedSweep& table : collection.tables) {
     if (table.figure) {
@@ -229,10 +229,12 @@ void describe_collection(const SweepCollection& collection, const SweepOptions& 
     std::fflush(stdout);  // the next table takes a while
     left += forecast.left;
     evaluations += forecast.evaluations;
+    samples += forecast.samples;
     seconds += forecast.seconds;
   }
-  const std::string more =
+  std::string more =
       evaluations == 0 ? "" : cat(", and ", counted(evaluations, "evaluations"), " of features");
+  if (samples > 0) more += cat(", and ", counted(samples, "evaluations"), " of samples");
   std::printf("%s: %s left, about %s%s\n", collection.title.c_str(), counted(left, "runs").c_str(),
               format_duration(seconds).c_str(), more.c_str());
 }

@@ -61,8 +61,8 @@ plot::Figure bars_of(const SweepReport& report) {
   return figure;
 }
 
-// The section of a sweep: its notes, its figure, and the tables of corruption errors and features,
-// if there are any.
+// The section of a sweep: its notes, its figure, and the tables of corruption errors, features
+// and samples, if there are any.
 plot::Section section_of(const SweepReport& report) {
   plot::Section section{report.sweep.title, report.sweep.notes, {bars_of(report)}};
   if (const TableText ce = ce_table(report); !ce.columns.empty()) {
@@ -72,6 +72,11 @@ plot::Section section_of(const SweepReport& report) {
     section.tables.push_back({.title = feature_title(report.sweep),
                               .table = {features.columns, features.rows},
                               .notes = feature_notes(report)});
+  }
+  if (const TableText samples = sample_table(report); !samples.columns.empty()) {
+    section.tables.push_back({.title = kSampleTitle,
+                              .table = {samples.columns, samples.rows},
+                              .notes = sample_notes(report)});
   }
   return section;
 }

@@ -37,16 +37,6 @@ FeatureJson inputs_json(const SweepConfig& sweep, const SweepRun& run, const Fea
   return json;
 }
 
-// The data may have moved since the checkpoint was written.
-void add_data_options(const DataConfig& data, std::vector<std::string>& options) {
-  const auto add = [&](const char* key, const std::string& value) {
-    options.insert(options.end(), {"--set", cat("data.", key, "=", config::string_text(value))});
-  };
-  if (!data.root.empty()) add("root", data.root);
-  if (data.train) add("train", *data.train);
-  if (data.val) add("val", *data.val);
-}
-
 std::vector<std::string> options_of(const FeatureEvaluation& how, const DataConfig& data) {
   std::vector<std::string> options = {"--task", how.task, "--json"};
   const auto add = [&](const char* option, const auto& value) {
@@ -70,13 +60,6 @@ std::vector<std::string> options_of(const FeatureEvaluation& how, const DataConf
   return options;
 }
 
-// Returns the object that dtn-eval --json has printed; null if there is none.
-FeatureJson printed_result(const fs::path& log) {
-  FeatureJson result;
-  each_json_line(log, [&](const FeatureJson& line) { result = line; });
-  return result;
-}
-
 SweepStatus evaluate_point(const SweepConfig& sweep, const SweepOptions& options,
                            const SweepRun& run, const FeaturePoint& point) {
   const std::string title = point_title(sweep.features, point);
@@ -91,7 +74,7 @@ SweepStatus evaluate_point(const SweepConfig& sweep, const SweepOptions& options
   fs::create_directories(file.parent_path());
   fs::remove(log);
   const auto result = [&]() -> std::optional<std::string> {
-    const FeatureJson printed = printed_result(log);
+    const FeatureJson printed = last_json_line(log);
     const double top1 = number_at(printed, "top1");
     if (std::isnan(top1)) return std::nullopt;
     write_file_atomic(

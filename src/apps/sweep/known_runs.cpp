@@ -5,6 +5,7 @@
 #include "apps/common/json_files.h"
 #include "apps/sweep/feature_runs.h"
 #include "apps/sweep/robustness_runs.h"
+#include "apps/sweep/sample_runs.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
@@ -31,6 +32,21 @@ std::string evaluations_of(const fs::path& metrics) {
     if (line.find("\"split\"") != std::string::npos) out += line + "\n";
   }
   return out;
+}
+
+// Copies the results of the run's samples, and their picture, into its folder of the archive.
+void keep_samples(const SweepConfig& sweep, const SweepRun& run, const fs::path& folder) {
+  if (!sweep.samples.judge) return;
+  const fs::path to = folder / "samples";
+  const auto keep = [&](const fs::path& file) {
+    fs::create_directories(to);
+    write_file_atomic(to / file.filename(), text_of_file(file));
+  };
+  for (std::size_t i = 0; i < sweep.samples.guidance.size(); ++i) {
+    if (sample_result(sweep, run, i)) keep(sample_file(sweep, run, i));
+  }
+  const fs::path grid = sample_folder(run) / kSampleGrid;
+  if (fs::exists(grid)) keep(grid);
 }
 
 std::string key_of(const SweepRun& run) { return to_yaml(comparable(run.config)); }
@@ -65,6 +81,7 @@ void keep_result(const SweepConfig& sweep, const SweepRun& run, const fs::path& 
     fs::create_directories(folder / "features");
     write_file_atomic(folder / "features" / file.filename(), text_of_file(file));
   }
+  keep_samples(sweep, run, folder);
   if (fs::exists(folder / "summary.json")) return;
   fs::create_directories(folder);
   write_file_atomic(folder / "config.yaml", portable_config(run.config));

@@ -6,6 +6,7 @@
 //   <variant>/seed-<n>/summary.json
 //   <variant>/seed-<n>/<suite>.json    if it was evaluated on a robustness suite
 //   <variant>/seed-<n>/features/*.json  if its features were evaluated
+//   <variant>/seed-<n>/samples/*        if its samples were judged
 //
 // A sweep with such a folder runs only the missing runs, and adds them to the folder.
 #pragma once

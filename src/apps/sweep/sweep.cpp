@@ -16,6 +16,7 @@
 #include "apps/sweep/feature_runs.h"
 #include "apps/sweep/known_runs.h"
 #include "apps/sweep/robustness_runs.h"
+#include "apps/sweep/sample_runs.h"
 #include "apps/sweep/sweep_report.h"
 #include "apps/sweep/sweep_size.h"
 #include "config/document.h"
@@ -122,12 +123,15 @@ class Sweep {
   const std::vector<SweepRun>& runs() const { return runs_; }
 
  private:
-  // Evaluates the finished runs on the suites, and their features.
+  // Evaluates the finished runs on the suites, their features, and their samples.
   SweepStatus evaluate() {
-    const SweepStatus suites = evaluate_on_suites(sweep_, options_, runs_);
-    if (suites == SweepStatus::kStopped) return suites;
-    const SweepStatus features = evaluate_features(sweep_, options_, runs_);
-    return features == SweepStatus::kFinished ? suites : features;
+    SweepStatus status = SweepStatus::kFinished;
+    for (const auto part : {evaluate_on_suites, evaluate_features, judge_samples}) {
+      const SweepStatus one = part(sweep_, options_, runs_);
+      if (one != SweepStatus::kFinished) status = one;
+      if (one == SweepStatus::kStopped) break;
+    }
+    return status;
   }
 
   struct Active {
@@ -309,9 +313,22 @@ class Sweep {
       pictures.write("values", values_svg(report));
       pictures.write("curves", curves_svg(report));
     }
+    report.grids = grids_in(out);
     write_file_atomic(out / "table.md", to_markdown(report));
     write_file_atomic(out / "table.csv", to_csv(report));
     write_file_atomic(out / "table.json", to_json(report));
+  }
+
+  // Returns the pictures of samples in a folder of results, relative to it, by variant.
+  std::map<std::size_t, std::string> grids_in(const fs::path& out) const {
+    std::map<std::size_t, std::string> grids;
+    for (std::size_t v = 0; v < sweep_.variants.size(); ++v) {
+      const SweepVariant& variant = sweep_.variants[v];
+      const fs::path file =
+          fs::path(variant.name) / cat("seed-", variant.seeds.front()) / "samples" / kSampleGrid;
+      if (sweep_.samples.judge && fs::exists(out / file)) grids[v] = file.string();
+    }
+    return grids;
   }
 
   SweepStatus conclude() {
@@ -320,6 +337,8 @@ class Sweep {
     std::fputs(markdown_table(table_text(report)).c_str(), stdout);
     const std::string features = feature_markdown(report);
     if (!features.empty()) std::fputs(("\n" + features).c_str(), stdout);
+    const std::string samples = sample_markdown(report);
+    if (!samples.empty()) std::fputs(("\n" + samples).c_str(), stdout);
     std::fflush(stdout);
     if (!failed_.empty())
       log_error(cat("failed runs (exit code): ", config::join(failed_),
@@ -347,7 +366,7 @@ class Sweep {
   bool stopping_ = false;                 // a stop was requested
   bool stopped_ = false;                  // a run was stopped, by us or by another process
   std::map<fs::path, plot::PictureFolder> pictures_;  // by folder
-  SweepStatus evaluated_ = SweepStatus::kFinished;    // on the suites, and by features
+  SweepStatus evaluated_ = SweepStatus::kFinished;    // on suites, features, samples
   Clock::time_point start_{}, shown_{};
   ProgressBar bar_;
 };
@@ -357,12 +376,14 @@ class Sweep {
 SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   const ConfigSchemas schemas = options.registries->schemas();
   check_features(sweep, *options.registries);
+  check_samples(sweep, *options.registries);
   check_folders({}, options.output, schemas);
   fs::create_directories(options.output);
   FolderLock lock(options.output);
   remove_stale_temporaries(options.output);
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, schemas);
+  check_judge_folder(sweep, options);
   for (const SweepRun& run : runs) {
     // A run that was killed after its summary does not start again, and cannot remove them.
     if (run.state == RunState::kFinished) remove_stale_temporaries(run.folder);

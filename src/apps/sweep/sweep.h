@@ -3,6 +3,8 @@
 //   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed;
 //                         with the results of evaluations
 //
+//   judge/                the run folder of the judge of samples
+//
 //   table.md, table.csv, table.json, and the pictures values and curves as .svg and .png
 //
 //   sweep.lock            locked while a sweep runs there
@@ -27,6 +29,7 @@ struct SweepOptions {
   std::filesystem::path trainer;                             // the program dtn-train
   std::vector<std::string> evaluator;                        // command that starts dtn-eval
   std::vector<std::string> analyzer;                         // command that starts dtn-analyze
+  std::vector<std::string> sampler;                          // command that starts dtn-sample
   std::map<std::string, std::filesystem::path> suite_roots;  // folders, by suite
   // Runs of other sweeps that may equal a run of this sweep; null: none.
   SharedRuns* shared = nullptr;
@@ -57,6 +60,7 @@ struct SweepForecast {
   std::size_t left = 0;         // runs
   double seconds = 0;           // until the last run is done
   std::size_t evaluations = 0;  // of features, not part of `seconds`
+  std::size_t samples = 0;      // evaluations of samples, not part of `seconds`
 };
 
 // Estimates times from a few training steps of each variant without a finished run. Does not change

@@ -4,6 +4,7 @@
 
 #include "apps/common/json_files.h"
 #include "apps/sweep/sweep_report.h"
+#include "config/codec.h"
 #include "config/document.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
@@ -20,13 +21,11 @@ std::optional<double> part_of(const std::optional<Statistics>& s, double Statist
   return s ? std::optional((*s).*part) : std::nullopt;
 }
 
-// FNV-1a hash of the config's text, without the seed and without keys that do not affect results.
+// Hash of the config, without the seed.
 std::string hash_of(const SweepVariant& variant) {
-  ExperimentConfig config = comparable(variant.config);
+  ExperimentConfig config = variant.config;
   config.seed = 0;
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (char c : to_yaml(config)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return format("%016llx", static_cast<unsigned long long>(hash));
+  return dtn::hash_of(config);
 }
 
 // Returns our value of each of the paper's other figures, and the paper's if it is known.
@@ -106,6 +105,53 @@ Json evaluations_json(const SweepFeatures& features) {
   return json;
 }
 
+Json score_json(const std::optional<SampleScore>& score) {
+  if (!score) return nullptr;
+  return {{"agreement", score->agreement}, {"frechet_distance", score->distance}};
+}
+
+Json statistics_json(const std::optional<Statistics>& s) {
+  return {{"n", s ? s->n : 0},
+          {"mean", json_of(part_of(s, &Statistics::mean))},
+          {"std", json_of(s ? s->std : std::nullopt)}};
+}
+
+// Returns the results of the samples of a variant, one for each guidance scale.
+Json samples_json(const SweepSamples& samples, const VariantResult& r) {
+  Json json = Json::array();
+  for (std::size_t i = 0; i < r.samples.size(); ++i) {
+    Json& entry = json.emplace_back();
+    entry = {{"guidance", samples.guidance[i]},
+             {"agreement", statistics_json(r.samples[i].agreement)},
+             {"frechet_distance", statistics_json(r.samples[i].distance)}};
+    entry["values"] = Json::array();
+    for (const RunResult& run : r.runs) {
+      if (!run.samples[i]) continue;
+      Json value = {{"seed", run.seed}};
+      value.update(score_json(run.samples[i]->samples));
+      entry["values"].push_back(std::move(value));
+    }
+  }
+  return json;
+}
+
+// Returns the keys of the section, and the references of each guidance scale.
+Json sample_keys_json(const SweepReport& report) {
+  const SweepSamples& s = report.sweep.samples;
+  Json json = {{"judge", hash_of(*s.judge)}, {"count", s.count},           {"steps", s.steps},
+               {"sampler", s.sampler},       {"references", s.references}, {"seed", s.seed}};
+  for (std::size_t i = 0; i < s.guidance.size(); ++i) {
+    const SampleResult* result = any_sample_result(report, i);
+    Json& entry = json["guidance"].emplace_back();
+    entry = {{"scale", s.guidance[i]}};
+    if (!result) continue;
+    entry["test_images"] = score_json(result->test);
+    entry["noise"] = score_json(result->noise);
+    entry["untrained"] = score_json(result->untrained);
+  }
+  return json;
+}
+
 void add_size_json(const SweepVariant& variant, const Complexity& cost, Json& json) {
   json["parameters"] = cost.parameters;
   json["multiply_adds"] = {{"dense", whole(cost.paper_multiply_adds)},
@@ -142,6 +188,7 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   add_paper_suites(variant, json);
   if (!r.figures.empty()) json["figures"] = figures_json(report, r);
   if (!r.features.empty()) json["features"] = features_json(report, r);
+  if (!r.samples.empty()) json["samples"] = samples_json(report.sweep.samples, r);
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {
     json["milestones"].push_back({{report.sweep.milestone_figure.name, milestone.value},
@@ -193,6 +240,11 @@ std::vector<std::string> csv_header(const SweepConfig& sweep) {
     names.push_back(name);
     names.push_back("paper_" + name);
   }
+  for (std::size_t i = 0; sweep.samples.judge && i < sweep.samples.guidance.size(); ++i) {
+    const std::string scale = config::number_text(sweep.samples.guidance[i]);
+    names.push_back("agreement_guidance_" + scale);
+    names.push_back("frechet_distance_guidance_" + scale);
+  }
   return names;
 }
 
@@ -222,6 +274,10 @@ std::vector<std::string> csv_row(const SweepConfig& sweep, const VariantResult& 
     cells.push_back(csv_number(part_of(r.features[i], &Statistics::mean)));
     cells.push_back(csv_number(paper_feature(sweep, r.variant, points[i])));
   }
+  for (const SampleStatistics& samples : r.samples) {
+    cells.push_back(csv_number(part_of(samples.agreement, &Statistics::mean)));
+    cells.push_back(csv_number(part_of(samples.distance, &Statistics::mean)));
+  }
   return cells;
 }
 
@@ -237,6 +293,7 @@ std::string to_json(const SweepReport& report) {
   json["command"] = without_paths(report.command, report.output);
   json["notes"] = sweep.notes;
   if (!sweep.features.evaluations.empty()) json["features"] = evaluations_json(sweep.features);
+  if (sweep.samples.judge) json["samples"] = sample_keys_json(report);
   json["versions"] = {{"dtn", version()}, {"compiler", __VERSION__}};
   json["variants"] = Json::array();
   for (const VariantResult& r : report.results) json["variants"].push_back(variant_json(report, r));

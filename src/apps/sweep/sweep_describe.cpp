@@ -3,6 +3,7 @@
 
 #include "apps/sweep/feature_runs.h"
 #include "apps/sweep/known_runs.h"
+#include "apps/sweep/sample_runs.h"
 #include "apps/sweep/sweep.h"
 #include "apps/sweep/sweep_results.h"
 #include "apps/sweep/sweep_size.h"
@@ -52,8 +53,10 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 
 SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   check_features(sweep, *options.registries);
+  check_samples(sweep, *options.registries);
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, options.registries->schemas());
+  check_judge_folder(sweep, options);
   adopt_kept_results(runs, options.results, options.registries->schemas());
   if (options.shared) options.shared->adopt(runs);
   const std::vector<Complexity> costs = costs_of(sweep, *options.registries);
@@ -98,7 +101,9 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
   forecast.left = left.size();
   forecast.evaluations = features_left(sweep, runs);
   if (!left.empty()) forecast.seconds = makespan(left, options.jobs);
-  if (left.empty() && forecast.evaluations == 0) out += "\nnothing is left to do\n";
+  forecast.samples = samples_left(sweep, runs);
+  if (left.empty() && forecast.evaluations == 0 && forecast.samples == 0)
+    out += "\nnothing is left to do\n";
   if (!left.empty()) {
     out += cat("\n", counted(left.size(), "runs"), " left, about ",
                format_duration(forecast.seconds), " with --jobs ", options.jobs, " and --threads ",
@@ -107,6 +112,10 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
   if (forecast.evaluations > 0) {
     out += cat("\n", counted(forecast.evaluations, "evaluations"),
                " of features left; their time is not estimated\n");
+  }
+  if (forecast.samples > 0) {
+    out += cat("\n", counted(forecast.samples, "evaluations"),
+               " of samples left; their time, and that of training the judge, is not estimated\n");
   }
   for (const std::string& note : sweep.notes) out += cat("note: ", note, "\n");
   forecast.text = out + cat("output: ", options.output.string(), "\n");

@@ -107,6 +107,8 @@ SweepOptions sweep_options_of(const SweepCommand& options, const std::string& na
   run.analyzer = trainer.empty()
                      ? std::vector<std::string>{run.trainer.parent_path() / "dtn-analyze"}
                      : std::vector<std::string>{run.trainer, "analyze"};
+  run.sampler = trainer.empty() ? std::vector<std::string>{run.trainer.parent_path() / "dtn-sample"}
+                                : std::vector<std::string>{run.trainer, "sample"};
   run.suite_roots = suite_roots_of(options);
   run.registries = &registries;
   run.command = command_of(options, trainer);
@@ -116,6 +118,10 @@ SweepOptions sweep_options_of(const SweepCommand& options, const std::string& na
 void take_classes_of_variants(SweepConfig& sweep, const Registries& registries) {
   for (SweepVariant& variant : sweep.variants) {
     if (!variant.sets_num_classes) take_num_classes(variant.config, registries);
+  }
+  SweepSamples& samples = sweep.samples;
+  if (samples.judge && !samples.judge_sets_num_classes) {
+    take_num_classes(*samples.judge, registries);
   }
 }
 

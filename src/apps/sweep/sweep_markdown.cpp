@@ -149,6 +149,7 @@ std::string to_markdown(const SweepReport& report) {
   }
   if (const std::string table = corruption_markdown(report); !table.empty()) out += "\n" + table;
   if (const std::string table = feature_markdown(report); !table.empty()) out += "\n" + table;
+  if (const std::string table = sample_markdown(report); !table.empty()) out += "\n" + table;
   if (report.picture) out += "\n![results](values.svg)\n\n![curves](curves.svg)\n";
   return out + cat("\n```sh\n", without_paths(report.command, report.output), "\n```\n");
 }

@@ -5,6 +5,7 @@
 
 #include "apps/common/json_files.h"
 #include "config/document.h"
+#include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
@@ -74,6 +75,14 @@ ExperimentConfig comparable(ExperimentConfig config) {
   config.train.keep = 0;
   config.train.keep_every.reset();
   return config;
+}
+
+std::string hash_of(const ExperimentConfig& config) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (char c : to_yaml(comparable(config))) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return format("%016llx", static_cast<unsigned long long>(hash));
 }
 
 std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const fs::path& output,

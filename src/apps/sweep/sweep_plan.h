@@ -57,6 +57,9 @@ void drop_split_folders(DataConfig& data);
 // Returns the config without the keys that affect neither the weights nor their evaluations.
 ExperimentConfig comparable(ExperimentConfig config);
 
+// FNV-1a hash of the text of comparable().
+std::string hash_of(const ExperimentConfig& config);
+
 void write_failure(const SweepRun& run, const Failure& failure);
 void clear_failure(const SweepRun& run);
 

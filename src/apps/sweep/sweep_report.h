@@ -1,6 +1,7 @@
 // Tables and figures of a sweep.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,9 +14,10 @@ namespace dtn {
 struct SweepReport {
   const SweepConfig& sweep;
   std::vector<VariantResult> results;
-  std::string output;    // the sweep's folder; messages leave it out
-  std::string command;   // command that reproduces the sweep
-  bool picture = false;  // curves.svg and values.svg exist
+  std::string output;                             // the sweep's folder; messages leave it out
+  std::string command;                            // command that reproduces the sweep
+  bool picture = false;                           // curves.svg and values.svg exist
+  std::map<std::size_t, std::string> grids = {};  // files of pictures of samples, by variant
 };
 
 std::string to_markdown(const SweepReport& report);
@@ -66,6 +68,17 @@ std::string feature_markdown(const SweepReport& report);
 // Returns the paper's top-1 of a variant at a point.
 std::optional<double> paper_feature(const SweepConfig& sweep, std::size_t variant,
                                     const FeaturePoint& point);
+
+// Returns the judge's results for the references and the samples of each variant. Without columns
+// if the sweep judges no samples.
+TableText sample_table(const SweepReport& report);
+inline constexpr const char* kSampleTitle = "Samples";
+// Returns sentences that explain the judge.
+std::vector<std::string> sample_notes(const SweepReport& report);
+// Returns title, table, notes and pictures; empty if the sweep judges no samples.
+std::string sample_markdown(const SweepReport& report);
+// Returns the result of any run with the i-th guidance scale, or null.
+const SampleResult* any_sample_result(const SweepReport& report, std::size_t i);
 
 // Draws the metric over the epochs, as SVG: for each variant a line for the mean over the seeds,
 // and a band from the minimum to the maximum. The legend is sorted by result; DTN variants have

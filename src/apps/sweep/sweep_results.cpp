@@ -53,6 +53,9 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   for (const FeaturePoint& point : feature_points(sweep.features)) {
     result.features.push_back(feature_result(sweep, run, point));
   }
+  for (std::size_t i = 0; sweep.samples.judge && i < sweep.samples.guidance.size(); ++i) {
+    result.samples.push_back(sample_result(sweep, run, i));
+  }
   return result;
 }
 
@@ -87,6 +90,17 @@ std::optional<Statistics> statistics_of_feature(const std::vector<RunResult>& ru
   return statistics_of(values);
 }
 
+// Statistics of the samples with the i-th guidance scale over the runs whose samples were judged.
+SampleStatistics statistics_of_samples(const std::vector<RunResult>& runs, std::size_t i) {
+  std::vector<double> agreement, distance;
+  for (const RunResult& run : runs) {
+    if (!run.samples[i]) continue;
+    agreement.push_back(run.samples[i]->samples.agreement);
+    distance.push_back(run.samples[i]->samples.distance);
+  }
+  return {statistics_of(agreement), statistics_of(distance)};
+}
+
 void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity& cost) {
   std::vector<double> values, rates;
   for (const RunResult& run : result.runs) {
@@ -114,6 +128,9 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
   const std::size_t points = feature_points(sweep.features).size();
   for (std::size_t i = 0; i < points; ++i) {
     result.features.push_back(statistics_of_feature(result.runs, i));
+  }
+  for (std::size_t i = 0; sweep.samples.judge && i < sweep.samples.guidance.size(); ++i) {
+    result.samples.push_back(statistics_of_samples(result.runs, i));
   }
   result.cost = cost;
 }

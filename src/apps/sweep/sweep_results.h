@@ -8,6 +8,7 @@
 
 #include "apps/sweep/feature_runs.h"
 #include "apps/sweep/robustness_runs.h"
+#include "apps/sweep/sample_runs.h"
 #include "apps/sweep/student_t.h"
 #include "apps/sweep/sweep_plan.h"
 #include "dtn/models/complexity.h"
@@ -33,6 +34,8 @@ struct RunResult {
   std::vector<double> figures = {};                     // SweepConfig::paper_figures
   // Top-1 at feature_points(), where it is known.
   std::vector<std::optional<double>> features = {};
+  // By guidance, where it is known; empty if the sweep judges no samples.
+  std::vector<std::optional<SampleResult>> samples = {};
 };
 
 struct Statistics {
@@ -53,6 +56,11 @@ struct Milestone {
   std::optional<double> epochs;  // mean over these runs
 };
 
+// Results of the samples of a variant with one guidance scale.
+struct SampleStatistics {
+  std::optional<Statistics> agreement, distance;
+};
+
 struct VariantResult {
   std::size_t variant = 0;
   std::vector<RunResult> runs;                // finished runs
@@ -70,6 +78,7 @@ struct VariantResult {
   // SweepConfig::paper_figures; empty until a run is finished.
   std::vector<std::optional<Statistics>> figures;
   std::vector<std::optional<Statistics>> features;  // top-1 at feature_points()
+  std::vector<SampleStatistics> samples;            // by guidance
   Complexity cost;                                  // of the model
 };
 

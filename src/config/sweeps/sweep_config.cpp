@@ -201,6 +201,7 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
     config::set_paper_features(variant.paper_features, sweep.features, *made);
     ++made;
   });
+  sweep.samples = config::load_samples(file.samples, overrides, sweep.variants, schemas);
   sweep.paper_figures = config::figures_in_paper(sweep.variants, figures);
   sweep.milestone_figure = figures.front();
   sweep.milestones = config::milestones_of(file, sweep.milestone_figure);

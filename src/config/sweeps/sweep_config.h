@@ -50,6 +50,20 @@ struct SweepFeatures {
   std::vector<int> epochs;  // checkpoints after these epochs; empty: only the last checkpoint
 };
 
+// Samples of every finished run of diffusion models, judged by a classifier; see docs/sampling.md.
+struct SweepSamples {
+  std::optional<ExperimentConfig> judge;  // of the classifier, trained by the sweep; unset: none
+  bool judge_sets_num_classes = true;     // false: its config leaves model.num_classes out
+  std::int64_t count = 500;               // samples of a run, through the classes in turn
+  std::int64_t steps = 50;
+  std::string sampler = "ddim";        // or "ddpm"
+  std::vector<double> guidance = {1};  // scales; each is judged
+  std::int64_t references = 5000;      // training images to compare with
+  std::uint64_t seed = 0;              // of the noise
+};
+// Subfolder of a sweep for the run of the judge.
+inline constexpr const char* kJudgeFolder = "judge";
+
 struct SweepVariant {
   std::string name;             // also the name of its folder
   std::string label;            // in tables and pictures; default: the name
@@ -79,6 +93,7 @@ struct SweepConfig {
   std::vector<FigureSchema> paper_figures = {};
   std::vector<std::string> notes = {};  // shown below the table
   SweepFeatures features = {};
+  SweepSamples samples = {};
 };
 
 // Reads a sweep file (and its `base_sweep:`), and the config of every variant with `overrides` on

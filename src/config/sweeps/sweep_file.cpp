@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxVariants = 1000;
 constexpr std::size_t kMaxSeeds = 1000;
 
-const std::array<std::string, 15> kSweepKeys = {
-    "name", "title",      "base",     "base_sweep", "set",      "seeds",    "metric", "weights",
-    "only", "milestones", "baseline", "variants",   "evaluate", "features", "notes"};
+const std::array<std::string, 16> kSweepKeys = {
+    "name", "title",      "base",     "base_sweep", "set",      "seeds",    "metric",  "weights",
+    "only", "milestones", "baseline", "variants",   "evaluate", "features", "samples", "notes"};
 const std::array<std::string, 8> kVariantKeys = {"name", "label", "set",          "seeds",
                                                  "base", "paper", "paper_suites", "paper_features"};
 
@@ -203,6 +203,9 @@ class Reader {
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
     if (const Node* node = root.find("evaluate")) sweep_.suites = read_suites(*node);
     if (const Node* node = root.find("features")) sweep_.features = read_features(*node);
+    if (const Node* node = root.find("samples")) {
+      sweep_.samples = read_samples(*node, folder, schemas_);
+    }
     if (const Node* node = root.find("notes")) sweep_.notes = read_notes(*node);
     add_set(root, sweep_.sets);
     if (const Node* node = root.find("variants")) read_variants(*node, folder);

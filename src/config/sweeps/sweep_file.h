@@ -12,6 +12,7 @@
 #include "config/sweeps/sweep_config.h"
 #include "config/sweeps/sweep_features.h"
 #include "config/sweeps/sweep_paper.h"
+#include "config/sweeps/sweep_samples.h"
 
 namespace dtn::config {
 
@@ -39,6 +40,7 @@ struct SweepFile {
   std::optional<Written<std::string>> baseline;
   std::vector<std::string> suites;
   FeaturesFile features;
+  SamplesFile samples;
   std::vector<std::string> notes;
   std::vector<VariantFile> variants;
 };
