@@ -27,7 +27,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kGridColumns = 10;  // at most
+constexpr std::int64_t kMaxGridColumns = 10, kMaxGridRows = 20;
 
 std::string scale_text(const SweepConfig& sweep, std::size_t i) {
   return config::number_text(sweep.samples.guidance[i]);
@@ -83,7 +83,7 @@ void add_machine(const SweepOptions& options, std::vector<std::string>& command)
                                  std::to_string(options.threads * options.jobs)});
 }
 
-// Writes the samples as a picture with a row for each class.
+// Writes the samples as a picture with a row for each of the first classes.
 void write_grid(const SampleFile& file, const fs::path& path) {
   const Tensor& all = file.samples;
   if (all.dim(1) != 1 && all.dim(1) != 3) return;  // latents are no picture
@@ -93,8 +93,8 @@ void write_grid(const SampleFile& file, const fs::path& path) {
     if (label >= by_class.size()) by_class.resize(label + 1);
     by_class[label].push_back(i);
   }
-  const std::int64_t columns = std::min(kGridColumns, std::ssize(by_class.front()));
-  const auto rows = std::ssize(by_class);
+  const std::int64_t columns = std::min(kMaxGridColumns, std::ssize(by_class.front()));
+  const std::int64_t rows = std::min(kMaxGridRows, std::ssize(by_class));
   Tensor grid = Tensor::full({rows * columns, all.dim(1), all.dim(2), all.dim(3)}, DType::kFloat32,
                              -1);  // black
   for (std::int64_t r = 0; r < rows; ++r) {

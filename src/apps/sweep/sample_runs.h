@@ -6,7 +6,7 @@
 //   <run>/samples/guidance-<scale>.json       the result, and what it was computed from
 //   <run>/samples/guidance-<scale>.log        the output of dtn-sample and dtn-eval
 //   <run>/samples/grid.png                    of the first seed of a variant, with the last of the
-//                                             guidance scales: a row for each class
+//                                             guidance scales: a row for each class, at most 20
 #pragma once
 
 #include <cstdint>
