@@ -45,7 +45,7 @@ model: {preset: vit_t, image_size: 8, patch_size: 4, channels: 1, num_classes: 4
 data: {dataset: idx, root: ., mean: 0.3, std: 0.4, crop_pct: 1, workers: 1}
 augment: none
 optim: {lr: 3.0e-3}
-schedule: {epochs: 3, warmup_epochs: 0}
+schedule: {epochs: 12, warmup_epochs: 0}
 train: {batch_size: 16}
 EOF
 expect 0 dtn-train --config judge.yaml --output judge

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "dtn/core/check.h"
@@ -54,8 +55,8 @@ TEST(FrechetDistance, OfCorrelatedChannels) {
   // C1 = [[2, 1], [1, 2]] and C2 = 4 C1 commute: (C1 C2)^(1/2) = 2 C1.
   FeatureMoments a{100, {0, 0}, {2, 1, 1, 2}}, b{100, {3, 4}, {8, 4, 4, 8}};
   EXPECT_NEAR(frechet_distance(a, b), 25 + 4 + 16 - 2 * 8, 1e-12);
-  // The eigenvalues of C1 C3 with C3 = [[1, -0.5], [-0.5, 3]] have the sum 6 and the product
-  // 3 x 2.75: tr((C1 C3)^(1/2))^2 = 6 + 2 sqrt(8.25).
+  // The eigenvalues of C1 C3 with C3 = [[1, -0.5], [-0.5, 3]] have the sum 7 and the product
+  // 3 x 2.75: tr((C1 C3)^(1/2))^2 = 7 + 2 sqrt(8.25).
   b = {100, {0, 0}, {1, -0.5, -0.5, 3}};
   const double root = std::sqrt(2 * 1 - 0.5 + (-0.5 + 2 * 3) + 2 * std::sqrt(3 * 2.75));
   EXPECT_NEAR(frechet_distance(a, b), 4 + 4 - 2 * root, 1e-12);
