@@ -44,7 +44,7 @@ struct SequenceAttentionConfig {
   bool operator==(const SequenceAttentionConfig&) const = default;
 };
 
-// How a condition, such as a noise level and a class, enters the blocks of a diffusion transformer
+// Ways of a condition, such as noise level and class, into the blocks of a diffusion transformer
 // (Peebles and Xie, "Scalable diffusion models with transformers", ICCV 2023). kAdalnZero:
 // adaptive norms, and gates on the branches that start at 0. kAdaln: adaptive norms alone.
 enum class ConditionInto { kAdalnZero, kAdaln, kInContext, kCrossAttention };
