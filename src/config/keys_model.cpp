@@ -109,14 +109,6 @@ std::vector<Key> model_keys() {
              "way of noise level and class into the blocks of a diffusion transformer: adaln_zero "
              "(gains and shifts of the norms, and gates on the branches that start at 0), adaln "
              "(the same without gates), in_context (two more tokens) or cross_attention"),
-      choice(KEY(model.condition.from), {"vector", "index"}, "index",
-             "field of the data that conditional norms read: vector (numbers of each sample) or "
-             "index (field style: one of condition.styles)"),
-      value(KEY(model.condition.size), between(1, 65536), "64",
-            "length of the condition vector; with condition.from: index, of the learned vector of "
-            "each index"),
-      value(KEY(model.condition.styles), between(1, 1e6), "2",
-            "number of indices of condition.from: index"),
       value(KEY(model.learn_sigma),
             "diffusion: the model also predicts the variance of each step, which doubles its "
             "output channels"),
