@@ -39,6 +39,15 @@ std::string parts_of(const std::set<std::string>& names) {
   return text;
 }
 
+// Returns true if a norm without weight and bias has no tensor in a file that has its block: it is
+// then a LayerNorm there.
+template <class Shapes>
+bool is_bare(const std::string& norm, const Shapes& tensors, const NamedTensors& file) {
+  if (tensors.contains("weight") || tensors.contains("bias")) return false;
+  return std::ranges::any_of(
+      file, [&](const auto& named) { return named.first.starts_with(block_of(norm)); });
+}
+
 }  // namespace
 
 bool NormTransfer::is_layer_norm(const Shapes& tensors) {
@@ -54,6 +63,11 @@ NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model
     const std::string norm = norm_of(p.name);
     if (norm.empty() || (!norms_.empty() && norms_.back() == norm)) continue;
     const auto file_norm = from.find(norm);
+    if (file_norm == from.end() && is_bare(norm, to[norm], file)) {
+      norms_.push_back(norm);
+      for (const auto& [name, shape] : to[norm]) left_.insert(cat(norm, ".", name));
+      continue;
+    }
     if (file_norm == from.end() || !is_layer_norm(file_norm->second) || is_layer_norm(to[norm])) {
       continue;
     }

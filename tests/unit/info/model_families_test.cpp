@@ -31,7 +31,9 @@ TEST(ModelFamilies, EveryPresetIsReadAndWritten) {
   for (const PresetSchema& preset : preset_registry()) {
     const ModelConfig& m = preset.model;
     SCOPED_TRACE(m.preset);
-    const ExperimentConfig c = parse("model: {preset: " + m.preset + "}");
+    const std::string& task = model_registry().at(m.family).schema.task;
+    const ExperimentConfig c =
+        parse((task.empty() ? "" : "task: " + task + "\n") + "model: {preset: " + m.preset + "}");
     EXPECT_EQ(c.model.norm.type, m.norm.type);
     EXPECT_EQ(parse(to_yaml(c)), c);
   }
