@@ -68,7 +68,7 @@ void SampleCommand::add_to(CLI::App& app) {
   app.add_option("--noise", noise,
                  "safetensors file with the noise to use in place of drawn noise: `x` [N, C, H, W] "
                  "and, for ddpm or --eta, `z` [steps, N, C, H, W], float32");
-  add_count(app, "--batch", batch, "images in memory together; it does not change them");
+  add_count(app, "--batch", batch, "images in memory together; on the CPU it does not change them");
   machine.add_to(app);
 }
 
