@@ -46,7 +46,7 @@ expect_same_tensors run/checkpoints/last other/checkpoints/last
 expect 0 dtn-train --config tiny.yaml --output resumed --set schedule.steps=8
 expect 0 dtn-train --config tiny.yaml --output resumed --resume auto
 expect_same_tensors run/checkpoints/last resumed/checkpoints/last
-expect 0 dtn-train --config tiny.yaml --output parts --set train.micro_batch=3
+expect 0 dtn-train --config tiny.yaml --output parts --set train.micro_batch=2
 check "micro-batches" << 'EOC'
 def losses(run):
     return [json.loads(l) for l in open(f"{run}/metrics.jsonl") if "split" not in l]

@@ -25,13 +25,6 @@ std::optional<ConfigProblem> process_problem(const DiffusionConfig& diffusion) {
 
 std::optional<ConfigProblem> pixel_problem(const ExperimentConfig& config) {
   const DataConfig& data = config.data;
-  const int channels = config.model.channels;
-  if (channels != 1 && channels != 3 && data.dataset != "synthetic") {
-    return ConfigProblem{{"model.channels", "data.dataset"},
-                         cat("model.channels is ", channels,
-                             ", but images have 1 or 3; set it, or train on latents from "
-                             "data.dataset: tensors")};
-  }
   for (const char* key : {"mean", "std"}) {
     const bool is_set = key[0] == 'm' ? !data.mean.empty() : !data.std.empty();
     if (!is_set) continue;

@@ -65,6 +65,12 @@ DiffusionSamples::DiffusionSamples(std::shared_ptr<const Dataset> dataset,
     throw ConfigError(cat("the model takes images, but the data set has sequences of tokens: ",
                           dataset_->description()));
   }
+  const std::int64_t channels = image_shape_[0];
+  if (dataset_->has_pixels() && channels != 1 && channels != 3) {
+    throw ConfigError(cat("model.channels is ", channels,
+                          ", but images have 1 or 3; set it, or train on latents from "
+                          "data.dataset: tensors"));
+  }
   check_labels();
   check_ready_fields();
 }

@@ -25,8 +25,9 @@ namespace dtn {
 class DiffusionSamples final : public SampleSource {
  public:
   // The images of config.data, prepared by center_crop(), and in training mirrored with the
-  // probability augment.hflip. Throws ConfigError if the samples are sequences, and DataError for
-  // labels above model.num_classes and for ready fields that do not fit the model or the process.
+  // probability augment.hflip. Throws ConfigError if the samples are sequences, or pixels for a
+  // model of other than 1 or 3 channels. Throws DataError for labels above model.num_classes and
+  // for ready fields that do not fit the model or the process.
   DiffusionSamples(std::shared_ptr<const Dataset> dataset, const ExperimentConfig& config,
                    Split split);
 

@@ -81,6 +81,13 @@ TEST(DiffusionSamples, FlipsWithProbabilityOfConfigInTrainingOnly) {
       same_bits(val, Row(samples_of(config, Split::kVal), 5, {.seed = 7}).fields.at("image")));
 }
 
+TEST(DiffusionSamples, PixelsHaveOneOrThreeChannels) {
+  ExperimentConfig config = config_of();
+  const auto images = images_of(config, Split::kTrain);
+  config.model.channels = 4;
+  EXPECT_THROW(DiffusionSamples(images, config, Split::kTrain), ConfigError);
+}
+
 // Frequencies over many samples, within five standard deviations.
 TEST(DiffusionSamples, DrawsTimeNoiseAndDroppedLabels) {
   const ExperimentConfig config = config_of();

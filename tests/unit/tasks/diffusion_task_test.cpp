@@ -30,10 +30,6 @@ TEST(DiffusionChecks, RefuseConfigsThatWouldMeanNothing) {
     const std::string text = problem_of(change);
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
   };
-  expect("model.channels is 4", [](auto& c) {
-    c.model.channels = 4;
-    c.data.dataset = "imagefolder";
-  });
   expect("data.mean", [](auto& c) { c.data.mean = {0.5}; });
   expect("data.std", [](auto& c) { c.data.std = {0.5}; });
   expect("augment.preset: none", [](auto& c) { c.augment.preset = AugmentPreset::kLight; });
@@ -43,11 +39,6 @@ TEST(DiffusionChecks, RefuseConfigsThatWouldMeanNothing) {
   expect("is larger than", [](auto& c) { c.diffusion.beta_start = 0.03; });
   expect("set diffusion.steps above 20", [](auto& c) { c.diffusion.steps = 20; });
   EXPECT_EQ(problem_of([](auto& c) { c.diffusion.steps = 21; }), "");
-  EXPECT_EQ(problem_of([](auto& c) {
-              c.data.dataset = "tensors";
-              c.model.channels = 4;
-            }),
-            "");
 }
 
 TEST(DiffusionTask, NeedsModelOfImages) {
