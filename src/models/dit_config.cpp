@@ -80,6 +80,7 @@ ModelConfig dit_preset(const std::string& name, int width, int depth, int heads,
   c.act = MlpActivation::kGeluTanh;
   c.qkv_bias = true;
   c.pool = Pooling::kMean;  // no class token
+  c.class_token_at = 0;
   c.eps = 1e-6;
   c.learn_sigma = true;
   c.label_dropout = 0.1;
