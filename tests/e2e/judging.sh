@@ -3,7 +3,8 @@
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
-# Images of 4 classes: a bright quarter each, with noise. The files are those of MNIST.
+# Images of 4 classes: bright left, right, upper or lower halves of each patch of 4 x 4 pixels, with
+# noise. The files are those of MNIST.
 python3 - << 'EOF'
 import files, random, struct
 random.seed(1)
@@ -11,7 +12,8 @@ def images(n):
     out = []
     for i in range(n):
         k = i % 4
-        out.append([random.randrange(150, 256) if (y // 4, x // 4) == (k // 2, k % 2) else random.randrange(90)
+        bright = lambda y, x: ((x if k < 2 else y) % 4 < 2) == (k % 2 == 0)
+        out.append([random.randrange(150, 256) if bright(y, x) else random.randrange(90)
                     for y in range(8) for x in range(8)])
     return out
 sets = {"train": images(96), "t10k": images(40)}

@@ -64,7 +64,7 @@ TEST(KeyDocs, DefaultsDependingOnOtherKeysAreDescribed) {
   };
   EXPECT_EQ(default_of("model.embed_dim"), "the preset's");
   EXPECT_EQ(default_of("model.channels"), "the preset's");
-  EXPECT_EQ(default_of("model.dropout"), "0");
+  EXPECT_EQ(default_of("train.batch_size"), "128");
   EXPECT_EQ(default_of("model.num_classes"), "the preset's");
   EXPECT_EQ(default_of("optim.eps"), "1.0e-08 (lamb 1.0e-06)");
   EXPECT_EQ(default_of("augment.erase"), "0 (deit 0.25)");
