@@ -47,6 +47,7 @@ class Diffusion : public Task {
   ImageModel& model() { return *model_; }
   // The process of the config, with all its steps.
   const DiffusionProcess& process() const { return *process_; }
+  // True if the model also predicts the variance of each step.
   bool learned_variance() const;
   // Makes outputs() also return "output" [n, Co, H, W] float32, the output of the model.
   void keep_output() { keeps_output_ = true; }

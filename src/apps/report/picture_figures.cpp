@@ -17,7 +17,7 @@ using namespace drawing;
 
 namespace {
 
-constexpr double kTop = 54, kGap = 10;
+constexpr double kCaptionHeight = 54, kGap = 10;
 
 struct Picture {
   std::int64_t step;
@@ -54,9 +54,9 @@ plot::Figure last_picture(const Picture& last) {
   const double width = std::clamp(2.0 * last.image.width, std::min(300.0, room), room);
   const double height = last.image.height * width / last.image.width;
   const std::string title = "Samples";
-  plot::Canvas canvas(kFigureWidth, height + kTop + 6);
+  plot::Canvas canvas(kFigureWidth, height + kCaptionHeight + 6);
   draw_head(canvas, title, cat("drawn with the weights after step ", last.step), {});
-  canvas.image({kFigureSide, kTop, width, height}, png_of(last.image));
+  canvas.image({kFigureSide, kCaptionHeight, width, height}, png_of(last.image));
   return {"drawn_samples", title, {}, cat("samples after step ", last.step), canvas.svg(title), {}};
 }
 
@@ -69,13 +69,14 @@ plot::Figure strip_of(const std::vector<Picture>& pictures) {
     tallest = std::max(tallest, p.image.height * width / p.image.width);
   }
   const std::string title = "Samples over the run";
-  plot::Canvas canvas(kFigureWidth, kTop + tallest + 28);
+  plot::Canvas canvas(kFigureWidth, kCaptionHeight + tallest + 28);
   draw_head(canvas, title, "the same noise and classes each time", {});
   double left = kFigureSide;
   for (const Picture& p : pictures) {
     const Image small = reduced(p.image, 2 * static_cast<int>(width));
-    canvas.image({left, kTop, width, p.image.height * width / p.image.width}, png_of(small));
-    canvas.text({left + width / 2, kTop + tallest + 18}, cat("step ", p.step),
+    canvas.image({left, kCaptionHeight, width, p.image.height * width / p.image.width},
+                 png_of(small));
+    canvas.text({left + width / 2, kCaptionHeight + tallest + 18}, cat("step ", p.step),
                 {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
     left += width + kGap;
   }
