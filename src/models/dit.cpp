@@ -73,7 +73,7 @@ std::vector<Linear> make_modulations(const Scope& scope, const ModelConfig& c) {
 
 std::optional<Linear> make_last_modulation(const Scope& scope, const ModelConfig& c) {
   if (!is_adaptive(c)) return {};
-  return Linear(scope / "adaLN_modulation" / 1, c.embed_dim, 2 * c.embed_dim,
+  return Linear(scope / "adaLN_modulation" / 1, c.embed_dim, std::int64_t{2} * c.embed_dim,
                 {.init = InitKind::kZeros});
 }
 
@@ -147,7 +147,7 @@ class DiffusionTransformer final : public ImageModel {
                               scope / "final_layer" / "norm_final")),
         last_modulation_(make_last_modulation(scope / "final_layer", config)),
         last_(scope / "final_layer" / "linear", config.embed_dim,
-              config.patch_size * config.patch_size * output_channels(),
+              output_channels() * config.patch_size * config.patch_size,
               {.init = InitKind::kZeros}) {
     use_xavier(scope);
   }
