@@ -42,6 +42,24 @@ Json figures_json(const SweepReport& report, const VariantResult& r) {
   return json;
 }
 
+// Returns each of the sweep's columns, with every seed's value.
+Json columns_json(const SweepReport& report, const VariantResult& r) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < r.columns.size(); ++i) {
+    const std::optional<Statistics>& s = r.columns[i];
+    Json& entry = json[report.sweep.columns[i].name];
+    entry = {{"n", s ? s->n : 0},
+             {"mean", json_of(part_of(s, &Statistics::mean))},
+             {"std", json_of(s ? s->std : std::nullopt)}};
+    entry["values"] = Json::array();
+    for (const RunResult& run : r.runs) {
+      if (!std::isfinite(run.columns[i])) continue;
+      entry["values"].push_back({{"seed", run.seed}, {"value", run.columns[i]}});
+    }
+  }
+  return json;
+}
+
 // Adds the paper's results on the robustness suites, as the sweep file has them.
 void add_paper_suites(const SweepVariant& variant, Json& json) {
   for (const auto& [suite, paper] : variant.paper_suites) {
@@ -187,6 +205,7 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   add_corruption_errors(report, r, json);
   add_paper_suites(variant, json);
   if (!r.figures.empty()) json["figures"] = figures_json(report, r);
+  if (!r.columns.empty()) json["columns"] = columns_json(report, r);
   if (!r.features.empty()) json["features"] = features_json(report, r);
   if (!r.samples.empty()) json["samples"] = samples_json(report.sweep.samples, r);
   json["milestones"] = Json::array();
@@ -234,6 +253,10 @@ std::vector<std::string> csv_header(const SweepConfig& sweep) {
     names.push_back(figure.name);
     names.push_back("paper_" + figure.name);
   }
+  for (const SweepColumn& column : sweep.columns) {
+    names.push_back(column.name + "_mean");
+    names.push_back(column.name + "_std");
+  }
   for (const FeaturePoint& point : feature_points(sweep.features)) {
     const std::string name = sweep.features.evaluations[point.evaluation].name +
                              (point.epoch ? cat("_epoch_", *point.epoch) : "");
@@ -269,6 +292,10 @@ std::vector<std::string> csv_row(const SweepConfig& sweep, const VariantResult& 
     cells.push_back(csv_number(part_of(r.figures[i], &Statistics::mean)));
     cells.push_back(paper == v.paper_figures.end() ? "" : csv_number(paper->second));
   }
+  for (const std::optional<Statistics>& column : r.columns) {
+    cells.push_back(csv_number(part_of(column, &Statistics::mean)));
+    cells.push_back(csv_number(column ? column->std : std::nullopt));
+  }
   const std::vector<FeaturePoint> points = feature_points(sweep.features);
   for (std::size_t i = 0; i < points.size(); ++i) {
     cells.push_back(csv_number(part_of(r.features[i], &Statistics::mean)));
@@ -292,6 +319,9 @@ std::string to_json(const SweepReport& report) {
   json["baseline"] = sweep.baseline ? Json(sweep.variants[*sweep.baseline].name) : Json(nullptr);
   json["command"] = without_paths(report.command, report.output);
   json["notes"] = sweep.notes;
+  for (const SweepColumn& column : sweep.columns) {
+    json["columns"].push_back({{"name", column.name}, {"label", column.label}});
+  }
   if (!sweep.features.evaluations.empty()) json["features"] = evaluations_json(sweep.features);
   if (sweep.samples.judge) json["samples"] = sample_keys_json(report);
   json["versions"] = {{"dtn", version()}, {"compiler", __VERSION__}};

@@ -90,6 +90,19 @@ std::string tasks_note(const SweepConfig& sweep) {
              ".");
 }
 
+// Explains the sweep's columns; empty if there are none.
+std::string further_columns_note(const SweepReport& report, bool spread) {
+  const SweepConfig& sweep = report.sweep;
+  if (sweep.columns.empty()) return "";
+  const auto lacks_value = [](const VariantResult& r) {
+    return !r.runs.empty() && std::ranges::any_of(r.columns, [](const auto& s) { return !s; });
+  };
+  return cat(config::join(sweep.columns, "; ", &SweepColumn::label), ": of the last evaluation",
+             sweep.ema ? " of the averaged weights" : "",
+             spread ? ", mean ± sample standard deviation over the seeds" : "",
+             std::ranges::any_of(report.results, lacks_value) ? "; -: no run logged it" : "", ".");
+}
+
 }  // namespace
 
 std::string figure_title(const FigureSchema& figure) {
@@ -129,6 +142,9 @@ std::vector<std::string> column_notes(const SweepReport& report) {
     notes.push_back(
         cat("Epochs to a ", sweep.milestone_figure.title,
             ": interpolated between two evaluations, mean over the seeds; -: no run reached it."));
+  }
+  if (const std::string columns = further_columns_note(report, spread); !columns.empty()) {
+    notes.push_back(columns);
   }
   const auto has_multiply_adds = [](const SweepVariant& v) {
     return v.paper_multiply_adds.has_value();

@@ -44,6 +44,7 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
     result.figures.push_back(value_of(result.curve, sweep.paper_figures[i], best,
                                       [i](const CurvePoint& point) { return point.figures[i]; }));
   }
+  result.columns = result.curve.back().columns;
   const auto summary = json_of_file(run.folder / "summary.json");
   result.images_per_second = number_at(summary, "images_per_second");
   result.wall_seconds = number_at(summary, "wall_seconds");
@@ -72,11 +73,14 @@ Milestone milestone_of(const SweepConfig& sweep, double value, const std::vector
   return milestone;
 }
 
-// Statistics of the i-th of SweepConfig::paper_figures over the runs that have it.
-std::optional<Statistics> statistics_of_figure(const std::vector<RunResult>& runs, std::size_t i) {
+// Statistics of the i-th figure, or column, over the runs that have it.
+std::optional<Statistics> statistics_of_figure(const std::vector<RunResult>& runs,
+                                               std::vector<double> RunResult::*figures,
+                                               std::size_t i) {
   std::vector<double> values;
   for (const RunResult& run : runs) {
-    if (std::isfinite(run.figures[i])) values.push_back(run.figures[i]);
+    const double value = (run.*figures)[i];
+    if (std::isfinite(value)) values.push_back(value);
   }
   return statistics_of(values);
 }
@@ -123,7 +127,10 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
     if (auto s = statistics_of(figures)) result.suites[suite] = *s;
   }
   for (std::size_t i = 0; i < sweep.paper_figures.size(); ++i) {
-    result.figures.push_back(statistics_of_figure(result.runs, i));
+    result.figures.push_back(statistics_of_figure(result.runs, &RunResult::figures, i));
+  }
+  for (std::size_t i = 0; i < sweep.columns.size(); ++i) {
+    result.columns.push_back(statistics_of_figure(result.runs, &RunResult::columns, i));
   }
   const std::size_t points = feature_points(sweep.features).size();
   for (std::size_t i = 0; i < points; ++i) {
@@ -209,6 +216,9 @@ std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& met
     point.milestone = number_at(object, sweep.milestone_figure.name);
     for (const FigureSchema& figure : sweep.paper_figures) {
       point.figures.push_back(number_at(object, figure.name));
+    }
+    for (const SweepColumn& column : sweep.columns) {
+      point.columns.push_back(number_at(object, column.name));
     }
   }
   return curve;

@@ -21,6 +21,7 @@ struct CurvePoint {
   double metric = 0;                 // the sweep's metric
   double milestone = 0;              // value to compare with the milestones
   std::vector<double> figures = {};  // SweepConfig::paper_figures
+  std::vector<double> columns = {};  // SweepConfig::columns; NaN where it is not logged
 };
 
 // A finished run.
@@ -32,6 +33,7 @@ struct RunResult {
   std::vector<CurvePoint> curve;
   std::map<std::string, RobustnessResult> suites = {};  // by suite
   std::vector<double> figures = {};                     // SweepConfig::paper_figures
+  std::vector<double> columns = {};  // of the last evaluation; see CurvePoint::columns
   // Top-1 at feature_points(), where it is known.
   std::vector<std::optional<double>> features = {};
   // By guidance, where it is known; empty if the sweep judges no samples.
@@ -77,6 +79,7 @@ struct VariantResult {
   std::map<std::string, Statistics> suites;  // of the runs' figures, by suite
   // SweepConfig::paper_figures; empty until a run is finished.
   std::vector<std::optional<Statistics>> figures;
+  std::vector<std::optional<Statistics>> columns;   // SweepConfig::columns, likewise
   std::vector<std::optional<Statistics>> features;  // top-1 at feature_points()
   std::vector<SampleStatistics> samples;            // by guidance
   Complexity cost;                                  // of the model

@@ -91,6 +91,21 @@ std::string figure_cell(const SweepConfig& sweep, const VariantResult& r, std::s
                       at == paper.end() ? "" : format("%.*f", digits, at->second));
 }
 
+// A value whose unit is not known, with 4 digits.
+std::string four_digits(double value) {
+  std::string text = format("%#.4g", value);
+  if (text.ends_with('.')) text.pop_back();  // "1234."
+  return text;
+}
+
+// The i-th of the sweep's columns.
+std::string column_cell(const VariantResult& r, std::size_t i) {
+  const std::optional<Statistics>& s = r.columns[i];
+  if (!s) return "-";
+  const std::string mean = four_digits(s->mean);
+  return s->std ? cat(mean, " ± ", four_digits(*s->std)) : mean;
+}
+
 // The paper prints fewer digits than we count.
 std::string size_cell(double ours, const std::optional<std::int64_t>& paper) {
   if (!paper) return count_text(ours);
@@ -243,6 +258,10 @@ TableText table_text(const SweepReport& report) {
     const FigureSchema& figure = sweep.paper_figures[i];
     table.add(cat(figure.title, figure.percent ? " in % (paper)" : " (paper)"),
               [&](const Result& r, const Variant&) { return figure_cell(sweep, r, i); });
+  }
+  for (std::size_t i = 0; i < sweep.columns.size(); ++i) {
+    table.add(sweep.columns[i].label,
+              [i](const Result& r, const Variant&) { return column_cell(r, i); });
   }
   for (const std::string& suite : sweep.suites) add_suite(report, suite, table);
   add_sizes(report, table);

@@ -183,6 +183,7 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   sweep.title = file.title.value_or(sweep.name);
   sweep.ema = file.ema.has_value();
   sweep.suites = file.suites;
+  sweep.columns = file.columns;
   sweep.notes = file.notes;
   sweep.features.evaluations = file.features.evaluations;
   for (const auto& epoch : file.features.epochs) sweep.features.epochs.push_back(epoch.value);

@@ -64,6 +64,12 @@ struct SweepSamples {
 // Subfolder of a sweep for the run of the judge.
 inline constexpr const char* kJudgeFolder = "judge";
 
+// A further value of the last evaluation, in a column of the table.
+struct SweepColumn {
+  std::string name;   // of the value in metrics.jsonl
+  std::string label;  // heading of the column; default: the name
+};
+
 struct SweepVariant {
   std::string name;             // also the name of its folder
   std::string label;            // in tables and pictures; default: the name
@@ -91,6 +97,7 @@ struct SweepConfig {
   std::vector<SweepVariant> variants;
   // Figures besides the metric that the paper gives for a variant, in the order of the task.
   std::vector<FigureSchema> paper_figures = {};
+  std::vector<SweepColumn> columns = {};
   std::vector<std::string> notes = {};  // shown below the table
   SweepFeatures features = {};
   SweepSamples samples = {};

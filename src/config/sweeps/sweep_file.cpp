@@ -7,6 +7,7 @@
 #include "config/codec.h"
 #include "config/keys.h"
 #include "config/layers.h"
+#include "config/sweeps/sweep_columns.h"
 
 namespace dtn::config {
 namespace {
@@ -16,9 +17,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxVariants = 1000;
 constexpr std::size_t kMaxSeeds = 1000;
 
-const std::array<std::string, 16> kSweepKeys = {
-    "name", "title",      "base",     "base_sweep", "set",      "seeds",    "metric",  "weights",
-    "only", "milestones", "baseline", "variants",   "evaluate", "features", "samples", "notes"};
+const std::array<std::string, 17> kSweepKeys = {
+    "name",     "title",   "base",     "base_sweep", "set",      "seeds",
+    "metric",   "weights", "only",     "milestones", "baseline", "variants",
+    "evaluate", "columns", "features", "samples",    "notes"};
 const std::array<std::string, 8> kVariantKeys = {"name", "label", "set",          "seeds",
                                                  "base", "paper", "paper_suites", "paper_features"};
 
@@ -202,6 +204,7 @@ class Reader {
     if (const Node* node = root.find("weights")) sweep_.ema = read_weights(*node);
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
     if (const Node* node = root.find("evaluate")) sweep_.suites = read_suites(*node);
+    if (const Node* node = root.find("columns")) sweep_.columns = read_columns(*node);
     if (const Node* node = root.find("features")) sweep_.features = read_features(*node);
     if (const Node* node = root.find("samples")) {
       sweep_.samples = read_samples(*node, folder, schemas_);

@@ -39,6 +39,7 @@ struct SweepFile {
   std::vector<Written<double>> milestones;
   std::optional<Written<std::string>> baseline;
   std::vector<std::string> suites;
+  std::vector<SweepColumn> columns;
   FeaturesFile features;
   SamplesFile samples;
   std::vector<std::string> notes;
