@@ -80,7 +80,7 @@ inline bool fits(const NormCase& c, const NormShape& shape) {
 inline std::vector<NormCase> norm_cases() {
   std::vector<NormCase> all;
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.needs.empty()) continue;  // see conditional_cases.h
+    if (!schema.stands_alone()) continue;  // see conditional_cases.h
     for (const NormConfig& config : norm_configs(schema)) {
       if (!fits(config, {5040, 12})) continue;  // divisible by all sensible options
       NormCase c{schema.type, config};

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "dtn/config/condition_field.h"
 #include "dtn/models/classifier.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/primitive.h"
@@ -54,6 +55,18 @@ inline ModelConfig prefix_vit() {
   c.registers = 1;
   c.norm.type = "dtn";
   c.norm.options = {{"prefix", std::string("ln")}};
+  return c;
+}
+
+// Gains and shifts of all blocks from an index.
+inline ModelConfig adaptive_vit() {
+  ModelConfig c = paper_vit();
+  c.preset = "adaptive";
+  c.norm.type = "adaln";
+  c.norm.layers = 3;
+  c.condition.from = ConditionFrom::kIndex;
+  c.condition.size = 6;
+  c.condition.styles = 3;
   return c;
 }
 
@@ -180,6 +193,21 @@ inline Tensor some_images(const ModelConfig& c, std::int64_t batch, DType dtype)
   return some_images(c, batch, dtype, c.image_size);
 }
 
+// Images, and the condition that the model reads.
+inline Fields some_inputs(const ModelConfig& c, std::int64_t batch, DType dtype,
+                          const ImageSize& size) {
+  Fields fields{{"image", some_images(c, batch, dtype, size)}};
+  const auto condition = condition_field(c);
+  if (!condition) return fields;
+  Tensor& values = fields[condition->name];
+  values = as(random_tensor(shape_of(*condition, batch), 41), condition->dtype);
+  if (condition->dtype != DType::kInt64) return fields;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    values.data<std::int64_t>()[i] = i % c.condition.styles.value_or(1);
+  }
+  return fields;
+}
+
 inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
   ops::Targets t;
   t.labels = Tensor::empty({batch}, DType::kInt64);
@@ -201,9 +229,9 @@ inline Variable loss_on(Context& ctx, Classifier& model, std::int64_t batch,
                         const std::vector<ImageSize>& sizes) {
   Variable sum;
   for (const ImageSize& size : sizes) {
-    const Tensor images =
-        some_images(model.config(), batch, accumulator_of(ctx.mode.compute), size);
-    const Variable logits = model.forward(ctx, images);
+    const Fields inputs =
+        some_inputs(model.config(), batch, accumulator_of(ctx.mode.compute), size);
+    const Variable logits = model.forward(ctx, inputs);
     const Variable loss = ops::cross_entropy(ctx, logits, some_labels(model.config(), batch)).mean;
     sum = sum.defined() ? primitive::add(ctx, sum, loss) : loss;
   }
@@ -229,7 +257,8 @@ inline Tensor logits_and_gradients(Classifier& model, std::int64_t batch, DType 
   model.parameters().zero_gradients();
   ctx.mode.compute = dtype;
   ctx.mode.checkpoint_blocks = checkpoint_blocks;
-  Variable logits = model.forward(ctx, some_images(model.config(), batch, accumulator_of(dtype)));
+  const ModelConfig& c = model.config();
+  Variable logits = model.forward(ctx, some_inputs(c, batch, accumulator_of(dtype), c.image_size));
   tape.backward(ops::cross_entropy(ctx, logits, some_labels(model.config(), batch)).mean);
   return logits.value();
 }

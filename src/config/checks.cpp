@@ -66,10 +66,25 @@ class Checker {
     const auto norm = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
     if (family == schemas_.models.end() || norm == schemas_.norms.end()) return;
     if (family->check != nullptr) report(family->check(m_, *norm), "model.preset");
+    if (norm->reads_condition) check_reads_condition(*norm, *family);
     if (!norm->check || !family->norm_sites) return;
     for (const NormSite& site : family->norm_sites(m_)) {
       check_site(*norm, m_.norm.at_stage(site.stage), site);
     }
+  }
+
+  void check_reads_condition(const NormSchema& norm, const ModelSchema& family) const {
+    const auto reads = [](const ModelSchema& schema) {
+      return std::ranges::find(schema.reads, "condition.from") != schema.reads.end();
+    };
+    if (reads(family)) return;
+    std::vector<std::string> readers;
+    for (const ModelSchema& schema : schemas_.models) {
+      if (reads(schema)) readers.push_back(schema.family);
+    }
+    fail(blame({"model.norm.type", "model.preset"}), "model.norm.type: '", norm.type,
+         "' takes gains and shifts from a condition, which models of the family ", family.family,
+         " do not read; it is for: ", join(readers));
   }
 
   // Checks that lists have one value for each stage.
@@ -108,12 +123,36 @@ class Checker {
       report(schema->check(c_.data), "data.dataset");
     }
     const auto classes = static_cast<std::int64_t>(c_.data.classes.size());
-    if (m_.num_classes > 0 && classes > m_.num_classes) {
+    if (m_.num_classes > 0 && classes > m_.num_classes && c_.data.label_sets.empty()) {
       fail(blame({"data.classes", "model.num_classes"}), "data.classes has ", classes,
            " classes, model.num_classes is ", m_.num_classes, "; set that to ", classes);
     }
+    check_label_sets();
     check_channels("data.mean", c_.data.mean.size());
     check_channels("data.std", c_.data.std.size());
+  }
+
+  // Checks that a model of several label sets is told which one a sample asks for.
+  void check_label_sets() const {
+    const std::vector<LabelSet>& sets = c_.data.label_sets;
+    std::size_t classes = 0;
+    for (const LabelSet& set : sets) {
+      if (set.names.empty()) continue;
+      if (classes != 0 && set.names.size() != classes) {
+        fail(blame({"data.label_sets"}), "data.label_sets: '", set.name, "' names ",
+             set.names.size(), " classes, another set ", classes,
+             "; each names all classes of the data set in their order");
+      }
+      classes = set.names.size();
+    }
+    if (sets.size() < 2) return;
+    const bool by_index = m_.condition.from == ConditionFrom::kIndex;
+    if (by_index && m_.condition.styles == static_cast<std::int64_t>(sets.size())) return;
+    fail(blame({"data.label_sets", "model.condition.styles", "model.condition.from"}),
+         "data.label_sets has ", sets.size(),
+         " sets, so the model must read which one a sample asks for; set model.norm.type: adaln, "
+         "model.condition.from: index and model.condition.styles: ",
+         sets.size());
   }
 
   void check_channels(const char* path, std::size_t count) const {
@@ -288,7 +327,25 @@ class Checker {
     const auto schema = std::ranges::find(schemas_.tasks, c_.task, &TaskSchema::name);
     if (schema == schemas_.tasks.end()) return;
     check_family_of(*schema);
+    check_condition(*schema);
     if (schema->check) report(schema->check(c_), "task");
+  }
+
+  void check_condition(const TaskSchema& task) const {
+    if (!m_.condition.from) return;
+    if (!task.gives_condition) {
+      std::vector<std::string> givers;
+      for (const TaskSchema& schema : schemas_.tasks) {
+        if (schema.gives_condition) givers.push_back(schema.name);
+      }
+      fail(blame({"model.condition.from", "task"}), "model.condition.from: task ", task.name,
+           " gives models no condition; use task ", join(givers), ", or remove the key");
+    }
+    if (c_.augment.mixes()) {
+      fail(blame({"augment.mixup", "augment.cutmix", "augment.preset", "model.condition.from"}),
+           "model.condition.from: a mixed image has the condition of only one of its two images; "
+           "set augment.mixup: 0 and augment.cutmix: 0");
+    }
   }
 
   void check_family_of(const TaskSchema& task) const {

@@ -96,7 +96,13 @@ Choice norm_choice(const ConfigSchemas& schemas) {
     for (const OptionSchema& option : norm.options) {
       options.push_back(cat(kNormSection, ".", option.key));
     }
-    choice.entries.push_back({norm.type, options, options});
+    std::vector<std::string> reads = options;
+    if (norm.reads_condition) {
+      for (const char* key : {"from", "size", "styles"}) {
+        reads.push_back(cat("model.condition.", key));
+      }
+    }
+    choice.entries.push_back({norm.type, reads, options});
   }
   return choice;
 }

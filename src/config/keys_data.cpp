@@ -1,5 +1,7 @@
 // Keys of the data and of the augmentation.
 #include <algorithm>
+#include <cctype>
+#include <sstream>
 
 #include "config/key_rows.h"
 #include "dtn/config/load.h"
@@ -72,6 +74,83 @@ Key classes() {
           "[0-4, 7]"};
 }
 
+constexpr std::size_t kMaxLabelSets = 1000;
+
+// True for letters, digits and "_", "-".
+bool is_set_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  });
+}
+
+// Reads "article", or "kind = top trouser top".
+LabelSet read_label_set(const Field& field) {
+  if (!field.node.is_scalar()) {
+    fail(field,
+         "must be a list of names such as `article`, or of names with a class for each "
+         "class of the data set, such as `kind = top trouser top`, not ",
+         shown(field.node));
+  }
+  const std::string& text = field.node.text;
+  const std::size_t sign = text.find('=');
+  LabelSet set;
+  std::istringstream name(text.substr(0, sign));
+  std::string rest;
+  name >> set.name;
+  if (!is_set_name(set.name) || name >> rest) {
+    fail(field, "has the set `", shown(text),
+         "`, whose name must be letters, digits, _ and -, followed by nothing or by `=`");
+  }
+  if (sign == std::string::npos) return set;
+  std::istringstream names(text.substr(sign + 1));
+  for (std::string one; names >> one;) set.names.push_back(one);
+  if (set.names.empty()) {
+    fail(field, "has the set `", set.name,
+         "` with `=` and no names; give one for each class of the data set");
+  }
+  return set;
+}
+
+std::string write_label_sets(const std::vector<LabelSet>& sets) {
+  std::string out;
+  for (const LabelSet& set : sets) {
+    const std::string text =
+        set.names.empty() ? set.name : cat(set.name, " = ", join(set.names, " "));
+    out += cat(out.empty() ? "" : ", ", string_text(text));
+  }
+  return out.empty() ? "null" : cat("[", out, "]");
+}
+
+Key label_sets() {
+  return {"data.label_sets",
+          "label sets of the images: a name alone has the classes of the data set; a name with "
+          "`=` and a word for each of them in their order joins the classes with the same word; "
+          "each image is a sample once for each set, the head has the classes of all sets one "
+          "after the other, and the field `style` is the position of the set (see "
+          "model.condition.from); unset: the labels of the data set",
+          [](const Field& f, ExperimentConfig& c) {
+            std::vector<LabelSet>& sets = c.data.label_sets;
+            sets.clear();
+            if (!f.node.is_list()) sets.push_back(read_label_set(f));
+            for (const Node& item : f.node.items) {
+              sets.push_back(read_label_set({item, f.path, f.doc}));
+              if (sets.size() > kMaxLabelSets) fail(f, "has more than ", kMaxLabelSets, " sets");
+            }
+            if (sets.empty()) fail(f, "must have at least one set; null: the labels of the data");
+            for (std::size_t i = 0; i < sets.size(); ++i) {
+              const auto same = [&](const LabelSet& set) { return set.name == sets[i].name; };
+              if (std::ranges::count_if(sets, same) > 1) {
+                fail(f, "has the set `", sets[i].name, "` twice");
+              }
+            }
+          },
+          [](const ExperimentConfig& c) { return write_label_sets(c.data.label_sets); },
+          "list of sets",
+          kAny,
+          {},
+          "[article, kind = top trouser top dress top shoe top shoe bag shoe]"};
+}
+
 }  // namespace
 
 std::vector<Key> data_keys() {
@@ -85,6 +164,7 @@ std::vector<Key> data_keys() {
       value(KEY(data.val), "val",
             "validation split, named like data.train; unset: the usual name for the data set"),
       classes(),
+      label_sets(),
       choice(KEY(data.class_order), {"bytes", "natural"}, "natural",
              "order of the class folders, which determines their labels: bytes of their names (0, "
              "1, 10, 11, 2), as in torchvision, or natural, with digits compared as numbers (0, 1, "

@@ -109,6 +109,14 @@ std::vector<Key> model_keys() {
              "way of noise level and class into the blocks of a diffusion transformer: adaln_zero "
              "(gains and shifts of the norms, and gates on the branches that start at 0), adaln "
              "(the same without gates), in_context (two more tokens) or cross_attention"),
+      choice(KEY(model.condition.from), {"vector", "index"}, "index",
+             "condition that the normalizer adaln reads from the data: vector (the field `vector`, "
+             "condition.size numbers for each sample) or index (the field `style`, whose learned "
+             "vector it looks up); unset: none"),
+      value(KEY(model.condition.size), between(1, 65536), "128",
+            "length of the condition's vectors; unset with condition.from: index: embed_dim"),
+      value(KEY(model.condition.styles), between(1, 1e6), "2",
+            "number of indices, which are 0 to styles - 1, for condition.from: index"),
       value(KEY(model.learn_sigma),
             "diffusion: the model also predicts the variance of each step, which doubles its "
             "output channels"),

@@ -8,12 +8,14 @@
 #include <deque>
 #include <utility>
 
+#include "dtn/config/condition_field.h"
 #include "dtn/nn/block.h"
 #include "dtn/nn/initializers.h"
 #include "dtn/nn/patch_embed.h"
 #include "dtn/nn/positions.h"
 #include "dtn/ops/tokens.h"
 #include "models/block_chain.h"
+#include "models/data_condition.h"
 #include "models/entries.h"
 #include "models/image_models.h"
 #include "models/stages.h"
@@ -122,6 +124,40 @@ Problem vit_norm_grid_problem(const ModelConfig& c, const NormSchema& norm) {
           "model.norm.layers to at most ", c.grid_blocks(), " or model.pool: mean")};
 }
 
+Problem vit_condition_problem(const ModelConfig& c, const NormSchema& norm) {
+  const ConditionConfig& condition = c.condition;
+  if (!condition.from) {
+    if (!norm.reads_condition) return {};
+    return ConfigProblem{
+        {"model.norm.type", "model.condition.from"},
+        cat("the normalizer '", norm.type,
+            "' takes gains and shifts from a condition; set model.condition.from to index (the "
+            "field `style` of the data) with model.condition.styles, or to vector (the field "
+            "`vector`) with model.condition.size")};
+  }
+  if (!norm.reads_condition || c.norm_layers() == 0) {
+    return ConfigProblem{{"model.condition.from", "model.norm.type", "model.norm.layers"},
+                         "no block reads model.condition.from; set model.norm.type: adaln, or "
+                         "remove the key"};
+  }
+  const bool by_index = *condition.from == ConditionFrom::kIndex;
+  if (by_index && !condition.styles) {
+    return ConfigProblem{{"model.condition.styles", "model.condition.from"},
+                         "model.condition.from: index needs the number of indices; set "
+                         "model.condition.styles"};
+  }
+  if (!by_index && condition.styles) {
+    return ConfigProblem{{"model.condition.styles", "model.condition.from"},
+                         "model.condition.styles is for model.condition.from: index; remove it"};
+  }
+  if (!by_index && !condition.size) {
+    return ConfigProblem{{"model.condition.size", "model.condition.from"},
+                         "model.condition.from: vector needs the length of the vectors; set "
+                         "model.condition.size"};
+  }
+  return {};
+}
+
 std::vector<NormSite> vit_norm_sites(const ModelConfig& c) {
   return {{c.embed_dim, c.num_heads, c.grid_h(), c.grid_w()}};
 }
@@ -136,6 +172,7 @@ Problem check_vit(const ModelConfig& c, const NormSchema& norm) {
   if (auto problem = vit_grid_problem(c)) return problem;
   if (auto problem = vit_token_problem(c)) return problem;
   if (auto problem = vit_block_problem(c, norm)) return problem;
+  if (auto problem = vit_condition_problem(c, norm)) return problem;
   return vit_norm_grid_problem(c, norm);
 }
 
@@ -181,6 +218,7 @@ BlockOptions block_options(const ModelConfig& c, int index) {
   o.layer_scale = c.layer_scale;
   o.norm_shape = {c.embed_dim, c.num_heads, c.eps, {c.grid_h(), c.grid_w()}};
   if (index < c.norm_layers()) {
+    o.norm_shape.condition = condition_size(c);
     o.norm = c.norm.at_stage(0);
     o.norm_shape.eps = c.norm.eps.value_or(c.eps);
   }
@@ -222,11 +260,17 @@ class VisionTransformer final : public ImageBackbone {
                                              .width = config.embed_dim,
                                              .bias = config.has_patch_bias()}),
         position_dropout_(scope / "pos_drop", config.dropout),
+        condition_(scope / "condition", config),
         norm_pre_(config.norm_pre ? make_layer_norm(norm_shape(config), scope / "norm_pre")
                                   : nullptr),
         blocks_(make_blocks(scope / "blocks", config)),
         norm_(make_layer_norm(norm_shape(config), scope / (config.fc_norm ? "fc_norm" : "norm"))) {}
 
+  std::vector<FieldSpec> inputs() const override {
+    std::vector<FieldSpec> fields = ImageBackbone::inputs();
+    if (auto condition = condition_field(config_)) fields.push_back(std::move(*condition));
+    return fields;
+  }
   // For a distilled model the mean of both tokens.
   Variable pooled(Context& ctx, const Fields& fields) override {
     const std::vector<Variable> each = pooled_each(ctx, fields);
@@ -316,7 +360,9 @@ class VisionTransformer final : public ImageBackbone {
 
   // The tokens after the last block and before the last norm, with the prefix; or only the pooled
   // tokens, if `pooled_alone` and ends_in_class_token().
-  Tokens run_blocks(Context& ctx, const Fields& fields, bool pooled_alone) const {
+  Tokens run_blocks(Context& given, const Fields& fields, bool pooled_alone) const {
+    Context ctx = given;
+    ctx.condition = condition_.read(ctx, fields);
     Tokens tokens = embed(ctx, fields);
     BlockChain chain{.first_tokens = pooled_alone ? pooled_tokens() : 0};
     if (tokens.extra < config_.prefix_tokens()) chain.join_after = config_.grid_blocks();
@@ -357,6 +403,7 @@ class VisionTransformer final : public ImageBackbone {
   LearnedPositions positions_;
   PatchEmbed patch_embed_;
   Dropout position_dropout_;
+  DataCondition condition_;
   std::unique_ptr<Normalizer> norm_pre_;  // null: none
   std::vector<Block> blocks_;
   std::unique_ptr<Normalizer> norm_;  // of all tokens; with fc_norm, of the pooled vector
@@ -365,17 +412,18 @@ class VisionTransformer final : public ImageBackbone {
 }  // namespace
 
 ModelEntry vit_entry() {
-  return {{.family = "vit",
-           .doc = "vision transformers: one grid of tokens from the first block to the last",
-           .reads =
-               transformer_keys({"mlp", "act", "qk_norm", "class_token", "distilled", "registers",
-                                 "pos_embed", "pos_resize", "class_token_at", "pool", "patch_bias",
-                                 "norm_pre", "fc_norm", "layer_scale", "dropout", "mhsa_position"}),
-           .check = check_vit,
-           .norm_sites = vit_norm_sites,
-           .unsupported = timm_unsupported()},
-          make_backbone<VisionTransformer>,
-          {.renamed = in_timm_names}};
+  return {
+      {.family = "vit",
+       .doc = "vision transformers: one grid of tokens from the first block to the last",
+       .reads = transformer_keys({"mlp", "act", "qk_norm", "class_token", "distilled", "registers",
+                                  "pos_embed", "pos_resize", "class_token_at", "pool", "patch_bias",
+                                  "norm_pre", "fc_norm", "layer_scale", "dropout", "mhsa_position",
+                                  "condition.from", "condition.size", "condition.styles"}),
+       .check = check_vit,
+       .norm_sites = vit_norm_sites,
+       .unsupported = timm_unsupported()},
+      make_backbone<VisionTransformer>,
+      {.renamed = in_timm_names}};
 }
 
 std::vector<PresetSchema> vit_presets() {

@@ -8,6 +8,9 @@
 
 namespace dtn {
 
+AccuracyMeter::AccuracyMeter(std::vector<std::int64_t> classes, std::vector<Set> sets)
+    : classes_(std::move(classes)), sets_(std::move(sets)), set_hits_(sets_.size()) {}
+
 void AccuracyMeter::add(const Fields& batch, const Fields& outputs) {
   Tensor logits = outputs.at("logits"), labels = batch.at("label");
   if (!classes_.empty()) {
@@ -27,20 +30,33 @@ void AccuracyMeter::add(const Fields& batch, const Fields& outputs) {
 }
 
 void AccuracyMeter::count_hits(const float* logits, std::int64_t classes, std::int64_t label) {
-  if (logits[label] != logits[label]) return;
   std::int64_t rank = 0;
   for (std::int64_t k = 0; k < classes; ++k) {
     const bool below = k > label ? logits[k] <= logits[label] : logits[k] < logits[label];
     rank += k != label && !below;
   }
-  top1_ += rank < 1;
-  top5_ += rank < 5;
+  const bool is_number = logits[label] == logits[label];
+  top1_ += is_number && rank < 1;
+  top5_ += is_number && rank < 5;
+  count_in_set(label, is_number && rank < 1);
+}
+
+void AccuracyMeter::count_in_set(std::int64_t label, bool hit) {
+  for (std::size_t s = 0; s < sets_.size(); ++s) {
+    if (label < sets_[s].first || label >= sets_[s].first + sets_[s].count) continue;
+    ++set_hits_[s].samples;
+    set_hits_[s].top1 += hit;
+  }
 }
 
 void AccuracyMeter::merge(Communicator& ranks) {
   if (ranks.is_single()) return;
   top1_ = ranks.sum(top1_);
   top5_ = ranks.sum(top5_);
+  for (SetHits& hits : set_hits_) {
+    hits.samples = ranks.sum(hits.samples);
+    hits.top1 = ranks.sum(hits.top1);
+  }
   // Gathers the number of samples of each rank, then the index and loss of each sample.
   const Tensor own_count = Tensor::full({1}, DType::kInt64, static_cast<double>(losses_.size()));
   const Tensor counts = ranks.all_gather(own_count);
@@ -68,10 +84,18 @@ Metrics AccuracyMeter::result() const {
   for (const Loss& loss : losses_) sum += loss.value;
   const double top1 = 100.0 * static_cast<double>(top1_) / n;
   const double top5 = 100.0 * static_cast<double>(top5_) / n;
-  return {.values = {{"top1", top1}, {"top5", top5}, {"loss", sum / n}},
-          .primary = "top1",
-          .higher_is_better = true,
-          .text = format("top-1 %.2f %%  top-5 %.2f %%  loss %.4f", top1, top5, sum / n)};
+  Metrics metrics{.values = {{"top1", top1}, {"top5", top5}, {"loss", sum / n}},
+                  .primary = "top1",
+                  .higher_is_better = true,
+                  .text = format("top-1 %.2f %%  top-5 %.2f %%  loss %.4f", top1, top5, sum / n)};
+  for (std::size_t s = 0; s < sets_.size(); ++s) {
+    const SetHits& hits = set_hits_[s];
+    const double share = 100.0 * static_cast<double>(hits.top1) /
+                         static_cast<double>(std::max<std::int64_t>(hits.samples, 1));
+    metrics.values.push_back({cat("top1_", sets_[s].name), share});
+    if (sets_.size() > 1) metrics.text += cat("  ", sets_[s].name, format(" %.2f %%", share));
+  }
+  return metrics;
 }
 
 Tensor logits_of(const Tensor& logits, std::span<const std::int64_t> classes) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "data/classes/label_sets.h"
 #include "data/classes/match_classes.h"
 #include "data/feed/open_split.h"
 #include "data/feed/token_samples.h"
@@ -167,7 +168,13 @@ Fields Classify::outputs(Context& ctx, const Fields& batch) {
 
 std::unique_ptr<Meter> Classify::meter() const {
   if (config_.model.num_classes == 0) return std::make_unique<NoMeter>();
-  return std::make_unique<AccuracyMeter>();
+  std::vector<AccuracyMeter::Set> sets;
+  const std::vector<LabelSet>& labels = config_.data.label_sets;
+  const std::int64_t classes = classes_before(labels, config_.model.num_classes);
+  for (LabelRange& range : label_ranges(labels, classes)) {
+    sets.push_back({std::move(range.name), range.first, range.count});
+  }
+  return std::make_unique<AccuracyMeter>(std::vector<std::int64_t>{}, std::move(sets));
 }
 
 std::vector<Named<ParameterStore*>> Classify::stores() { return {{"model", &model_.parameters()}}; }

@@ -26,7 +26,8 @@ TaskSchema classify_schema() {
                     .doc = "classes of images, by softmax or binary cross-entropy",
                     .figures = accuracies(),
                     .sections = {"distill"},
-                    .check = one_view_problem};
+                    .check = one_view_problem,
+                    .gives_condition = true};
   schema.figures.push_back({.name = "loss", .title = "loss", .higher_is_better = false});
   return schema;
 }

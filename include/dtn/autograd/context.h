@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <memory>
 
 #include "dtn/autograd/tape.h"
 #include "dtn/core/philox.h"
@@ -12,6 +13,7 @@ namespace dtn {
 
 class Communicator;
 class Observer;
+struct Condition;
 
 // Mode of a forward pass.
 struct Mode {
@@ -63,6 +65,9 @@ struct Context {
   Rng rng;
   Ranks ranks;
   Observer* observer = nullptr;  // sees intermediate values (dtn/nn/observer.h); null: none
+  // Read by the conditional normalizers of a model (dtn/nn/conditional_norm.h); null: none. Set by
+  // the model for a pass. Checkpoints keep it until their backward pass.
+  std::shared_ptr<const Condition> condition{};
 
   bool training() const { return mode.training; }
   // True if gradients flow to the results, so operations save the values that they need for them.

@@ -26,6 +26,15 @@ enum class DecodeMode { kAuto, kExact, kFast };
 // 11, 2), as in torchvision, or with digits compared as numbers (0, 1, 2, 10, 11), as in timm.
 enum class ClassOrder { kBytes, kNatural };
 
+// Labels that the classes of a data set get in one of several label sets.
+struct LabelSet {
+  std::string name;
+  // For each class of the data set, the name of its class in this set; equal names are one class.
+  // Empty: the classes of the data set.
+  std::vector<std::string> names;
+  bool operator==(const LabelSet&) const = default;
+};
+
 struct DataConfig {
   // A name in the registry of data sets, see dtn/data/dataset_registry.h.
   std::string dataset = "imagefolder";
@@ -38,6 +47,10 @@ struct DataConfig {
   // The classes to use, as labels of the data set. They get the labels 0, 1, ... in this order.
   // Empty: all classes, with their labels unchanged.
   std::vector<std::int64_t> classes;
+  // Label sets of the images. Each image is a sample once for each set, with its label in that set
+  // and the field `style`, the position of the set. The classes of all sets follow one another.
+  // Empty: one set, the labels of the data set.
+  std::vector<LabelSet> label_sets;
   std::optional<ClassOrder> class_order;  // imagefolder; unset: bytes
   bool shuffle = true;
   // Decoding threads besides the training threads; 0: decode in the training thread. See

@@ -54,9 +54,9 @@ enum class ConditionFrom { kVector, kIndex };
 // The condition of a model.
 struct ConditionConfig {
   ConditionInto into = ConditionInto::kAdalnZero;
-  std::optional<ConditionFrom> from;   // unset: the model reads no condition from the data
-  std::optional<std::int64_t> size;    // K: length of the condition vector
-  std::optional<std::int64_t> styles;  // S: number of indices
+  std::optional<ConditionFrom> from{};   // unset: the model reads no condition from the data
+  std::optional<std::int64_t> size{};    // K: length of the condition vector
+  std::optional<std::int64_t> styles{};  // S: number of indices
   bool operator==(const ConditionConfig&) const = default;
 };
 

@@ -79,6 +79,7 @@ struct NormSchema {
   std::vector<OptionSchema> options{};
   bool needs_grid = false;  // works on the token grid, so its tokens may not include a class token
   bool running_statistics = false;  // updated in training, used in evaluation
+  bool reads_condition = false;     // gains and shifts come from model.condition.from
   // Requirements that a plain vision transformer does not meet, and the layer to use instead. A
   // normalizer with requirements is listed, but no config can choose it. Empty: no requirements.
   std::string needs{};
@@ -86,6 +87,9 @@ struct NormSchema {
   bool approximate_gradient = false;
   // Checks options and site beyond the ranges of the options.
   std::optional<NormProblem> (*check)(const NormConfig&, const NormSite&) = nullptr;
+
+  // True if a config can choose it without a condition.
+  bool stands_alone() const { return needs.empty() && !reads_condition; }
 };
 
 // An option with its value.

@@ -135,6 +135,8 @@ struct TaskSchema {
   bool uses_average = false;
   // True if the result is the features of a model without a head. dtn-eval then needs --task.
   bool features_only = false;
+  // True if its samples have the field that model.condition.from names, if the data has it.
+  bool gives_condition = false;
   // True if the task trains only the families that name it, see ModelSchema::task.
   bool own_families = false;
 };

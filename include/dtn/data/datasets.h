@@ -111,7 +111,8 @@ std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& 
 // `images` [N, channels, image_size, image_size] float32, used unchanged, and `labels` [N] of an
 // integer type. The file is memory-mapped, so it may be larger than memory. For diffusion models it
 // may also hold `timesteps` [N], `noise` like `images` and `drop` [N], which become
-// Dataset::ready_fields() as int64, float32 and int64.
+// Dataset::ready_fields() as int64, float32 and int64. For a model with a condition, `style` [N]
+// integers or `vector` [N, K] float32 become such fields, too.
 std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
                                       Split split);
 

@@ -1,6 +1,6 @@
 // Normalizers whose gain and shift come from a condition: a vector for each sample, a map over the
-// tokens, or a class. They are layers for C++ programs. No config chooses them, because a plain
-// vision transformer has no condition.
+// tokens, or a class. They are layers for C++ programs. A config can choose AdaptiveLayerNorm
+// (model.norm.type: adaln) in a model that reads a condition (model.condition.from).
 //
 // Values computed from a condition for a whole sample have the accumulator type (float32; float64
 // for float64), whatever the type of the tokens. Linear weights decay; gains and biases do not.
@@ -77,13 +77,10 @@ class AdaptiveLayerNorm : public ConditionalNormalizer {
   Variable condition_of(Context&, const Condition&, std::int64_t batch, DType,
                         bool reference) const;
   const Variable& vector_for_gate(const Condition&) const;
-  const Variable& plus_one(const Variable& like) const;
 
   Options options_;
   Linear modulation_;
   std::optional<Linear> gate_;
-  // [2 C]: 0 for the shifts and 1 for the gains, with the type and device of the last use.
-  mutable Variable plus_one_;
 };
 
 // LayerNorm with gain and shift from a summary of its input (Kim, Song and Bengio, "Dynamic layer

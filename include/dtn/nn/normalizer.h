@@ -26,6 +26,7 @@ struct NormShape {
   double eps;
   TokenGrid grid{0, 0};  // if known when the model is built, else 0 x 0
   bool affine = true;    // with the parameters `weight` and `bias`, a gain and shift per channel
+  std::int64_t condition = 0;  // K: length of the vectors of Context::condition; 0: there are none
 };
 
 // y = gain x + shift for every channel, both [C].

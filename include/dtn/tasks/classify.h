@@ -70,13 +70,18 @@ class Classify : public Task {
 
 // Top-1 and top-5 accuracy in percent, and `loss`, the mean cross-entropy without label smoothing.
 // A label is among the top k if fewer than k other classes score at least as high (equal scores are
-// ordered by class); a NaN is never a hit. Reads "label" [n] int64 and, if samples have positions
+// ordered by class); a NaN is never a hit. With label sets also `top1_<set>` of each. Reads "label" [n] int64 and, if samples have positions
 // in a data set, "index" [n] int64. Losses are added in the order of those positions.
 class AccuracyMeter : public Meter {
  public:
+  // The labels [first, first + count) of a label set.
+  struct Set {
+    std::string name;
+    std::int64_t first = 0, count = 0;
+  };
   // Unless `classes` is empty, accuracy is measured among these classes only: the other logits are
   // dropped. `classes` is ascending, and every label must be one of them.
-  explicit AccuracyMeter(std::vector<std::int64_t> classes = {}) : classes_(std::move(classes)) {}
+  explicit AccuracyMeter(std::vector<std::int64_t> classes = {}, std::vector<Set> sets = {});
 
   void add(const Fields& batch, const Fields& outputs) override;
   void merge(Communicator& ranks) override;
@@ -88,8 +93,16 @@ class AccuracyMeter : public Meter {
     float value;
   };
   void count_hits(const float* logits, std::int64_t classes, std::int64_t label);
+  void count_in_set(std::int64_t label, bool hit);
+
+  // The samples and hits of a label set.
+  struct SetHits {
+    std::int64_t samples = 0, top1 = 0;
+  };
 
   std::vector<std::int64_t> classes_;
+  std::vector<Set> sets_;
+  std::vector<SetHits> set_hits_;
   std::int64_t top1_ = 0, top5_ = 0;
   std::vector<Loss> losses_;
 };

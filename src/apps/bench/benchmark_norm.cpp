@@ -7,6 +7,7 @@
 #include "core/cuda_device.h"
 #include "core/format.h"
 #include "core/meta_device.h"
+#include "dtn/nn/conditional_norm.h"
 #include "dtn/nn/normalizer.h"
 #include "kernels/dtn_sequence/dtn_sequence.h"
 #include "kernels/pointwise/pointwise.h"
@@ -19,6 +20,7 @@ struct Subject {
   std::unique_ptr<Normalizer> layer;
   TokenGrid grid;
   std::vector<Tensor> x, dy;
+  std::shared_ptr<const Condition> condition;  // read by conditional normalizers
 
   Subject(const NormConfig& norm, const NormShape& shape, DType dtype, Device device,
           const NormRegistry& norms)
@@ -37,6 +39,7 @@ struct Pass {
     Context ctx;
     ctx.tape = &tape;
     ctx.mode.training = true;
+    ctx.condition = s.condition;
     y = s.layer->forward(ctx, Variable(x, true), s.grid);
   }
   void backward(const Tensor& dy) { tape.backward(y, dy); }
@@ -112,10 +115,19 @@ void set_positions(ParameterStore& store, const std::array<double, 3>& weights) 
   parameter.copy_from(converted);
 }
 
+// Vectors of `shape.condition` numbers for the samples.
+std::shared_ptr<const Condition> some_condition(std::int64_t samples, const NormShape& shape,
+                                                DType dtype, Device device) {
+  const Tensor vectors =
+      Tensor::full({samples, shape.condition}, accumulator_of(dtype), 0.5).to(device);
+  return std::make_shared<const Condition>(Condition::of_vector(Variable(vectors, true)));
+}
+
 // Multiply-adds of a forward and a backward pass over one sample.
 double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, DType dtype,
                                const NormRegistry& norms) {
   Subject s(norm, shape, dtype, kMeta, norms);
+  s.condition = some_condition(1, shape, dtype, kMeta);
   const Tensor x = Tensor::empty({1, shape.grid.tokens(), shape.channels}, dtype, kMeta);
   meta_queue().take_work();
   Pass pass;
@@ -130,8 +142,10 @@ BenchmarkResult benchmark_norm(const NormConfig& norm, const NormInput& input, D
                                int steps, Device device, const NormRegistry& norms) {
   const auto [batch, tokens, channels, heads, given, positions] = input;
   const TokenGrid grid = grid_of(norm, input);
-  const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps), grid};
+  NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps), grid};
+  norm_shape.condition = channels;
   Subject s(norm, norm_shape, dtype, device, norms);
+  s.condition = some_condition(batch, norm_shape, dtype, device);
   if (positions) set_positions(s.store, *positions);
   RandomValues values;
   for (int i = 0; i < (device == kCpu ? 1 : 4); ++i) {

@@ -59,9 +59,10 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
 void print_norms(const NormRegistry& norms) {
   for (const NormSchema& schema : norms.schemas()) {
     std::printf("%s\n    %s%s\n", schema.type.c_str(), schema.doc.c_str(),
-                schema.needs_grid      ? " (needs the token grid: blocks before the class token)"
-                : schema.needs.empty() ? ""
-                                       : " (for C++ programs, not for configs)");
+                schema.needs_grid        ? " (needs the token grid: blocks before the class token)"
+                : schema.reads_condition ? " (needs model.condition.from)"
+                : schema.needs.empty()   ? ""
+                                         : " (for C++ programs, not for configs)");
     for (const OptionSchema& o : schema.options) {
       std::string allowed = config::join(o.choices, "|");
       if (o.kind == OptionKind::kNumber || o.kind == OptionKind::kInt ||

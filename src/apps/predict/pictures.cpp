@@ -15,10 +15,13 @@ namespace fs = std::filesystem;
 
 class Pictures final : public Dataset {
  public:
-  explicit Pictures(const std::vector<std::string>& paths) {
+  Pictures(const std::vector<std::string>& paths, std::optional<std::int64_t> style) {
     for (const std::string& path : paths) add(path);
     labels_.assign(files_.size(), 0);
     description_ = counted(files_.size(), "images");
+    if (!style) return;
+    ready_fields_["style"] =
+        Tensor::from(std::vector<std::int64_t>(files_.size(), *style), {size()});
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
@@ -50,8 +53,9 @@ class Pictures final : public Dataset {
 
 }  // namespace
 
-std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths) {
-  return std::make_shared<Pictures>(paths);
+std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths,
+                                             std::optional<std::int64_t> style) {
+  return std::make_shared<Pictures>(paths, style);
 }
 
 void FaultKeepingSource::make(std::int64_t index, const SampleKey& key, FieldRow& row,

@@ -10,6 +10,7 @@
 #include "apps/common/weights_source.h"
 #include "apps/predict/pictures.h"
 #include "apps/predict/predictions.h"
+#include "config/codec.h"
 #include "core/format.h"
 #include "core/seconds_since.h"
 #include "data/feed/open_split.h"
@@ -24,7 +25,7 @@ namespace {
 struct PredictCommand {
   WeightsOptions weights;
   std::vector<std::string> paths;
-  std::string csv, precision = "fp32";
+  std::string csv, precision = "fp32", style;
   int topk = 5;
   std::int64_t batch_size = 64;
   bool json = false;
@@ -83,6 +84,33 @@ Count predict_all(const PredictCommand& options, const ExperimentConfig& config,
   return count;
 }
 
+// Returns the style that the model is to read, the number or the label set that `given` names.
+// Unset: the model reads none. Throws ConfigError if `given` does not fit the model.
+std::optional<std::int64_t> style_of(const std::string& given, const ExperimentConfig& config) {
+  const ConditionConfig& condition = config.model.condition;
+  if (condition.from == ConditionFrom::kVector) {
+    throw ConfigError(
+        "the model reads a vector with each image (model.condition.from: vector); use dtn-eval "
+        "--inputs with a file of images and vectors");
+  }
+  if (!condition.from) {
+    if (given.empty()) return std::nullopt;
+    throw ConfigError("the model reads no style (model.condition.from); leave --style out");
+  }
+  const std::vector<LabelSet>& sets = config.data.label_sets;
+  std::string known;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    if (sets[i].name == given) return static_cast<std::int64_t>(i);
+    known += cat(i == 0 ? "; the label sets are: " : ", ", sets[i].name);
+  }
+  std::int64_t style = 0;
+  const std::int64_t end = condition.styles.value_or(0);
+  if (config::parse_integer(given, style) && style >= 0 && style < end) return style;
+  throw ConfigError(cat(given.empty() ? "the model reads a style with each image; set --style"
+                                      : cat("--style ", given, " is not"),
+                        given.empty() ? " to" : "", " a number from 0 to ", end - 1, known));
+}
+
 // Throws ConfigError for a model that was trained without a classifier.
 void check_has_classes(const PredictCommand& options, const ExperimentConfig& config,
                        const Registries& registries) {
@@ -99,9 +127,10 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   const Device device = options.machine.apply();
   const std::filesystem::path file = options.weights.file();
   const TensorFile weights = read_safetensors(file);
-  const std::shared_ptr<const Dataset> pictures = open_pictures(options.paths);
-  const ExperimentConfig config =
-      for_pictures(options.weights.config_of(weights, registries.schemas()), pictures->size());
+  const ExperimentConfig stored = options.weights.config_of(weights, registries.schemas());
+  const std::shared_ptr<const Dataset> pictures =
+      open_pictures(options.paths, style_of(options.style, stored));
+  const ExperimentConfig config = for_pictures(stored, pictures->size());
   check_has_classes(options, config, registries);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   auto* classify = dynamic_cast<Classify*>(task.get());
@@ -151,6 +180,9 @@ int predict_main(int argc, char** argv, const Registries& registries) {
   app.add_flag("--json", options.json,
                "print one JSON object per line: file and top, or file and error; top has label, "
                "name and probability");
+  app.add_option("--style", options.style,
+                 "condition of all images, for a model with model.condition.from: index: its "
+                 "number, or the name of a label set (data.label_sets)");
   add_choice(app, "--precision", options.precision, {"fp32", "bf16"}, "fp32 or bf16");
   add_count(app, "--batch-size", options.batch_size, "images per batch");
   options.machine.add_to(app);

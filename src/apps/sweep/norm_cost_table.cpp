@@ -2,6 +2,7 @@
 
 #include "core/meta_device.h"
 #include "dtn/core/check.h"
+#include "dtn/nn/conditional_norm.h"
 #include "dtn/nn/normalizer.h"
 
 namespace dtn {
@@ -15,11 +16,14 @@ struct NormCost {
 NormCost cost_of_layer(const ModelConfig& model, const NormRegistry& norms) {
   const TokenGrid grid{model.grid_h(), model.grid_w()};
   ParameterStore store;
-  const auto layer = make_normalizer(
-      model.norm, {model.embed_dim, model.num_heads, model.eps, grid}, {store, "norm", &norms});
+  NormShape shape{model.embed_dim, model.num_heads, model.eps, grid};
+  shape.condition = model.embed_dim;
+  const auto layer = make_normalizer(model.norm, shape, {store, "norm", &norms});
   store.allocate(DType::kFloat32, kMeta);
   const Tensor x = Tensor::empty({1, grid.tokens(), model.embed_dim.at(0)}, DType::kFloat32, kMeta);
   Context ctx;
+  const Tensor vectors = Tensor::empty({1, shape.condition}, DType::kFloat32, kMeta);
+  ctx.condition = std::make_shared<const Condition>(Condition::of_vector(Variable(vectors)));
   meta_queue().take_work();
   layer->forward(ctx, Variable(x, false), grid);
   return {store.count(), meta_queue().take_work()};

@@ -189,6 +189,11 @@ std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const Mo
 std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std::uint64_t seed,
                            const DatasetRegistry& datasets) {
   if (datasets.at(data.dataset).schema.classes_of_model) return 0;
+  if (!data.label_sets.empty()) {
+    ModelConfig any = model;
+    any.num_classes = 0;
+    return open_dataset(data, any, Split::kTrain, seed, datasets)->num_classes();
+  }
   if (!data.classes.empty()) return static_cast<std::int64_t>(data.classes.size());
   if (data.dataset == "imagefolder") {
     const std::filesystem::path folder =

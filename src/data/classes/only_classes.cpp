@@ -32,6 +32,19 @@ std::vector<std::int64_t> new_labels(const Dataset& dataset,
   return labels;
 }
 
+Tensor rows_of(const Tensor& values, std::span<const std::int64_t> places) {
+  if (static_cast<std::int64_t>(places.size()) == values.dim(0)) return values;
+  Shape shape = values.shape();
+  shape[0] = static_cast<std::int64_t>(places.size());
+  Tensor chosen = Tensor::empty(shape, values.dtype());
+  std::int64_t row = 0;
+  for (const std::int64_t place : places) {
+    chosen.slice(row, row + 1).copy_from(values.slice(place, place + 1));
+    ++row;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
@@ -42,6 +55,9 @@ OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const s
     if (label == kNone) continue;
     places_.push_back(i);
     labels_.push_back(label);
+  }
+  for (const auto& [name, values] : whole_->ready_fields()) {
+    ready_fields_[name] = rows_of(values, places_);
   }
   class_names_ = std::move(classes.names);
   num_classes_ = classes.count;
@@ -67,7 +83,8 @@ std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
                                         std::span<const std::int64_t> labels) {
   if (!dataset->ready_fields().empty()) {
     throw ConfigError(
-        cat("data.classes cannot choose among given views; remove it: ", dataset->description()));
+        cat("data.classes cannot choose among samples whose data set gives the field `",
+            dataset->ready_fields().begin()->first, "`; remove it: ", dataset->description()));
   }
   const std::int64_t there = dataset->num_classes();
   std::vector<std::int64_t> new_label(static_cast<std::size_t>(there), kNone);

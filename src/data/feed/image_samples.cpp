@@ -23,10 +23,43 @@ ImageSamples::ImageSamples(std::shared_ptr<const Dataset> dataset, Transform tra
     : dataset_(std::move(dataset)),
       transform_(std::move(transform)),
       mixing_(options.mixing),
+      condition_(options.condition),
       raw_(options.raw_pixels && dataset_->has_pixels()) {
-  if (dataset_->vocabulary() == 0) return;
-  throw ConfigError(cat("the model takes images, but the data set has sequences of tokens: ",
-                        dataset_->description()));
+  if (dataset_->vocabulary() > 0) {
+    throw ConfigError(cat("the model takes images, but the data set has sequences of tokens: ",
+                          dataset_->description()));
+  }
+  if (condition_) check_condition();
+}
+
+void ImageSamples::check_condition() const {
+  const Tensor* values = dataset_->ready_fields().find(condition_->name);
+  if (!values) {
+    throw DataError(cat("the model reads the field `", condition_->name,
+                        "` of each sample (model.condition.from), which ", dataset_->description(),
+                        " does not have; ",
+                        condition_->dtype == DType::kInt64
+                            ? "set data.label_sets, or use data.dataset: tensors with a tensor "
+                            : "use data.dataset: tensors with a tensor ",
+                        "`", condition_->name, "`"));
+  }
+  const Shape wanted = shape_of(*condition_, dataset_->size());
+  if (values->dtype() == condition_->dtype && values->shape() == wanted) return;
+  throw DataError(cat(dataset_->description(), ": `", condition_->name, "` is ",
+                      name_of(values->dtype()), " ", to_string(values->shape()),
+                      ", but the model reads ", name_of(condition_->dtype), " ", to_string(wanted),
+                      " (model.condition)"));
+}
+
+void ImageSamples::write_condition(std::int64_t index, FieldRow& row) const {
+  const Tensor& values = dataset_->ready_fields().at(condition_->name);
+  if (condition_->dtype == DType::kInt64) {
+    row.at<std::int64_t>(condition_->name)[0] = values.data<std::int64_t>()[index];
+    return;
+  }
+  const std::span<float> to = row.at<float>(condition_->name);
+  std::ranges::copy_n(values.data<float>() + index * static_cast<std::int64_t>(to.size()),
+                      static_cast<std::ptrdiff_t>(to.size()), to.begin());
 }
 
 std::string ImageSamples::identity(std::int64_t index) const {
@@ -39,18 +72,23 @@ FieldSpec ImageSamples::image_spec() const {
 }
 
 std::vector<FieldSpec> ImageSamples::host_fields() const {
-  if (!raw_) return {image_spec(), kLabel};
-  const ImageSize& size = transform_.image_size();
-  std::vector<FieldSpec> fields{
-      {"pixels", {size.height, size.width, transform_.channels()}, DType::kUInt8},
-      {"flip", {}, DType::kUInt8}};
-  if (transform_.erases()) fields.push_back({"erasure", {5}, DType::kInt64});
+  std::vector<FieldSpec> fields;
+  if (raw_) {
+    const ImageSize& size = transform_.image_size();
+    fields = {{"pixels", {size.height, size.width, transform_.channels()}, DType::kUInt8},
+              {"flip", {}, DType::kUInt8}};
+    if (transform_.erases()) fields.push_back({"erasure", {5}, DType::kInt64});
+  } else {
+    fields.push_back(image_spec());
+  }
   fields.push_back(kLabel);
+  if (condition_) fields.push_back(*condition_);
   return fields;
 }
 
 std::vector<FieldSpec> ImageSamples::device_fields() const {
   std::vector<FieldSpec> fields{image_spec(), kLabel};
+  if (condition_) fields.push_back(*condition_);
   if (mixing_.mixes()) {
     fields.push_back({"partner_label", {}, DType::kInt64});
     fields.push_back({"label_share", {}, DType::kFloat32});
@@ -66,6 +104,7 @@ void ImageSamples::make(std::int64_t index, const SampleKey& key, FieldRow& row,
                         SampleSource::Workspace& workspace) const {
   auto& ws = static_cast<ImageWorkspace&>(workspace);
   row.at<std::int64_t>("label")[0] = dataset_->label(index);
+  if (condition_) write_condition(index, row);
   const Sample sample = dataset_->load(index, ws.sample);
   if (!sample.ready.empty()) {
     DTN_CHECK(!raw_, dataset_->sample_name(index),

@@ -4,6 +4,9 @@
 // also "partner_label" int64, the label of the image that each image is mixed with, and
 // "label_share" float32, the weight of its own label.
 //
+// If the model reads a condition (condition_field()), both also have its field, from
+// Dataset::ready_fields().
+//
 // Host fields: "label" and either "image" or, in a quarter of the bytes, fields from which a device
 // makes the same images to the last bit. These are "pixels" [size, size, channels] uint8,
 // not yet mirrored, "flip" uint8 (1: mirror left to right) and, if Transform::erases(), "erasure"
@@ -11,6 +14,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "data/sample/transforms.h"
 #include "dtn/data/dataset.h"
@@ -23,6 +27,8 @@ struct ImageSamplesOptions {
   bool raw_pixels = false;
   // Mixing of batches; see data/sample/mixing.h.
   AugmentConfig mixing{};
+  // The field that the model reads as its condition; unset: none.
+  std::optional<FieldSpec> condition{};
 };
 
 // Returns the processing of a batch on the device: converts pixels to images if `raw`, and mixes
@@ -32,7 +38,8 @@ std::unique_ptr<BatchFinisher> make_image_finisher(const Transform& transform, b
 
 class ImageSamples final : public SampleSource {
  public:
-  // Throws ConfigError if the samples are sequences of tokens.
+  // Throws ConfigError if the samples are sequences of tokens, and DataError if the data set lacks
+  // the condition.
   ImageSamples(std::shared_ptr<const Dataset> dataset, Transform transform,
                const ImageSamplesOptions& options = {});
 
@@ -57,11 +64,14 @@ class ImageSamples final : public SampleSource {
 
  private:
   FieldSpec image_spec() const;
+  void check_condition() const;
+  void write_condition(std::int64_t index, FieldRow& row) const;
   void write_pixels(const PreparedImage& prepared, const SampleKey& key, FieldRow& row) const;
 
   std::shared_ptr<const Dataset> dataset_;
   Transform transform_;
   AugmentConfig mixing_;
+  std::optional<FieldSpec> condition_;
   bool raw_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "dtn/config/condition_field.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -20,6 +21,11 @@ std::shared_ptr<const ImageSamples> assemble(std::shared_ptr<const Dataset> data
   ImageSamplesOptions options;
   options.raw_pixels = device.type == DeviceType::kCuda;
   if (split == Split::kTrain) options.mixing = config.augment;
+  options.condition = condition_field(config.model);
+  const Tensor* styles = dataset->ready_fields().find("style");
+  if (styles && config.model.condition.from == ConditionFrom::kIndex) {
+    check_styles(*styles, config.model, dataset->description());
+  }
   return std::make_shared<ImageSamples>(std::move(dataset), std::move(transform), options);
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "data/classes/label_sets.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/dataset_registry.h"
@@ -32,29 +33,40 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
 
 namespace {
 
-// Opens a split with `open`, restricted to data.classes if that is set.
-std::unique_ptr<Dataset> open_with(const DatasetEntry::Open& open, const DataConfig& data,
-                                   const ModelConfig& model, Split split, std::uint64_t seed) {
-  if (data.classes.empty()) return open(data, model, split, seed);
+// Opens a split with `open`, restricted to data.classes and labelled by data.label_sets, if these
+// are set.
+std::unique_ptr<Dataset> open_with(const DatasetEntry& row, const DatasetEntry::Open& open,
+                                   const DataConfig& data, const ModelConfig& model, Split split,
+                                   std::uint64_t seed) {
+  if (data.classes.empty() && data.label_sets.empty()) return open(data, model, split, seed);
   ModelConfig any = model;
   any.num_classes = 0;  // accepts any number of classes
-  auto chosen = choose_classes(open(data, any, split, seed), data.classes);
-  check_class_count(chosen->num_classes(), model, "data.classes");
-  return chosen;
+  if (row.schema.classes_of_model && !data.label_sets.empty()) {
+    any.num_classes = static_cast<int>(classes_before(data.label_sets, model.num_classes));
+    any.condition = {};  // the label sets give `style`
+  }
+  std::unique_ptr<Dataset> dataset = open(data, any, split, seed);
+  if (!data.classes.empty()) dataset = choose_classes(std::move(dataset), data.classes);
+  if (!data.label_sets.empty()) dataset = with_label_sets(std::move(dataset), data.label_sets);
+  check_class_count(dataset->num_classes(), model,
+                    data.label_sets.empty() ? "data.classes" : "data.label_sets");
+  return dataset;
 }
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed, const DatasetRegistry& datasets) {
-  return open_with(datasets.at(data.dataset).open, data, model, split, seed);
+  const DatasetEntry& row = datasets.at(data.dataset);
+  return open_with(row, row.open, data, model, split, seed);
 }
 
 std::unique_ptr<Dataset> open_unlabelled(const DataConfig& data, const ModelConfig& model,
                                          Split split, std::uint64_t seed,
                                          const DatasetRegistry& datasets) {
   const DatasetEntry& row = datasets.at(data.dataset);
-  return open_with(row.open_unlabelled ? row.open_unlabelled : row.open, data, model, split, seed);
+  return open_with(row, row.open_unlabelled ? row.open_unlabelled : row.open, data, model, split,
+                   seed);
 }
 
 std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,
@@ -64,7 +76,7 @@ std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfi
   ModelConfig any = model;
   if (!row.schema.classes_of_model) any.num_classes = 0;
   if (!row.open_for_views) return open_unlabelled(data, any, split, seed, datasets);
-  return open_with(row.open_for_views, data, any, split, seed);
+  return open_with(row, row.open_for_views, data, any, split, seed);
 }
 
 }  // namespace dtn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
@@ -79,6 +80,20 @@ void add_sequences(Fields& fields, const TensorFile& file, const std::string& pa
   fields[lengths_of("tokens")] = counts;
 }
 
+// Returns what the model reads beside its images.
+Tensor condition_of(const TensorFile& file, const FieldSpec& field, std::int64_t count,
+                    const std::string& path, const ModelConfig& model) {
+  const Tensor* values = file.find(field.name);
+  const Shape wanted = shape_of(field, count);
+  if (!values || values->dtype() != field.dtype || values->shape() != wanted) {
+    throw DataError(cat(path, ": needs ", field.dtype == DType::kInt64 ? "an int64" : "a float32",
+                        " tensor '", field.name, "' ", to_string(wanted), " for model.condition",
+                        found(values)));
+  }
+  if (field.dtype == DType::kInt64) check_styles(*values, model, path);
+  return *values;
+}
+
 }  // namespace
 
 Fields read_input_file(const std::string& path, const ModelConfig& model, bool any_size) {
@@ -88,6 +103,9 @@ Fields read_input_file(const std::string& path, const ModelConfig& model, bool a
     add_sequences(fields, file, path, model);
   } else {
     fields["image"] = images_of(file, path, model, any_size);
+  }
+  if (const auto condition = condition_field(model)) {
+    fields[condition->name] = condition_of(file, *condition, fields.count(), path, model);
   }
   const Tensor* labels = file.find("labels");
   if (!labels) return fields;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
 #include "dtn/data/datasets.h"
@@ -9,6 +10,7 @@ namespace dtn {
 namespace {
 
 constexpr std::uint32_t kPatternStream = 0x53594e50;                // "SYNP"
+constexpr std::uint32_t kVectorStream = 0x53594e43;                 // "SYNC"
 constexpr std::uint32_t kNoiseStream[] = {0x53594e54, 0x53594e56};  // "SYNT", "SYNV"
 constexpr std::int64_t kDefaultSize[] = {1024, 256};
 constexpr int kCells = 4;  // the pattern has this many cells a side
@@ -34,6 +36,7 @@ class SyntheticDataset final : public Dataset {
       labels_[static_cast<std::size_t>(i)] = i % num_classes_;
     }
     description_ = cat(size, " synthetic ", name_of(split), " images of ", size_in_pixels_);
+    if (const auto field = condition_field(model)) add_condition(*field, size, model);
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
@@ -57,6 +60,23 @@ class SyntheticDataset final : public Dataset {
   std::size_t bytes() const {
     return static_cast<std::size_t>(size_in_pixels_.height) *
            static_cast<std::size_t>(size_in_pixels_.width) * static_cast<std::size_t>(channels_);
+  }
+
+  // Adds the condition that the model reads: every style for every class in turn, or vectors with
+  // elements from -1 to 1.
+  void add_condition(const FieldSpec& field, std::int64_t size, const ModelConfig& model) {
+    Tensor values = Tensor::empty(shape_of(field, size), field.dtype);
+    const PhiloxKey key{seed_, kVectorStream, 0};
+    for (std::int64_t i = 0; i < values.numel(); ++i) {
+      if (field.dtype == DType::kInt64) {
+        const std::int64_t styles = model.condition.styles.value_or(1);
+        values.data<std::int64_t>()[i] = i / num_classes_ % styles;
+      } else {
+        const std::uint32_t u = philox_u32(key, static_cast<std::uint64_t>(i));
+        values.data<float>()[i] = static_cast<float>(u) * 0x1p-31F - 1;
+      }
+    }
+    ready_fields_[field.name] = values;
   }
 
   static int brightness(std::uint32_t u) {

@@ -65,14 +65,23 @@ std::vector<std::int64_t> read_labels(const Tensor& labels, std::int64_t count,
   return read_integers("labels", labels, count, path);
 }
 
-// Returns the inputs of a diffusion model beside the images, as far as the file has them.
-Fields read_noising(const TensorFile& file, const Tensor& images, const std::string& path) {
+// Returns the inputs of models beside the images, as far as the file has them.
+Fields read_inputs(const TensorFile& file, const Tensor& images, const std::string& path) {
   Fields fields;
-  for (const char* name : {"timesteps", "drop"}) {
+  for (const char* name : {"timesteps", "drop", "style"}) {
     const Tensor* tensor = file.find(name);
     if (!tensor) continue;
     const std::vector<std::int64_t> values = read_integers(name, *tensor, images.dim(0), path);
     fields[name] = Tensor::from(values, {images.dim(0)});
+  }
+  if (const Tensor* vectors = file.find("vector")) {
+    if (vectors->dtype() != DType::kFloat32 || vectors->rank() != 2 ||
+        vectors->dim(0) != images.dim(0)) {
+      throw DataError(cat(path, ": `vector` is ", name_of(vectors->dtype()), " ",
+                          to_string(vectors->shape()), ", expected float32 [", images.dim(0),
+                          ", K], one for each image"));
+    }
+    fields["vector"] = *vectors;
   }
   const Tensor* noise = file.find("noise");
   if (!noise) return fields;
@@ -95,7 +104,7 @@ class TensorDataset final : public Dataset {
     labels_ = read_labels(require(file, "labels", path_), images_.dim(0), path_);
     check_labels(labels_, model.num_classes, path_);
     num_classes_ = *std::ranges::max_element(labels_) + 1;
-    ready_fields_ = read_noising(file, images_, path_);
+    ready_fields_ = read_inputs(file, images_, path_);
     description_ = cat(size(), " tensors ", to_string(images_.shape()), " from ", path_);
   }
 

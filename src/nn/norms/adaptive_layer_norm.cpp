@@ -1,9 +1,8 @@
 // Adaptive LayerNorm (Peebles and Xie, 2023); see dtn/nn/conditional_norm.h.
 #include "dtn/ops/activation.h"
 #include "dtn/ops/modulation.h"
-#include "dtn/ops/primitive.h"
-#include "dtn/ops/tokens.h"
 #include "nn/norms/conditional_parts.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -24,32 +23,20 @@ Variable AdaptiveLayerNorm::condition_of(Context& ctx, const Condition& conditio
   return reference ? ops::reference::silu(ctx, c) : ops::silu(ctx, c);
 }
 
-const Variable& AdaptiveLayerNorm::plus_one(const Variable& like) const {
-  if (!plus_one_.defined() || plus_one_.dtype() != like.dtype() ||
-      !(plus_one_.device() == like.device())) {
-    Tensor one = Tensor::full({2, options_.channels}, like.dtype(), 1);
-    one.slice(0, 1).zero();
-    plus_one_ = Variable(one.reshape({2 * options_.channels}).to(like.device()));
-  }
-  return plus_one_;
-}
-
 Variable AdaptiveLayerNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                     const Condition& condition) {
   check_tokens("adaln", x, grid, options_.channels);
   Variable c = condition_of(ctx, condition, x.dim(0), accumulator_of(x.dtype()), false);
-  Variable scale = modulation_.forward(ctx, c);
-  Variable gain = ops::add_positions(ctx, scale, plus_one(scale));
-  return ops::modulated_layer_norm(ctx, x, gain, options_.eps);
+  return ops::modulated_layer_norm(ctx, x, modulation_.forward(ctx, c), options_.eps,
+                                   ops::GainForm::kScales);
 }
 
 Variable AdaptiveLayerNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid,
                                       const Condition& condition) {
   check_tokens("adaln", x, grid, options_.channels);
   Variable c = condition_of(ctx, condition, x.dim(0), accumulator_of(x.dtype()), true);
-  Variable scale = modulation_.reference(ctx, c);
-  Variable gain = primitive::add(ctx, scale, plus_one(scale));
-  return ops::reference::modulated_layer_norm(ctx, x, gain, options_.eps);
+  return ops::reference::modulated_layer_norm(ctx, x, modulation_.reference(ctx, c), options_.eps,
+                                              ops::GainForm::kScales);
 }
 
 const Variable& AdaptiveLayerNorm::vector_for_gate(const Condition& condition) const {
@@ -69,6 +56,42 @@ Variable AdaptiveLayerNorm::reference_gate(Context& ctx, const Condition& condit
   const Variable& c = vector_for_gate(condition);
   return gate_->reference(ctx,
                           condition_of(ctx, condition, c.dim(0), accumulator_of(c.dtype()), true));
+}
+
+namespace {
+
+// An adaptive LayerNorm whose condition is that of the context.
+class AdaptiveNormalizer final : public Normalizer {
+ public:
+  AdaptiveNormalizer(const NormConfig&, const NormShape& shape, const Scope& scope)
+      : layer_(scope,
+               {.channels = shape.channels, .condition = shape.condition, .eps = shape.eps}) {}
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return layer_.forward(ctx, x, grid, condition_in(ctx, "adaln"));
+  }
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return layer_.reference(ctx, x, grid, condition_in(ctx, "adaln"));
+  }
+  bool is_per_token() const override { return true; }
+
+ private:
+  AdaptiveLayerNorm layer_;
+};
+
+std::optional<NormProblem> check_adaptive(const NormConfig& config, const NormSite&) {
+  if (!config.affine) return std::nullopt;
+  return NormProblem{"affine", "adaln takes its gain and shift from the condition; remove the key"};
+}
+
+}  // namespace
+
+NormEntry adaptive_layer_norm_entry() {
+  return {{.type = "adaln",
+           .doc = "Adaptive LayerNorm: gain and shift from a condition of each sample",
+           .reads_condition = true,
+           .check = check_adaptive},
+          make_norm<AdaptiveNormalizer>};
 }
 
 }  // namespace dtn

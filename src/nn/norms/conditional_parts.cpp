@@ -20,6 +20,11 @@ std::string text_of(const Condition& c) {
   return "none";
 }
 
+const Condition& condition_in(const Context& ctx, const char* layer) {
+  DTN_CHECK(ctx.condition, layer, ": the pass has no condition (Context::condition)");
+  return *ctx.condition;
+}
+
 void check_tokens(const char* layer, const Variable& x, const TokenGrid& grid,
                   std::int64_t channels) {
   DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == channels, layer,

@@ -23,6 +23,8 @@ const Variable& condition_tokens(const char* layer, const Condition&, std::int64
 bool check_styles(const char* layer, const Condition&, std::int64_t batch, std::int64_t styles);
 // Throws Error if there is a condition.
 void check_no_condition(const char* layer, const Condition&);
+// Returns the condition of the context. Throws Error if there is none.
+const Condition& condition_in(const Context&, const char* layer);
 // Describes a condition in messages: "a vector for each sample, [2, 16]".
 std::string text_of(const Condition&);
 

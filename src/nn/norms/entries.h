@@ -21,5 +21,6 @@ NormEntry switchable_norm_entry();
 NormEntry scale_norm_entry();
 NormEntry power_norm_entry();
 NormEntry dtn_entry();
+NormEntry adaptive_layer_norm_entry();
 
 }  // namespace dtn

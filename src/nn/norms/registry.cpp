@@ -59,9 +59,8 @@ const NormRegistry& norm_registry() {
       scale_norm_entry(),
       power_norm_entry(),
       dtn_entry(),
+      adaptive_layer_norm_entry(),
       // Layers for C++ programs, which no config can choose.
-      layer("adaln", "Adaptive LayerNorm: gain, shift and gate from a vector for each sample",
-            "a condition for every sample"),
       layer("cin", "Conditional InstanceNorm: a gain and a shift for each style",
             "a style for every sample"),
       layer("adain", "Adaptive InstanceNorm: the moments of each channel become those of a style",
@@ -96,6 +95,11 @@ std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const Norm
   const NormEntry& row = (scope.norms ? *scope.norms : norm_registry()).at(config.type);
   if (!row.schema.needs.empty()) {
     throw ConfigError(cat("'", config.type, "' needs ", row.schema.needs));
+  }
+  if (row.schema.reads_condition && shape.condition == 0) {
+    throw ConfigError(cat("'", config.type,
+                          "' takes gains and shifts from a condition, and the model has none; set "
+                          "model.condition.from"));
   }
   const NormConfig complete = with_defaults(config, row.schema);
   if (row.schema.check) {

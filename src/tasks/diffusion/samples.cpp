@@ -91,10 +91,11 @@ void DiffusionSamples::check_labels() const {
 void DiffusionSamples::check_ready_fields() const {
   const std::int64_t count = dataset_->size();
   const Shape noise{count, image_shape_[0], image_shape_[1], image_shape_[2]};
-  for (const auto& [name, tensor] : dataset_->ready_fields()) {
+  for (const std::string_view name : {"timesteps", "drop", "noise"}) {
+    const Tensor* values = dataset_->ready_fields().find(name);
     const Shape wanted = name == "noise" ? noise : Shape{count};
-    if (tensor.shape() == wanted) continue;
-    throw DataError(cat(dataset_->description(), ": `", name, "` is ", to_string(tensor.shape()),
+    if (!values || values->shape() == wanted) continue;
+    throw DataError(cat(dataset_->description(), ": `", name, "` is ", to_string(values->shape()),
                         ", expected ", to_string(wanted), "; change the file or the model"));
   }
   check_range("timesteps", steps_);

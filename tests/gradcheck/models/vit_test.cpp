@@ -46,6 +46,16 @@ TEST(ModelGradients, OfficialVariant) {
   check_gradients(c, {});
 }
 
+TEST(ModelGradients, ConditionsFromTheData) {
+  ModelConfig c = test::adaptive_vit();
+  check_gradients(c, {});
+  c.drop_path = 0.4;
+  check_gradients(c, training_context(), true);
+  c.condition.from = ConditionFrom::kVector;
+  c.condition.styles.reset();
+  check_gradients(c, {});
+}
+
 TEST(ModelGradients, DropPathAndDropout) {
   ModelConfig c = test::paper_vit();
   c.drop_path = 0.4;

@@ -26,7 +26,8 @@ void check(const ModelConfig& config) {
 
 TEST(GradientCompletion, ReportsOncePerParameterForEveryModel) {
   std::vector<ModelConfig> flavours = checkpoint_vits();
-  for (const ModelConfig& c : {paper_vit(), deit_vit(), mean_vit(), biased_vit(), prefix_vit()}) {
+  for (const ModelConfig& c :
+       {paper_vit(), deit_vit(), mean_vit(), biased_vit(), prefix_vit(), adaptive_vit()}) {
     flavours.push_back(c);
   }
   for (ModelConfig c : flavours) {
@@ -39,7 +40,7 @@ TEST(GradientCompletion, ReportsOncePerParameterForEveryModel) {
 
 TEST(GradientCompletion, ReportsOncePerParameterForEveryNormalizer) {
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.needs.empty()) continue;
+    if (!schema.stands_alone()) continue;
     ModelConfig c = mean_vit();
     c.norm.type = schema.type;
     check(c);

@@ -44,7 +44,7 @@ TEST(NormTransfer, FillsEveryNormalizerWithWeightAndBias) {
   test::perturb(source.parameters());
   const NamedTensors file = copies(source);
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.needs.empty()) continue;
+    if (!schema.stands_alone()) continue;
     SCOPED_TRACE(schema.type);
     const ModelConfig config = with_norm(schema.type);
     Classifier model(config, 2), fresh(config, 2);
@@ -84,7 +84,7 @@ TEST(NormTransfer, ReportsReinitializedParameters) {
 TEST(NormTransfer, ReportsUnusedWeightsWithoutAffine) {
   Classifier source(with_norm("ln"), 1);
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.needs.empty()) continue;
+    if (!schema.stands_alone()) continue;
     ModelConfig config = with_norm(schema.type);
     config.norm.affine = false;
     Classifier model(config, 2);

@@ -157,7 +157,7 @@ TEST(ModelSize, ActivationBytesMatchRealPass) {
 
 TEST(ModelSize, CountsEveryNormalizer) {
   for (const NormEntry& row : norm_registry()) {
-    if (!row.schema.needs.empty()) continue;
+    if (!row.schema.stands_alone()) continue;
     ModelConfig c = test::paper_vit();
     c.norm.type = row.name();
     const double beyond = complexity_of(c).multiply_adds - by_formula(c);

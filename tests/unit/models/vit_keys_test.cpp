@@ -1,5 +1,6 @@
 // Configs of vision transformers: invalid combinations, and the keys that the family reads.
 #include "dtn/models/backbone.h"
+#include "dtn/nn/normalizer.h"
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {
@@ -53,6 +54,85 @@ TEST(VitKeys, ImpossibleCombinations) {
     EXPECT_TRUE(error.starts_with(cat("t.yaml:", c.at, ": "))) << c.at << "\n" << error;
     expect_contains(error, c.what);
   }
+}
+
+ConfigSchemas with_norms() {
+  ConfigSchemas schemas = fake_schemas();
+  schemas.models = model_registry().schemas();
+  schemas.norms = norm_registry().schemas();
+  schemas.tasks.front().gives_condition = true;
+  return schemas;
+}
+
+ExperimentConfig parse_adaptive(const std::string& text) {
+  static const ConfigSchemas schemas = with_norms();
+  return parse_experiment(text, "t.yaml", {}, schemas);
+}
+
+TEST(VitCondition, KeysSurviveTheFile) {
+  for (const char* text :
+       {"model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 2, size: 8}}\n"
+        "data: {label_sets: [a, b = x y x]}",
+        "model: {preset: vit_t, norm: adaln, condition: {from: vector, size: 8}}",
+        "data: {label_sets: kind = x y}"}) {
+    SCOPED_TRACE(text);
+    const ExperimentConfig c = parse_adaptive(text);
+    EXPECT_EQ(parse_adaptive(to_yaml(c)), c);
+  }
+  const ExperimentConfig c = parse_adaptive("data: {label_sets: [a, 'b =  x   y x ']}");
+  ASSERT_EQ(c.data.label_sets.size(), 2U);
+  EXPECT_TRUE(c.data.label_sets[0].names.empty());
+  EXPECT_EQ(c.data.label_sets[1].names, (std::vector<std::string>{"x", "y", "x"}));
+}
+
+TEST(VitCondition, ErrorsNameProblemAndFix) {
+  struct Case {
+    const char *text, *words;
+  };
+  for (const Case& c : {
+           Case{"model: {preset: vit_t, norm: adaln}", "set model.condition.from to index"},
+           Case{"model: {preset: vit_t, norm: adaln, condition: {from: index}}",
+                "set model.condition.styles"},
+           Case{"model: {preset: vit_t, norm: adaln, condition: {from: vector}}",
+                "set model.condition.size"},
+           Case{
+               "model: {preset: vit_t, norm: adaln, condition: {from: vector, size: 2, styles: 2}}",
+               "model.condition.styles is for model.condition.from: index"},
+           Case{"model: {preset: vit_t, norm: {type: adaln, affine: false}, condition: {from: "
+                "index, styles: 2}}",
+                "model.norm.affine: adaln takes its gain and shift from the condition"},
+           Case{"model: {preset: vit_t, norm: ln, condition: {from: index, styles: 2}}",
+                "model.condition.from is not read by the normalizer 'ln'; it is read by: adaln"},
+           Case{"model: {preset: pvt_tiny, norm: adaln}",
+                "which models of the family pvt do not read; it is for: vit"},
+           Case{"model: {preset: vit_t, norm: cin}", "'cin' needs a style for every sample"},
+           Case{"model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 2}}\n"
+                "augment: {mixup: 0.2}",
+                "set augment.mixup: 0 and augment.cutmix: 0"},
+           Case{"data: {label_sets: [a, b]}", "model.condition.styles: 2"},
+           Case{"model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 3}}\n"
+                "data: {label_sets: [a, b]}",
+                "data.label_sets has 2 sets"},
+           Case{"data: {label_sets: [a = x y, b = x]}", "names 1 classes, another set 2"},
+           Case{"data: {label_sets: [a, a]}", "the set `a` twice"},
+           Case{"data: {label_sets: ['a b']}", "whose name must be letters"},
+           Case{"data: {label_sets: ['a =']}", "no names"},
+           Case{"data: {label_sets: []}", "at least one set"},
+           Case{"data: {label_sets: [[a]]}", "must be a list of names"},
+       }) {
+    SCOPED_TRACE(c.text);
+    expect_contains(error_of([&] { parse_adaptive(c.text); }), c.words);
+  }
+}
+
+// A config for LayerNorm over one with a condition drops the keys of the condition.
+TEST(VitCondition, AnotherNormalizerDropsTheCondition) {
+  static const ConfigSchemas schemas = with_norms();
+  const std::vector<std::string> set = {"model.norm=ln"};
+  const ExperimentConfig c =
+      parse_experiment("model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 2}}",
+                       "t.yaml", set, schemas);
+  EXPECT_EQ(c.model.condition, ConditionConfig());
 }
 
 TEST(VitKeys, AnotherFamilyDropsTheKeysThatItDoesNotRead) {

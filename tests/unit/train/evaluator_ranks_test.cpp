@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string_view>
 
 #include "data/feed/open_split.h"
@@ -73,10 +74,29 @@ constexpr std::pair<const char*, Owner> kOwners[] = {
      [](std::int64_t i, int size) { return static_cast<int>(i * i % std::max(1, size - 1)); }},
     {"all by the first", [](std::int64_t, int) { return 0; }}};
 
+// Labels 0 to 3 and 4 to 8 are two label sets.
+AccuracyMeter meter_of_sets() { return AccuracyMeter({}, {{"low", 0, 4}, {"high", 4, 5}}); }
+
+TEST(AccuracyOfLabelSets, AddsUpToTop1) {
+  const Predictions p = predictions(true);
+  AccuracyMeter meter = meter_of_sets();
+  std::vector<std::int64_t> all(kSamples);
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  p.add_to(meter, all);
+  const Metrics m = meter.result();
+  const auto low = std::ranges::count_if(p.labels.values<std::int64_t>(),
+                                         [](std::int64_t label) { return label < 4; });
+  const double hits = m.at("top1_low") * static_cast<double>(low) +
+                      m.at("top1_high") * static_cast<double>(kSamples - low);
+  EXPECT_NEAR(hits / kSamples, m.at("top1"), 1e-9);
+  EXPECT_NE(m.at("top1_low"), m.at("top1_high"));
+  EXPECT_NE(m.text.find("  low "), std::string::npos) << m.text;
+}
+
 TEST(MergedAccuracy, MatchesSingleRankBitForBit) {
   for (bool with_nan : {false, true}) {
     const Predictions p = predictions(with_nan);
-    AccuracyMeter alone;
+    AccuracyMeter alone = meter_of_sets();
     std::vector<std::int64_t> all;
     for (std::int64_t i = 0; i < kSamples; ++i) all.push_back(i);
     p.add_to(alone, all);
@@ -88,7 +108,7 @@ TEST(MergedAccuracy, MatchesSingleRankBitForBit) {
       for (const auto& [name, owner] : kOwners) {
         SCOPED_TRACE(cat(size, " ranks, ", name, with_nan ? ", with NaN" : ""));
         const auto results = on_ranks(size, [&, owner = owner](Communicator& ranks) {
-          AccuracyMeter meter;
+          AccuracyMeter meter = meter_of_sets();
           std::vector<std::int64_t> own;
           for (std::int64_t i : all) {
             if (owner(i, size) == ranks.rank()) own.push_back(i);
@@ -99,6 +119,8 @@ TEST(MergedAccuracy, MatchesSingleRankBitForBit) {
         });
         for (const Metrics& result : results) {
           expect_same(result, want);
+          EXPECT_EQ(result.at("top1_low"), want.at("top1_low"));
+          EXPECT_EQ(result.at("top1_high"), want.at("top1_high"));
         }
       }
     }

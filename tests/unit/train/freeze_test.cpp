@@ -189,7 +189,7 @@ TEST(Freezing, RecordsNothingBeforeFirstTrainableLayer) {
 // Every normalizer of the registry works without the gradients of its parameters.
 TEST(Freezing, FreezesNormsOnly) {
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.needs.empty()) continue;
+    if (!schema.stands_alone()) continue;
     SCOPED_TRACE(schema.type);
     ExperimentConfig config = small_run(schema.type);
     config.optim.clip_grad_norm.reset();

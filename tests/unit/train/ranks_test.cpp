@@ -119,7 +119,7 @@ TEST(MultiRankTraining, RejectsUnequalNumbersOfMicroBatches) {
 // All ranks keep the same weights and buffers, for every kind of dependence on the batch.
 TEST(MultiRankTraining, KeepsRanksEqualForEveryNormalizerAndPrecision) {
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.needs.empty()) continue;
+    if (!schema.stands_alone()) continue;
     ExperimentConfig config = small_run(schema.type);
     config.train.micro_batch = 2;
     for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
@@ -160,7 +160,7 @@ TEST(MultiRankTraining, SyncNormalizersUseOneBatch) {
   for (const NormSchema& schema : norm_registry().schemas()) {
     const bool has_sync =
         std::ranges::any_of(schema.options, [](const OptionSchema& o) { return o.key == "sync"; });
-    if (!has_sync || !schema.needs.empty()) continue;
+    if (!has_sync || !schema.stands_alone()) continue;
     SCOPED_TRACE(schema.type);
     ExperimentConfig config = small_run(schema.type);
     config.model.drop_path = config.model.dropout = 0;  // these depend on the row
