@@ -98,12 +98,16 @@ std::string four_digits(double value) {
   return text;
 }
 
-// The i-th of the sweep's columns.
+// The i-th of the sweep's columns. The deviation has as many decimals as the mean.
 std::string column_cell(const VariantResult& r, std::size_t i) {
   const std::optional<Statistics>& s = r.columns[i];
   if (!s) return "-";
   const std::string mean = four_digits(s->mean);
-  return s->std ? cat(mean, " ± ", four_digits(*s->std)) : mean;
+  if (!s->std) return mean;
+  if (mean.find('e') != std::string::npos) return cat(mean, " ± ", four_digits(*s->std));
+  const std::size_t dot = mean.find('.');
+  const std::size_t decimals = dot == std::string::npos ? 0 : mean.size() - dot - 1;
+  return mean_text(s, static_cast<int>(decimals));
 }
 
 // The paper prints fewer digits than we count.

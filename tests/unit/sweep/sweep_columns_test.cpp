@@ -107,7 +107,7 @@ TEST_F(SweepColumns, StandBeforeTheSizes) {
   const auto cells = [&](std::size_t row) {
     return std::vector<std::string>(table.rows[row].begin() + 8, table.rows[row].begin() + 11);
   };
-  EXPECT_EQ(cells(0), (std::vector<std::string>{"41.00 ± 0.7071", "1235 ± 0.7071", "-"}));
+  EXPECT_EQ(cells(0), (std::vector<std::string>{"41.00 ± 0.71", "1235 ± 1", "-"}));
   EXPECT_EQ(cells(1), (std::vector<std::string>{"-", "99.00", "-"}));
   expect_contains(to_markdown(all),
                   "- top-1, article (%); top5; share: of the last evaluation, mean ± sample "
@@ -138,7 +138,7 @@ TEST_F(SweepColumns, HaveFourDigits) {
   EXPECT_EQ(cell(0), "0.000");
   EXPECT_EQ(cell(-2.5), "-2.500");
   EXPECT_EQ(cell(0.000123456), "0.0001235");
-  EXPECT_EQ(cell(55.408, 0.31264), "55.41 ± 0.3126");
+  EXPECT_EQ(cell(55.408, 0.31264), "55.41 ± 0.31");
   EXPECT_EQ(cell(1234.6, 1000), "1235 ± 1000");
   EXPECT_EQ(cell(123456), "1.235e+05");
 }
