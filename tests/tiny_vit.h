@@ -199,11 +199,15 @@ inline Fields some_inputs(const ModelConfig& c, std::int64_t batch, DType dtype,
   Fields fields{{"image", some_images(c, batch, dtype, size)}};
   const auto condition = condition_field(c);
   if (!condition) return fields;
-  Tensor& values = fields[condition->name];
-  values = as(random_tensor(shape_of(*condition, batch), 41), condition->dtype);
-  if (condition->dtype != DType::kInt64) return fields;
-  for (std::int64_t i = 0; i < batch; ++i) {
-    values.data<std::int64_t>()[i] = i % c.condition.styles.value_or(1);
+  const Shape shape = shape_of(*condition, batch);
+  if (condition->dtype == DType::kInt64) {
+    Tensor styles = Tensor::empty(shape, DType::kInt64);
+    for (std::int64_t i = 0; i < batch; ++i) {
+      styles.data<std::int64_t>()[i] = i % c.condition.styles.value_or(1);
+    }
+    fields[condition->name] = styles;
+  } else {
+    fields[condition->name] = as(random_tensor(shape, 41), condition->dtype);
   }
   return fields;
 }

@@ -16,6 +16,7 @@
 #include "dtn/autograd/gradcheck.h"
 #include "dtn/autograd/tape.h"
 #include "dtn/autograd/variable.h"
+#include "dtn/config/condition_field.h"
 #include "dtn/config/data_config.h"
 #include "dtn/config/diffusion_config.h"
 #include "dtn/config/grid_keys.h"

@@ -14,8 +14,8 @@ struct FeatureEvaluation {
   std::int64_t k = 20;        // nearest training images that vote
   double temperature = 0.07;  // a neighbour's vote is exp(similarity / temperature)
   // For linear:
-  std::optional<int> blocks;  // last blocks whose features are combined; unset: see block_count()
-  bool avgpool = false;       // class token and patch mean of the last block
+  std::optional<int> blocks{};  // last blocks whose features are combined; unset: see block_count()
+  bool avgpool = false;         // class token and patch mean of the last block
   int epochs = 100;
   double lr = 0.001;          // for a batch of 256
   std::int64_t batch = 1024;  // images per step

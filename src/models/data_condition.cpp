@@ -12,7 +12,7 @@ Parameter* make_table(const Scope& scope, const ModelConfig& c) {
   if (c.condition.from != ConditionFrom::kIndex) return nullptr;
   constexpr double kStd = 1;
   return scope.weight("weight", {c.condition.styles.value_or(0), condition_size(c)},
-                      normal_with(kStd));
+                      normal_with(kStd), Decay::kYes);
 }
 
 }  // namespace

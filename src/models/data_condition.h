@@ -12,7 +12,7 @@
 namespace dtn {
 
 // With `index`, the parameter table.weight [styles, size], initially from N(0, 1), has a vector for
-// each index.
+// each index. It decays.
 class DataCondition {
  public:
   DataCondition(const Scope&, const ModelConfig&);

@@ -6,12 +6,16 @@ source "$(dirname "$0")/lib/common.sh"
 tiny_config "$work/tiny.yaml"
 expect 0 dtn-info --norms
 types=$(grep -oE '^[a-z]+$' "$log" || true)
-for type in ln rms bn in gn sn scale power dtn; do
+for type in ln rms bn in gn sn scale power dtn adaln; do
   grep -qx $type <<< "$types" || fail "dtn-info --norms does not list $type"
 done
 
 for type in $types; do
   train=(--config "$work/tiny.yaml" --set "model.norm.type=$type" --set train.keep=10)
+  if [[ $type == adaln ]]; then
+    train+=(--set model.condition.from=index --set model.condition.styles=3
+      --set augment.mixup=0 --set augment.cutmix=0)
+  fi
   if ! "$bin/dtn-train" "${train[@]}" --dry-run > "$log" 2>&1; then
     expect_text "'$type' needs .*C\+\+"  # a layer for programs, not for configs
     continue

@@ -70,8 +70,9 @@ class Classify : public Task {
 
 // Top-1 and top-5 accuracy in percent, and `loss`, the mean cross-entropy without label smoothing.
 // A label is among the top k if fewer than k other classes score at least as high (equal scores are
-// ordered by class); a NaN is never a hit. With label sets also `top1_<set>` of each. Reads "label" [n] int64 and, if samples have positions
-// in a data set, "index" [n] int64. Losses are added in the order of those positions.
+// ordered by class); a NaN is never a hit. With label sets, also `top1_<set>`, the top-1 of the
+// samples of each. Reads "label" [n] int64 and, if samples have positions in a data set, "index"
+// [n] int64. Losses are added in the order of those positions.
 class AccuracyMeter : public Meter {
  public:
   // The labels [first, first + count) of a label set.

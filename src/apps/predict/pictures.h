@@ -14,8 +14,9 @@
 namespace dtn::app {
 
 // Opens the images in `paths`: files named directly, whatever their extension, and the images in
-// folders at any depth. Each image is loaded on demand. With `style`, Dataset::ready_fields() has it
-// for every image. Throws DataError for a path that does not exist and for a folder without images.
+// folders at any depth. Each image is loaded on demand. With `style`, Dataset::ready_fields() has
+// it for every image. Throws DataError for a path that does not exist and for a folder without
+// images.
 std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths,
                                              std::optional<std::int64_t> style = {});
 

@@ -39,8 +39,8 @@ struct PaperSuite {
 
 // An evaluation of the features of frozen models.
 struct SweepEvaluation {
-  std::string name;   // in file names, and as a column of table.csv
-  std::string label;  // in tables; default: the name
+  std::string name;     // in file names, and as a column of table.csv
+  std::string label{};  // in tables; default: the name
   FeatureEvaluation how;
 };
 

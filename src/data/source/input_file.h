@@ -18,8 +18,8 @@ namespace dtn {
 //   labels   [N] int64, optional
 //   style    [N] int64, or vector [N, K] float32: the condition, if the model reads one
 // Returns the fields that samples of a data set deliver: "image", or "tokens" [N, max_length] int64
-// and its lengths; the condition; and "label" if there are labels. Throws DataError with the file and the fault.
-// With `any_size`, H and W need not be those of the model.
+// and its lengths; the condition; and "label" if there are labels. Throws DataError with the file
+// and the fault. With `any_size`, H and W need not be those of the model.
 Fields read_input_file(const std::string& path, const ModelConfig& model, bool any_size = false);
 
 }  // namespace dtn

@@ -78,6 +78,31 @@ TEST_F(CudaLearner, MatchesCpu) {
   }
 }
 
+// Gains and shifts from an index, which a captured step reads from the batch.
+TEST_F(CudaLearner, MatchesCpuWithCondition) {
+  ExperimentConfig config = experiment("adaln");
+  config.model.norm.layers = 3;
+  config.model.condition.from = ConditionFrom::kIndex;
+  config.model.condition.size = 6;
+  config.model.condition.styles = 5;
+  const auto batch_of = [&](int step) {
+    Fields batch = samples(config, step);
+    batch["style"] = Tensor::from(std::vector<std::int64_t>{step % 5, 4, 0, (step + 2) % 5}, {4});
+    return batch;
+  };
+  for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+    config.train.precision = precision;
+    config.train.step_graph = true;
+    const bool bf16 = precision == Precision::kBFloat16;
+    const History cpu = train_on(batch_of, config, kCpu, 6);
+    const History gpu = train_on(batch_of, config, kCuda, 6);
+    EXPECT_EQ(gpu.updates, 6);
+    EXPECT_LE(relative_error(gpu.losses, cpu.losses), bf16 ? 0.03 : 2e-5);
+    config.train.step_graph = false;
+    expect_same_bits(gpu, train_on(batch_of, config, kCuda, 6));
+  }
+}
+
 // Lion steps by the sign of the gradient, and rounding can flip a sign, so its bound is wider.
 TEST_F(CudaLearner, MatchesCpuWithEveryOptimizer) {
   for (const OptimizerEntry& row : optimizer_registry()) {

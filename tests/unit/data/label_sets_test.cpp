@@ -168,6 +168,7 @@ TEST_F(GivenConditions, MustFitTheModel) {
   expect_error<DataError>([&] { samples(); }, {"`vector`", "[2, 4]", "[2, 3]"});
   write("vector", Tensor::zeros({2, 3}, DType::kInt64));
   expect_error<DataError>([&] { samples(); }, {"`vector`", "int64", "float32"});
+  write("vector", Tensor::zeros({2, 3}, DType::kFloat32));
   config.data.label_sets = {{"a", {}}};
   expect_error<ConfigError>([&] { samples(); }, {"data.label_sets", "`vector`"});
 }

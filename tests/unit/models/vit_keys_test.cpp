@@ -74,12 +74,14 @@ TEST(VitCondition, KeysSurviveTheFile) {
        {"model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 2, size: 8}}\n"
         "data: {label_sets: [a, b = x y x]}",
         "model: {preset: vit_t, norm: adaln, condition: {from: vector, size: 8}}",
-        "data: {label_sets: kind = x y}"}) {
+        "model: {preset: vit_t}\ndata: {label_sets: kind = x y}"}) {
     SCOPED_TRACE(text);
     const ExperimentConfig c = parse_adaptive(text);
     EXPECT_EQ(parse_adaptive(to_yaml(c)), c);
   }
-  const ExperimentConfig c = parse_adaptive("data: {label_sets: [a, 'b =  x   y x ']}");
+  const ExperimentConfig c = parse_adaptive(
+      "model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 2}}\n"
+      "data: {label_sets: [a, 'b =  x   y x ']}");
   ASSERT_EQ(c.data.label_sets.size(), 2U);
   EXPECT_TRUE(c.data.label_sets[0].names.empty());
   EXPECT_EQ(c.data.label_sets[1].names, (std::vector<std::string>{"x", "y", "x"}));
@@ -109,16 +111,18 @@ TEST(VitCondition, ErrorsNameProblemAndFix) {
            Case{"model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 2}}\n"
                 "augment: {mixup: 0.2}",
                 "set augment.mixup: 0 and augment.cutmix: 0"},
-           Case{"data: {label_sets: [a, b]}", "model.condition.styles: 2"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: [a, b]}", "model.condition.styles: 2"},
            Case{"model: {preset: vit_t, norm: adaln, condition: {from: index, styles: 3}}\n"
                 "data: {label_sets: [a, b]}",
                 "data.label_sets has 2 sets"},
-           Case{"data: {label_sets: [a = x y, b = x]}", "names 1 classes, another set 2"},
-           Case{"data: {label_sets: [a, a]}", "the set `a` twice"},
-           Case{"data: {label_sets: ['a b']}", "whose name must be letters"},
-           Case{"data: {label_sets: ['a =']}", "no names"},
-           Case{"data: {label_sets: []}", "at least one set"},
-           Case{"data: {label_sets: [[a]]}", "must be a list of names"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: [a = x y, b = x]}",
+                "names 1 classes, another set 2"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: [a, a]}", "the set `a` twice"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: ['a b']}",
+                "whose name must be letters"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: ['a =']}", "no names"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: []}", "at least one set"},
+           Case{"model: {preset: vit_t}\ndata: {label_sets: [[a]]}", "must be a list of names"},
        }) {
     SCOPED_TRACE(c.text);
     expect_contains(error_of([&] { parse_adaptive(c.text); }), c.words);

@@ -30,8 +30,8 @@ struct Samples {
   Tensor features;  // [n, kWidth]
   std::uint32_t stream;
 
-  Samples(std::int64_t n, std::uint32_t stream)
-      : features(as(random_tensor({n, kWidth}, stream), DType::kFloat32)), stream(stream) {}
+  Samples(std::int64_t n, std::uint32_t of_stream)
+      : features(as(random_tensor({n, kWidth}, of_stream), DType::kFloat32)), stream(of_stream) {}
 
   // Calls `add` with batches of five of the samples rank, rank + ranks, ..., the last first.
   template <class F>
