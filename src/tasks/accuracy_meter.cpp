@@ -8,7 +8,7 @@
 
 namespace dtn {
 
-AccuracyMeter::AccuracyMeter(std::vector<std::int64_t> classes, std::vector<Set> sets)
+AccuracyMeter::AccuracyMeter(std::vector<std::int64_t> classes, std::vector<LabelRange> sets)
     : classes_(std::move(classes)), sets_(std::move(sets)), set_hits_(sets_.size()) {}
 
 void AccuracyMeter::add(const Fields& batch, const Fields& outputs) {

@@ -168,13 +168,9 @@ Fields Classify::outputs(Context& ctx, const Fields& batch) {
 
 std::unique_ptr<Meter> Classify::meter() const {
   if (config_.model.num_classes == 0) return std::make_unique<NoMeter>();
-  std::vector<AccuracyMeter::Set> sets;
-  const std::vector<LabelSet>& labels = config_.data.label_sets;
-  const std::int64_t classes = classes_before(labels, config_.model.num_classes);
-  for (LabelRange& range : label_ranges(labels, classes)) {
-    sets.push_back({std::move(range.name), range.first, range.count});
-  }
-  return std::make_unique<AccuracyMeter>(std::vector<std::int64_t>{}, std::move(sets));
+  const std::vector<LabelSet>& sets = config_.data.label_sets;
+  const std::int64_t classes = classes_before(sets, config_.model.num_classes);
+  return std::make_unique<AccuracyMeter>(std::vector<std::int64_t>{}, label_ranges(sets, classes));
 }
 
 std::vector<Named<ParameterStore*>> Classify::stores() { return {{"model", &model_.parameters()}}; }

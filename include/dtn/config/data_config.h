@@ -35,6 +35,12 @@ struct LabelSet {
   bool operator==(const LabelSet&) const = default;
 };
 
+// The labels [first, first + count) of a label set among those of all sets.
+struct LabelRange {
+  std::string name;  // of the set
+  std::int64_t first = 0, count = 0;
+};
+
 struct DataConfig {
   // A name in the registry of data sets, see dtn/data/dataset_registry.h.
   std::string dataset = "imagefolder";

@@ -75,14 +75,9 @@ class Classify : public Task {
 // [n] int64. Losses are added in the order of those positions.
 class AccuracyMeter : public Meter {
  public:
-  // The labels [first, first + count) of a label set.
-  struct Set {
-    std::string name;
-    std::int64_t first = 0, count = 0;
-  };
   // Unless `classes` is empty, accuracy is measured among these classes only: the other logits are
   // dropped. `classes` is ascending, and every label must be one of them.
-  explicit AccuracyMeter(std::vector<std::int64_t> classes = {}, std::vector<Set> sets = {});
+  explicit AccuracyMeter(std::vector<std::int64_t> classes = {}, std::vector<LabelRange> sets = {});
 
   void add(const Fields& batch, const Fields& outputs) override;
   void merge(Communicator& ranks) override;
@@ -102,7 +97,7 @@ class AccuracyMeter : public Meter {
   };
 
   std::vector<std::int64_t> classes_;
-  std::vector<Set> sets_;
+  std::vector<LabelRange> sets_;
   std::vector<SetHits> set_hits_;
   std::int64_t top1_ = 0, top5_ = 0;
   std::vector<Loss> losses_;

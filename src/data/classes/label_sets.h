@@ -13,12 +13,6 @@
 
 namespace dtn {
 
-// The labels [first, first + count) of a label set among those of all sets.
-struct LabelRange {
-  std::string name;  // of the set
-  std::int64_t first = 0, count = 0;
-};
-
 // The number of classes of the data set that the sets name. Unset: no set names classes. Throws
 // ConfigError if the sets name different numbers of classes.
 std::optional<std::int64_t> named_class_count(std::span<const LabelSet> sets);
