@@ -13,6 +13,7 @@
 #include "cuda/matmul.h"
 #include "dtn/core/check.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/gelu_backward.h"
 #include "kernels/pointwise/pointwise.h"
 
@@ -84,7 +85,11 @@ void run(CudaQueue& queue, const LinearForward& l) {
   if (l.gelu) {
     void* z = l.preactivation ? l.preactivation : apart();
     multiply(queue, l, nullptr, z);
-    run(queue, GeluForward{l.dtype, count, z, l.y});
+    if (l.gelu_tanh) {
+      run(queue, ActivationForward{l.dtype, Activation::kGeluTanh, count, z, l.y});
+    } else {
+      run(queue, GeluForward{l.dtype, count, z, l.y});
+    }
   } else if (l.row_scale) {
     void* z = apart();
     multiply(queue, l, nullptr, z);
@@ -104,8 +109,8 @@ void run(CudaQueue& queue, const LinearBackwardInput& l) {
   cuda::multiply(queue,
                  {l.dtype, l.dtype, l.rows, l.in, l.out, l.dy, l.weight, l.dx, l.out, l.in, l.in});
   if (!l.preactivation) return;
-  run(queue,
-      MlpGeluBackward{l.dtype, l.rows, l.in, l.preactivation, l.dx, l.dx, l.activation, l.dbias});
+  run(queue, MlpGeluBackward{l.dtype, l.rows, l.in, l.preactivation, l.dx, l.dx, l.activation,
+                             l.dbias, l.gelu_tanh});
 }
 
 void run(CudaQueue& queue, const LinearBackwardWeight& l) {

@@ -38,9 +38,7 @@ Variable Mlp::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
 
 Variable Mlp::hidden(Context& ctx, const Variable& x) const {
   const bool gated = kind_ == MlpKind::kSwigluPacked;
-  if (!gated && act_ == MlpActivation::kGelu) {
-    return ops::linear_gelu(ctx, x, fc1_.w(), fc1_.b());
-  }
+  if (!gated && is_gelu()) return ops::linear_gelu(ctx, x, fc1_.w(), fc1_.b(), gelu_form());
   const Variable z = fc1_.forward(ctx, x);
   if (!gated) return activated(ctx, z);
   const std::int64_t width = z.dim(-1);
@@ -58,10 +56,15 @@ Variable Mlp::activated(Context& ctx, const Variable& z) const {
   }
 }
 
+ops::GeluForm Mlp::gelu_form() const {
+  return act_ == MlpActivation::kGeluTanh ? ops::GeluForm::kTanh : ops::GeluForm::kExact;
+}
+
 Variable Mlp::forward_add(Context& ctx, const Variable& x, const TokenGrid&,
                           const LinearValues& last, const Variable& residual,
                           const Tensor& scale) const {
-  return ops::mlp_residual(ctx, x, fc1_.w(), fc1_.b(), last.weight, last.bias, residual, scale);
+  return ops::mlp_residual(ctx, x, fc1_.w(), fc1_.b(), last.weight, last.bias, residual, scale,
+                           gelu_form());
 }
 
 }  // namespace dtn

@@ -6,6 +6,7 @@
 
 #include "dtn/config/model_config.h"
 #include "dtn/nn/block_parts.h"
+#include "dtn/ops/linear.h"
 
 namespace dtn {
 
@@ -34,10 +35,13 @@ class Mlp final : public BlockMlp {
                        const Variable& residual, const Tensor& scale) const override;
   const Linear& last() const override { return fc2_; }
   bool is_fused(const Context& ctx) const override {
-    return kind_ == MlpKind::kPlain && act_ == MlpActivation::kGelu && !drop1_.active(ctx);
+    return kind_ == MlpKind::kPlain && is_gelu() && !drop1_.active(ctx);
   }
 
  private:
+  // True for GELU in one of its forms.
+  bool is_gelu() const { return act_ == MlpActivation::kGelu || act_ == MlpActivation::kGeluTanh; }
+  ops::GeluForm gelu_form() const;
   Variable hidden(Context&, const Variable& x) const;
   Variable activated(Context&, const Variable& z) const;
 

@@ -18,8 +18,12 @@ Variable linear(Context&, const Variable& x, const Variable& weight, const Varia
 Variable linear_rows(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                      std::int64_t begin, std::int64_t end);
 
-// y = gelu(x W^T + b), with the exact gelu(z) = z Phi(z)
-Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+// The exact gelu(z) = z Phi(z), or its approximation by tanh (ops::gelu_tanh).
+enum class GeluForm { kExact, kTanh };
+
+// y = gelu(x W^T + b)
+Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                     GeluForm form = GeluForm::kExact);
 
 // y = residual + s_b (x W^T + b), where s_b is the drop-path scale of sample b: row_scale [B] in
 // the accumulator type, or undefined for 1. x [B, T, in], residual [B, T, out].
@@ -33,9 +37,9 @@ Variable linear_residual(Context&, const Variable& x, const Variable& weight, co
 // a CUDA device with enough free memory; the bits are the same.
 Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
                       const Variable& weight2, const Variable& bias2, const Variable& residual,
-                      const Tensor& row_scale);
+                      const Tensor& row_scale, GeluForm form = GeluForm::kExact);
 
-// gelu(x), elementwise.
+// The exact gelu(x), elementwise.
 Variable gelu(Context&, const Variable& x);
 
 // The same operations made of primitive operations, for tests.
@@ -44,11 +48,12 @@ Variable linear(Context&, const Variable& x, const Variable& weight, const Varia
 Variable linear_rows(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                      std::int64_t begin, std::int64_t end);
 Variable gelu(Context&, const Variable& x);
-Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                     GeluForm form = GeluForm::kExact);
 Variable linear_residual(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                          const Variable& residual, const Tensor& row_scale);
 Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
                       const Variable& weight2, const Variable& bias2, const Variable& residual,
-                      const Tensor& row_scale);
+                      const Tensor& row_scale, GeluForm form = GeluForm::kExact);
 }  // namespace reference
 }  // namespace dtn::ops

@@ -32,7 +32,7 @@ void run(CpuQueue& queue, const LinearForward& l) {
   run_with_epilogue(queue, g, [&](CpuQueue& q, const ProductTile& tile) {
     std::int64_t first = tile.row * l.out + tile.col;
     run(q, LinearEpilogue{l.dtype, tile.rows, tile.cols, tile.values, tile.ld,
-                          at_element(l.bias, accumulator, tile.col), l.gelu,
+                          at_element(l.bias, accumulator, tile.col), l.gelu, l.gelu_tanh,
                           at_element(l.preactivation, l.dtype, first),
                           at_element(l.residual, l.dtype, first), l.row_scale, tile.row,
                           l.rows_per_scale, at_element(l.y, l.dtype, first), l.out});
@@ -49,7 +49,7 @@ void run(CpuQueue& queue, const LinearBackwardInput& l) {
 
   run_with_epilogue(queue, g, [&](CpuQueue& q, const ProductTile& tile) {
     std::int64_t first = tile.row * l.in + tile.col;
-    run(q, LinearGeluGradient{l.dtype, tile.rows, tile.cols, tile.values, tile.ld,
+    run(q, LinearGeluGradient{l.dtype, tile.rows, tile.cols, tile.values, tile.ld, l.gelu_tanh,
                               at_element(l.preactivation, l.dtype, first),
                               at_element(l.activation, l.dtype, first),
                               at_element(l.dx, l.dtype, first), l.in});

@@ -15,7 +15,7 @@ namespace dtn {
 
 // z = x W^T + bias, summed in the accumulator type, then one of
 //   y = z
-//   y = gelu(z)                                  (gelu: exact, x Phi(x))
+//   y = gelu(z)                                  (exact, or with gelu_tanh that of activation.h)
 //   y = residual + row_scale[row / rows_per_scale] z   (either may be missing)
 // and y is rounded once. With gelu, z is first rounded to dtype, so that the backward pass, which
 // reads the stored z, finds exactly the h of the forward pass. On a CUDA device z is also rounded
@@ -35,6 +35,7 @@ struct LinearForward {
   // [out] in dtype, a copy of bias. CUDA products add a bias of their own type and read it here; if
   // it is null, they round `bias` each time. The CPU always adds `bias`.
   const void* bias_as_dtype = nullptr;
+  bool gelu_tanh = false;  // with gelu: the approximation by tanh
 
   double multiply_adds() const { return static_cast<double>(rows) * static_cast<double>(in * out); }
 };
@@ -55,6 +56,7 @@ struct LinearBackwardInput {
   // With preactivation: the bias gradient of the layer below, [in] in the accumulator type, += the
   // sum of the rows of dx.
   void* dbias = nullptr;
+  bool gelu_tanh = false;  // as in the forward pass
 
   double multiply_adds() const { return static_cast<double>(rows) * static_cast<double>(in * out); }
 };

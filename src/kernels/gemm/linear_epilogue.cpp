@@ -3,6 +3,7 @@
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/pointwise/gelu.h"
+#include "kernels/pointwise/gelu_tanh.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -23,7 +24,7 @@ V rounded(V v) {
 // prefetch.
 constexpr std::int64_t kRowsAhead = 3;
 
-enum class Then { kStore, kGelu, kScaleAdd };
+enum class Then { kStore, kGelu, kGeluTanh, kScaleAdd };
 
 template <class T, Then kThen>
 void finish(const LinearEpilogue& e) {
@@ -43,11 +44,11 @@ void finish(const LinearEpilogue& e) {
       if (residual) __builtin_prefetch(residual + ahead + c);
       Vec<A> z = load_n(product + c, n);
       if (bias) z += load_n(bias + c, n);
-      if constexpr (kThen == Then::kGelu) {
+      if constexpr (kThen == Then::kGelu || kThen == Then::kGeluTanh) {
         // The backward pass must read exactly the value that is activated here.
         z = rounded<T>(z);
         if (kept) store_n(kept + c, z, n);
-        z = gelu<T>(z);
+        z = kThen == Then::kGelu ? gelu<T>(z) : gelu_tanh_and_slope<T>(z).value;
       } else if constexpr (kThen == Then::kScaleAdd) {
         z *= scale;
         if (residual) z += load_n(residual + c, n);
@@ -59,12 +60,12 @@ void finish(const LinearEpilogue& e) {
 
 template <class T>
 void finish(const LinearEpilogue& e) {
-  if (e.gelu) return finish<T, Then::kGelu>(e);
+  if (e.gelu) return e.gelu_tanh ? finish<T, Then::kGeluTanh>(e) : finish<T, Then::kGelu>(e);
   if (e.residual || e.row_scale) return finish<T, Then::kScaleAdd>(e);
   finish<T, Then::kStore>(e);
 }
 
-template <class T>
+template <class T, bool kTanh>
 void gelu_gradient(const LinearGeluGradient& g) {
   using A = AccumulatorOf<T>;
   for (std::int64_t r = 0; r < g.rows; ++r) {
@@ -77,7 +78,8 @@ void gelu_gradient(const LinearGeluGradient& g) {
       __builtin_prefetch(z + ahead + c);
       __builtin_prefetch(dx + ahead + c, 1);
       if (activation) __builtin_prefetch(activation + ahead + c, 1);
-      auto both = gelu_and_slope<T>(load_n(z + c, n));
+      const Vec<A> at = load_n(z + c, n);
+      const auto both = kTanh ? gelu_tanh_and_slope<T>(at) : gelu_and_slope<T>(at);
       if (activation) store_n(activation + c, both.value, n);
       store_n(dx + c, Vec<A>(load_n(product + c, n) * both.slope), n);
     });
@@ -91,7 +93,10 @@ void run(CpuQueue&, const LinearEpilogue& e) {
 }
 
 void run(CpuQueue&, const LinearGeluGradient& g) {
-  for_dtype("LinearGeluGradient", g.dtype, [&](auto t) { gelu_gradient<decltype(t)>(g); });
+  for_dtype("LinearGeluGradient", g.dtype, [&](auto t) {
+    using T = decltype(t);
+    g.gelu_tanh ? gelu_gradient<T, true>(g) : gelu_gradient<T, false>(g);
+  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -17,7 +17,7 @@ struct LinearEpilogue {
   const void* product;  // accumulator type
   std::int64_t ld_product;
   const void* bias;  // [cols], accumulator type, or null
-  bool gelu;
+  bool gelu, gelu_tanh;
   void* preactivation;   // or null
   const void* residual;  // or null; may be y
   // [..], accumulator type, or null; row r uses row_scale[(first_row + r) / rows_per_scale].
@@ -28,12 +28,13 @@ struct LinearEpilogue {
 };
 void run(CpuQueue&, const LinearEpilogue&);
 
-// dx = product gelu'(z), activation = gelu(z).
+// dx = product gelu'(z), activation = gelu(z), exact or with gelu_tanh that of activation.h.
 struct LinearGeluGradient {
   DType dtype;  // of z, activation, dx
   std::int64_t rows, cols;
   const void* product;  // accumulator type
   std::int64_t ld_product;
+  bool gelu_tanh;
   const void* z;
   void* activation;  // or null
   void* dx;

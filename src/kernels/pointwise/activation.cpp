@@ -6,6 +6,7 @@
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/pointwise/gelu_tanh.h"
 #include "kernels/pointwise/map_values.h"
 
 namespace dtn::DTN_ISA {
@@ -59,22 +60,16 @@ struct Gated {
     return dy * s * (1 + within * Exponent::slope(within) * (e * s));
   }
 };
-struct GeluTanhExponent {
-  static constexpr int kLimit = 10;
+struct TanhExponent {
+  static constexpr int kLimit = GeluTanhExponent<VecF>::kLimit;
   template <class V>
   static V value(V x) {
-    return scale<V> * (x + cubic<V> * x * x * x);
+    return GeluTanhExponent<V>::value(x);
   }
   template <class V>
   static V slope(V x) {
-    return scale<V> * (1 + 3 * cubic<V> * x * x);
+    return GeluTanhExponent<V>::slope(x);
   }
-  template <class V>
-  using Lane = std::remove_cvref_t<decltype(V{}[0])>;
-  template <class V>
-  static constexpr Lane<V> scale = static_cast<Lane<V>>(kGeluTanhScale);
-  template <class V>
-  static constexpr Lane<V> cubic = static_cast<Lane<V>>(kGeluTanhCubic);
 };
 struct QuickGeluExponent {
   static constexpr int kLimit = 52;
@@ -120,7 +115,7 @@ void for_activation(Activation kind, F&& f) {
     case Activation::kRelu: return f(Relu{});
     case Activation::kSilu: return f(Silu{});
     case Activation::kTanh: return f(Tanh{});
-    case Activation::kGeluTanh: return f(Gated<GeluTanhExponent>{});
+    case Activation::kGeluTanh: return f(Gated<TanhExponent>{});
     case Activation::kQuickGelu: return f(Gated<QuickGeluExponent>{});
     case Activation::kHardswish: return f(Hardswish{});
   }

@@ -1,5 +1,6 @@
 // Activation functions elementwise, limited by memory; see activation.h.
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/gated_terms.cuh"
 #include "kernels/pointwise/map_values.cuh"
 
 namespace dtn {
@@ -21,33 +22,6 @@ struct Silu {
     const float e = expf(within < 0 ? within : -within);  // does not overflow
     const float s = 1 / (1 + e), rest = e * s;            // sigmoid(|x|), 1 - sigmoid(|x|)
     return within < 0 ? dy * rest * fmaf(within, s, 1.0f) : dy * s * fmaf(within, rest, 1.0f);
-  }
-};
-// x sigmoid(u(x)). Clamping x at +-limit does not change the sigmoid.
-template <class Exponent>
-struct Gated {
-  static __device__ __forceinline__ float within(float x) {
-    return x < -Exponent::kLimit ? -Exponent::kLimit : x > Exponent::kLimit ? Exponent::kLimit : x;
-  }
-  static __device__ __forceinline__ float of(float x) {
-    const float above = x < -Exponent::kLimit ? -Exponent::kLimit : x;
-    return above / (1 + expf(-Exponent::value(within(x))));
-  }
-  static __device__ __forceinline__ float of(float x, float dy) {
-    const float z = within(x), e = expf(-Exponent::value(z));
-    const float s = 1 / (1 + e);
-    return dy * s * fmaf(z * Exponent::slope(z), e * s, 1.0f);
-  }
-};
-struct GeluTanhExponent {
-  static constexpr float kLimit = 10;
-  static constexpr float kScale = static_cast<float>(kGeluTanhScale);
-  static constexpr float kCubic = static_cast<float>(kGeluTanhCubic);
-  static __device__ __forceinline__ float value(float x) {
-    return kScale * fmaf(kCubic * x * x, x, x);
-  }
-  static __device__ __forceinline__ float slope(float x) {
-    return kScale * fmaf(3 * kCubic * x, x, 1.0f);
   }
 };
 struct QuickGeluExponent {

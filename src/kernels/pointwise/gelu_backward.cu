@@ -8,13 +8,27 @@
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/gemm/linear.h"
+#include "kernels/pointwise/gated_terms.cuh"
 #include "kernels/pointwise/gelu_backward.h"
 #include "kernels/pointwise/gelu_terms.cuh"
 
 namespace dtn {
 namespace {
 
+// A form of GELU with its derivative.
 template <class T>
+struct ExactGelu {
+  static __device__ __forceinline__ GeluAndSlope of(float x) { return gelu_and_slope<T>(x); }
+};
+template <class T>
+struct TanhGelu {
+  using Function = Gated<GeluTanhExponent>;
+  static __device__ __forceinline__ GeluAndSlope of(float x) {
+    return {Function::of(x), Function::of(x, 1.0f)};
+  }
+};
+
+template <class T, class Form>
 struct GeluMap {
   static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 2;
   const T *z, *dh;
@@ -28,7 +42,7 @@ struct GeluMap {
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[2][n]) const {
     for (int k = 0; k < n; ++k) {
-      const GeluAndSlope g = gelu_and_slope<T>(v[0][k]);
+      const GeluAndSlope g = Form::of(v[0][k]);
       v[0][k] = g.value;
       v[1][k] *= g.slope;
     }
@@ -58,7 +72,7 @@ template <class T, bool kWide>
 using StripRow = cuda::LaneValues<T, kValues<T, kWide>, kWide>;
 
 // Blocks: one per chunk and strip.
-template <class T, bool kWide, bool kMakesH>
+template <class T, class Form, bool kWide, bool kMakesH>
 __global__ void __launch_bounds__(kThreads, kWide ? 4 : 2) mlp_gelu_backward_kernel(Strips<T> a) {
   using Row = StripRow<T, kWide>;
   constexpr int kRun = Row::kRun;
@@ -91,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, kWide ? 4 : 2) mlp_gelu_backward_ker
         float dz[kRun], h[kRun];
 #pragma unroll
         for (int k = 0; k < kRun; ++k) {
-          const GeluAndSlope g = gelu_and_slope<T>(z[r][i + k]);
+          const GeluAndSlope g = Form::of(z[r][i + k]);
           h[k] = g.value;
           dz[k] = dh[r][i + k] * g.slope;
           sums[i + k] += dz[k];
@@ -113,13 +127,51 @@ __global__ void __launch_bounds__(kThreads, kWide ? 4 : 2) mlp_gelu_backward_ker
   }
 }
 
-template <bool kWide, class T>
+template <class Form, bool kWide, class T>
 void launch_strips(CudaQueue& queue, Strips<T> a, std::int64_t chunks) {
   using Row = StripRow<T, kWide>;
   a.strips = (a.columns + Row::kColumns - 1) / Row::kColumns;
   launch(queue, {"mlp_gelu_backward", {a.rows, a.columns}},
-         a.h ? mlp_gelu_backward_kernel<T, kWide, true> : mlp_gelu_backward_kernel<T, kWide, false>,
+         a.h ? mlp_gelu_backward_kernel<T, Form, kWide, true>
+             : mlp_gelu_backward_kernel<T, Form, kWide, false>,
          {blocks_for(chunks * a.strips, 1), kThreads, kWarps * Row::kColumns * sizeof(float)}, a);
+}
+
+template <class T, class Form>
+void run_form(CudaQueue& queue, const MlpGeluBackward& args) {
+  auto* z = static_cast<const T*>(args.z);
+  auto* dh = static_cast<const T*>(args.dh);
+  auto* dz = static_cast<T*>(args.dz);
+  auto* h = static_cast<T*>(args.h);
+  if (!args.dbias) {
+    const std::int64_t count = args.rows * args.columns;
+    return cuda::launch_map(queue, "mlp_gelu_backward", GeluMap<T, Form>{z, dh, dz, h}, count,
+                            cuda::all_aligned(z, dh, dz, h));
+  }
+  const std::int64_t rows_per_chunk =
+      cuda::rows_per_chunk(args.rows, kMinRows, kWarps * kRowsTogether);
+  const std::int64_t chunks = (args.rows + rows_per_chunk - 1) / rows_per_chunk;
+  auto partials = queue.scratch<float>(chunks * args.columns);
+  Strips<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};
+  // A null h counts as aligned.
+  if (cuda::all_aligned(z, dh, dz, h) && cuda::is_vectorizable<T>(z, args.columns)) {
+    launch_strips<Form, true>(queue, a, chunks);
+  } else {
+    launch_strips<Form, false>(queue, a, chunks);
+  }
+  cuda::Partials sums{partials.get(), chunks, args.columns, 1, {}};
+  sums.totals[0] = static_cast<float*>(args.dbias);
+  cuda::add_partials(queue, "gelu_add_partials", sums);
+}
+
+// The pass without h and dbias.
+void run_alone(CudaQueue& queue, const MlpGeluBackward& args) {
+  const std::int64_t count = args.rows * args.columns;
+  if (args.gelu_tanh) {
+    return run(queue, ActivationBackward{args.dtype, Activation::kGeluTanh, count, args.z, args.dh,
+                                         args.dz});
+  }
+  run(queue, GeluBackward{args.dtype, count, args.z, args.dh, args.dz});
 }
 
 }  // namespace
@@ -128,30 +180,8 @@ void run(CudaQueue& queue, const MlpGeluBackward& args) {
   for_cuda_dtype("mlp_gelu_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (args.rows == 0 || args.columns == 0) return;
-    auto* z = static_cast<const T*>(args.z);
-    auto* dh = static_cast<const T*>(args.dh);
-    auto* dz = static_cast<T*>(args.dz);
-    auto* h = static_cast<T*>(args.h);
-    const std::int64_t count = args.rows * args.columns;
-    if (!args.dbias) {
-      if (!h) return run(queue, GeluBackward{args.dtype, count, z, dh, dz});
-      return cuda::launch_map(queue, "mlp_gelu_backward", GeluMap<T>{z, dh, dz, h}, count,
-                              cuda::all_aligned(z, dh, dz, h));
-    }
-    const std::int64_t rows_per_chunk =
-        cuda::rows_per_chunk(args.rows, kMinRows, kWarps * kRowsTogether);
-    const std::int64_t chunks = (args.rows + rows_per_chunk - 1) / rows_per_chunk;
-    auto partials = queue.scratch<float>(chunks * args.columns);
-    Strips<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};
-    // A null h counts as aligned.
-    if (cuda::all_aligned(z, dh, dz, h) && cuda::is_vectorizable<T>(z, args.columns)) {
-      launch_strips<true>(queue, a, chunks);
-    } else {
-      launch_strips<false>(queue, a, chunks);
-    }
-    cuda::Partials sums{partials.get(), chunks, args.columns, 1, {}};
-    sums.totals[0] = static_cast<float*>(args.dbias);
-    cuda::add_partials(queue, "gelu_add_partials", sums);
+    if (!args.dbias && !args.h) return run_alone(queue, args);
+    args.gelu_tanh ? run_form<T, TanhGelu<T>>(queue, args) : run_form<T, ExactGelu<T>>(queue, args);
   });
 }
 

@@ -21,11 +21,12 @@ namespace dtn {
 struct MlpGeluBackward {
   DType dtype;
   std::int64_t rows, columns;
-  const void* z;          // [rows, columns]
-  const void* dh;         // [rows, columns]
-  void* dz;               // [rows, columns]; may be dh
-  void* h = nullptr;      // [rows, columns]; may be z
-  void* dbias = nullptr;  // [columns], accumulator type, +=
+  const void* z;           // [rows, columns]
+  const void* dh;          // [rows, columns]
+  void* dz;                // [rows, columns]; may be dh
+  void* h = nullptr;       // [rows, columns]; may be z
+  void* dbias = nullptr;   // [columns], accumulator type, +=
+  bool gelu_tanh = false;  // gelu is the approximation by tanh of activation.h
 };
 void run(CudaQueue&, const MlpGeluBackward&);
 

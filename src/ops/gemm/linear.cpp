@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "core/cuda_device.h"
+#include "dtn/ops/activation.h"
 #include "dtn/ops/primitive.h"
 #include "kernels/gemm/linear.h"
+#include "kernels/pointwise/activation.h"
 #include "ops/pointwise/rows.h"
 
 namespace dtn::ops {
@@ -136,10 +138,11 @@ struct HiddenGradient {
   Tensor dz, h;
 };
 HiddenGradient hidden_gradient(const LayerSaved& layer1, const LayerSaved& layer2, const Tensor& dy,
-                               const Tensor& z, const Tensor& kept) {
+                               const Tensor& z, const Tensor& kept, GeluForm form) {
   HiddenGradient hidden{Tensor::empty_like(z), kept.defined() ? kept : z};
   LinearBackwardInput args = layer2.input_gradient(dy, hidden.dz);
   args.preactivation = z.raw();
+  args.gelu_tanh = form == GeluForm::kTanh;
   if (!kept.defined()) args.activation = hidden.h.raw();
   if (layer1.row_bias && dy.device() != kCpu) {  // the GPU kernel that writes dz also sums its rows
     args.dbias = layer1.row_bias->gradient().raw();
@@ -147,6 +150,18 @@ HiddenGradient hidden_gradient(const LayerSaved& layer1, const LayerSaved& layer
   }
   run_on(dy.device(), args);
   return hidden;
+}
+
+// Returns dy gelu'(z).
+Tensor gelu_gradient(const Tensor& z, const Tensor& dy, GeluForm form) {
+  Tensor dz = Tensor::empty_like(z);
+  if (form == GeluForm::kTanh) {
+    run_on(z.device(), ActivationBackward{z.dtype(), Activation::kGeluTanh, z.numel(), z.raw(),
+                                          dy.raw(), dz.raw()});
+  } else {
+    run_on(z.device(), GeluBackward{z.dtype(), z.numel(), z.raw(), dy.raw(), dz.raw()});
+  }
+  return dz;
 }
 
 }  // namespace
@@ -169,23 +184,22 @@ Variable linear_rows(Context& ctx, const Variable& x, const Variable& weight, co
                                  }));
 }
 
-Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
-                     const Variable& bias) {
+Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
+                     GeluForm form) {
   LayerSaved layer(weight, bias, x.dtype());
   Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
   Tensor z = Tensor::empty_like(y);
   LinearForward args = forward_args(x.value(), layer, y);
   args.gelu = true;
+  args.gelu_tanh = form == GeluForm::kTanh;
   args.preactivation = z.raw();
   run_on(x.device(), args);
-  return ctx.record(
-      "linear_gelu", y, {&x, &weight, &bias},
-      [layer, z, x = x.value(), dx = x.sink()](const Tensor& dy) {
-        Tensor dz = Tensor::empty_like(z);
-        run_on(z.device(), GeluBackward{z.dtype(), z.numel(), z.raw(), dy.raw(), dz.raw()});
-        if (dx) dx->accumulate(layer.backward_input(dz, x.shape()));
-        layer.backward_parameters(dz, x);
-      });
+  return ctx.record("linear_gelu", y, {&x, &weight, &bias},
+                    [layer, z, form, x = x.value(), dx = x.sink()](const Tensor& dy) {
+                      const Tensor dz = gelu_gradient(z, dy, form);
+                      if (dx) dx->accumulate(layer.backward_input(dz, x.shape()));
+                      layer.backward_parameters(dz, x);
+                    });
 }
 
 Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight,
@@ -207,7 +221,7 @@ Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight
 
 Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
                       const Variable& bias1, const Variable& weight2, const Variable& bias2,
-                      const Variable& residual, const Tensor& row_scale) {
+                      const Variable& residual, const Tensor& row_scale, GeluForm form) {
   LayerSaved layer1(weight1, bias1, x.dtype()), layer2(weight2, bias2, x.dtype());
   Tensor z = Tensor::empty(with_last(x.shape(), layer1.out), x.dtype(),
                            x.device());  // before the activation
@@ -218,6 +232,7 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
     if (ctx.recording() && keeps_activation(h)) kept = h;
     LinearForward args = forward_args(x.value(), layer1, h);
     args.gelu = true;
+    args.gelu_tanh = form == GeluForm::kTanh;
     args.preactivation = ctx.recording() ? z.raw() : nullptr;
     run_on(x.device(), args);
     args = forward_args(h, layer2, y);
@@ -226,10 +241,10 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
   }
   Variable recorded =
       ctx.record("mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
-                 [layer1, layer2, row_scale, x = x.value(), z, kept, dx = x.sink(),
+                 [layer1, layer2, row_scale, form, x = x.value(), z, kept, dx = x.sink(),
                   dresidual = residual.sink()](const Tensor& dy) {
                    Tensor dbranch = branch_gradient(dy, row_scale);
-                   auto [dz, h] = hidden_gradient(layer1, layer2, dbranch, z, kept);
+                   auto [dz, h] = hidden_gradient(layer1, layer2, dbranch, z, kept, form);
                    layer2.backward_parameters(dbranch, h);
                    layer1.backward_parameters(dz, x);
                    if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
@@ -269,9 +284,10 @@ Variable gelu(Context& ctx, const Variable& x) {
   return cast(ctx, mul(ctx, wide, phi), x.dtype());
 }
 
-Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
-                     const Variable& bias) {
-  return gelu(ctx, linear(ctx, x, weight, bias));
+Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
+                     GeluForm form) {
+  const Variable z = linear(ctx, x, weight, bias);
+  return form == GeluForm::kTanh ? reference::gelu_tanh(ctx, z) : reference::gelu(ctx, z);
 }
 
 Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight,
@@ -285,9 +301,9 @@ Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight
 
 Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
                       const Variable& bias1, const Variable& weight2, const Variable& bias2,
-                      const Variable& residual, const Tensor& row_scale) {
-  return linear_residual(ctx, linear_gelu(ctx, x, weight1, bias1), weight2, bias2, residual,
-                         row_scale);
+                      const Variable& residual, const Tensor& row_scale, GeluForm form) {
+  return linear_residual(ctx, reference::linear_gelu(ctx, x, weight1, bias1, form), weight2, bias2,
+                         residual, row_scale);
 }
 
 }  // namespace reference

@@ -1,5 +1,6 @@
 #include "cuda/twin.h"
 #include "kernels/gemm/linear.h"
+#include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/gelu_backward.h"
 
 namespace dtn::test {
@@ -214,6 +215,39 @@ TEST(CudaGelu, MlpBackwardMatchesSeparatePasses) {
       EXPECT_TRUE(same_bits(kept.dz.device(), dz.device()));
       EXPECT_TRUE(same_bits(kept.dbias.device(), p.dbias.device()));
       EXPECT_TRUE(same_bits(kept.h.device(), kept.h.host()));
+    }
+  }
+}
+
+// The approximation by tanh. The forward pass may have stored h, which must have the same bits.
+TEST(CudaGelu, MlpBackwardOfTanhFormMatchesSeparatePasses) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const std::int64_t shapes[][2] = {{197, 40}, {33, 100}, {1, 7}};
+  for (DType dtype : kTypes) {
+    for (auto [rows, columns] : shapes) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", rows, " x ", columns));
+      MlpGelu p(dtype, rows, columns);
+      Twin h = Twin::output({rows, columns}, dtype), dz = Twin::output({rows, columns}, dtype);
+      const std::int64_t count = rows * columns;
+      run(cuda_queue(), ActivationForward{dtype, Activation::kGeluTanh, count, p.z.at(kOnDevice),
+                                          h.at(kOnDevice)});
+      run(cuda_queue(), ActivationBackward{dtype, Activation::kGeluTanh, count, p.z.at(kOnDevice),
+                                           p.dh.at(kOnDevice), dz.at(kOnDevice)});
+      MlpGeluBackward args = p.args();
+      args.gelu_tanh = true;
+      run(cuda_queue(), args);
+      EXPECT_TRUE(same_bits(p.h.device(), h.device()));
+      const double bound = dtype == DType::kBFloat16 ? 0x1.1p-8 : 0x1p-21;
+      expect_close("mlp_gelu_backward", "tanh, dz", p.dz.device(), doubles(dz.device()), bound);
+      const Doubles want = doubles(p.dbias.host());
+      EXPECT_GT(max_abs_difference(doubles(p.dbias.device()), want), 0.01);
+
+      MlpGelu alone(dtype, rows, columns);
+      args = alone.args();
+      args.gelu_tanh = true;
+      args.h = args.dbias = nullptr;
+      run(cuda_queue(), args);
+      EXPECT_TRUE(same_bits(alone.dz.device(), dz.device()));
     }
   }
 }

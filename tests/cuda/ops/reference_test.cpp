@@ -121,19 +121,21 @@ TEST(CudaMlp, SameBitsWithKeptOrRecomputedActivation) {
   const std::vector<Input> inputs = {Input::activation({2, 7, 16}, 3), Input::weight({24, 16}, 4),
                                      Input::weight({24}, 5), Input::weight({16, 24}, 6),
                                      Input::weight({16}, 7)};
-  const Op mlp = [](Context& c, const std::vector<Variable>& v) {
-    return ops::mlp_residual(c, v[0], v[1], v[2], v[3], v[4], v[0], {});
-  };
-  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const auto kept = run_on_device(mlp, inputs, dtype, kCuda);
-    std::vector<Doubles> again;
-    {
-      const NoSpareMemory none;
-      EXPECT_FALSE(cuda::has_spare_memory(1));
-      again = run_on_device(mlp, inputs, dtype, kCuda);
+  for (ops::GeluForm form : {ops::GeluForm::kExact, ops::GeluForm::kTanh}) {
+    const Op mlp = [form](Context& c, const std::vector<Variable>& v) {
+      return ops::mlp_residual(c, v[0], v[1], v[2], v[3], v[4], v[0], {}, form);
+    };
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const auto kept = run_on_device(mlp, inputs, dtype, kCuda);
+      std::vector<Doubles> again;
+      {
+        const NoSpareMemory none;
+        EXPECT_FALSE(cuda::has_spare_memory(1));
+        again = run_on_device(mlp, inputs, dtype, kCuda);
+      }
+      EXPECT_TRUE(cuda::has_spare_memory(1));
+      EXPECT_EQ(kept, again);
     }
-    EXPECT_TRUE(cuda::has_spare_memory(1));
-    EXPECT_EQ(kept, again);
   }
 }
 

@@ -31,6 +31,8 @@ Context training() {
 // Drop-path scales of three samples; one sample is dropped.
 Tensor some_scales() { return Tensor::from<double>(std::vector<double>{1.25, 0, 1.25}, {3}); }
 
+constexpr ops::GeluForm kGeluForms[] = {ops::GeluForm::kExact, ops::GeluForm::kTanh};
+
 TEST(OpGradients, Linear) {
   std::vector<Tensor> with_bias = {random_tensor({3, 5, 7}, 1), random_tensor({6, 7}, 2),
                                    random_tensor({6}, 3)};
@@ -42,7 +44,11 @@ TEST(OpGradients, Linear) {
   };
   for (const auto& inputs : {with_bias, without}) {
     check_both("linear", on(ops::linear), on(ops::reference::linear), inputs);
-    check_both("linear_gelu", on(ops::linear_gelu), on(ops::reference::linear_gelu), inputs);
+    for (ops::GeluForm form : kGeluForms) {
+      check_both("linear_gelu", on([form](auto&&... of) { return ops::linear_gelu(of..., form); }),
+                 on([form](auto&&... of) { return ops::reference::linear_gelu(of..., form); }),
+                 inputs);
+    }
   }
 }
 
@@ -87,7 +93,11 @@ TEST(OpGradients, MlpResidual) {
         return op(c, v[0], v[1], v[2], v[3], v[4], v[5], scale);
       });
     };
-    check_both("mlp_residual", on(ops::mlp_residual), on(ops::reference::mlp_residual), inputs);
+    for (ops::GeluForm form : kGeluForms) {
+      check_both(
+          "mlp_residual", on([form](auto&&... of) { return ops::mlp_residual(of..., form); }),
+          on([form](auto&&... of) { return ops::reference::mlp_residual(of..., form); }), inputs);
+    }
   }
 }
 

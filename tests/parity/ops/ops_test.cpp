@@ -39,6 +39,7 @@ Tensor scales(std::int64_t batch, DType dtype) {
 struct Size {
   std::int64_t batch, tokens, in, out;
 };
+constexpr ops::GeluForm kGeluForms[] = {ops::GeluForm::kExact, ops::GeluForm::kTanh};
 const std::vector<Size> kSizes = {{2, 196, 432, 96}, {1, 197, 64, 131}, {3, 7, 13, 5}};
 
 TEST(OpParity, Linear) {
@@ -52,8 +53,11 @@ TEST(OpParity, Linear) {
     std::int64_t longest = std::max({s.batch * s.tokens, s.in, s.out});
     compare("linear", on(ops::linear), on(ops::reference::linear), inputs, longest, 1);
     // Stored in bfloat16: y, dz and the sums of dz.
-    compare("linear_gelu", on(ops::linear_gelu), on(ops::reference::linear_gelu), inputs, longest,
-            3);
+    for (ops::GeluForm form : kGeluForms) {
+      compare("linear_gelu", on([form](auto&&... of) { return ops::linear_gelu(of..., form); }),
+              on([form](auto&&... of) { return ops::reference::linear_gelu(of..., form); }), inputs,
+              longest, 3);
+    }
   }
 }
 
@@ -112,11 +116,15 @@ TEST(OpParity, Residuals) {
         });
       };
       // Stored in bfloat16: z, h, y; in the backward pass dbranch, dz, dx.
-      compare("mlp_residual", mlp(ops::mlp_residual), mlp(ops::reference::mlp_residual),
-              {Input::activation({s.batch, s.tokens, s.in}, 8), Input::weight({s.out, s.in}, 9),
-               Input::weight({s.out}, 10), Input::weight({s.in, s.out}, 11),
-               Input::weight({s.in}, 12), Input::activation({s.batch, s.tokens, s.in}, 13)},
-              longest, 4);
+      for (ops::GeluForm form : kGeluForms) {
+        compare("mlp_residual",
+                mlp([form](auto&&... of) { return ops::mlp_residual(of..., form); }),
+                mlp([form](auto&&... of) { return ops::reference::mlp_residual(of..., form); }),
+                {Input::activation({s.batch, s.tokens, s.in}, 8), Input::weight({s.out, s.in}, 9),
+                 Input::weight({s.out}, 10), Input::weight({s.in, s.out}, 11),
+                 Input::weight({s.in}, 12), Input::activation({s.batch, s.tokens, s.in}, 13)},
+                longest, 4);
+      }
     }
   }
 }
