@@ -21,14 +21,15 @@ class SeparableTokenNorm(nn.Module):
     """`product`: "kron" multiplies Py (x) Px out and averages over all tokens in one product per
     head, which tensor cores take in their stride; "axes" averages along x, then along y.
     `product_type`: the type of the operands of these products, by default that of the input. All
-    else is computed in float32 or better."""
+    else is computed in float32 or better. `affine`: False leaves out the gain and the shift."""
 
-    def __init__(self, channels, heads, grid, eps=1e-5, product="kron", product_type=None):
+    def __init__(self, channels, heads, grid, eps=1e-5, product="kron", product_type=None,
+                 affine=True):
         super().__init__()
         self.heads, self.grid, self.eps = heads, grid, eps
         self.product, self.product_type = product, product_type
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
         self.mean_norm_weight = nn.Parameter(torch.zeros(heads))
         self.var_norm_weight = nn.Parameter(torch.zeros(heads))
         self.pos_proj = nn.Linear(3, heads)  # its bias has no effect under a softmax
@@ -88,4 +89,6 @@ class SeparableTokenNorm(nn.Module):
         mean = l_mean * mean_ln + (1 - l_mean) * (m1 + pivot)
         var = l_var * var_ln + (1 - l_var) * v1
         normalized = ((by_head - mean) * torch.rsqrt(var + self.eps)).view(x.shape)
+        if self.weight is None:
+            return normalized.to(x.dtype)
         return (normalized * self.weight + self.bias).to(x.dtype)
