@@ -145,14 +145,17 @@ class Checker {
       }
       classes = set.names.size();
     }
-    if (sets.size() < 2) return;
     const bool by_index = m_.condition.from == ConditionFrom::kIndex;
+    if (sets.empty() || (sets.size() == 1 && !by_index)) return;
     if (by_index && m_.condition.styles == static_cast<std::int64_t>(sets.size())) return;
     fail(blame({"data.label_sets", "model.condition.styles", "model.condition.from"}),
-         "data.label_sets has ", sets.size(),
-         " sets, so the model must read which one a sample asks for; set model.norm.type: adaln, "
-         "model.condition.from: index and model.condition.styles: ",
-         sets.size());
+         "data.label_sets has ", sets.size(), sets.size() == 1 ? " set" : " sets",
+         by_index ? cat(", and model.condition.styles is ", m_.condition.styles.value_or(0),
+                        "; each index stands for one set, so the numbers must be equal")
+                  : cat(", so the model must read which one a sample asks for; set "
+                        "model.norm.type: adaln, model.condition.from: index and "
+                        "model.condition.styles: ",
+                        sets.size()));
   }
 
   void check_channels(const char* path, std::size_t count) const {

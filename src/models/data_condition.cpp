@@ -25,7 +25,8 @@ std::shared_ptr<const Condition> DataCondition::read(Context& ctx, const Fields&
   const Tensor* values = fields.find(field_->name);
   if (!values) {
     throw ConfigError(cat("the model reads `", field_->name,
-                          "` of each sample (model.condition.from), and there is none here"));
+                          "` of each sample (model.condition.from), and this program gives it "
+                          "none; dtn-train, dtn-eval without --task, and dtn-predict --style do"));
   }
   DTN_CHECK(
       values->dtype() == field_->dtype && values->shape() == shape_of(*field_, fields.count()), "`",

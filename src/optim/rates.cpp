@@ -70,7 +70,8 @@ int layer_of(std::string_view parameter, int blocks) {
   const std::string_view module = parameter.substr(0, parameter.find('.'));
   if (module == "norm") return blocks;
   const bool makes_tokens = module == "patch_embed" || module == "pos_embed" ||
-                            module == "norm_pre" || module.ends_with("_token");
+                            module == "norm_pre" || module == "condition" ||
+                            module.ends_with("_token");
   return makes_tokens ? 0 : blocks + 1;
 }
 

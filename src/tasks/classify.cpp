@@ -57,6 +57,17 @@ std::vector<std::int64_t> rows_of_kept_head(const ClassList& learnt, const Class
                    "set model.init_head: reset to start with a new head", note);
 }
 
+// Throws DataError if the head's rows move. Then the styles of the file mean other label sets.
+void check_order(const std::vector<std::int64_t>& rows, const std::string& file) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] == static_cast<std::int64_t>(i)) continue;
+    throw DataError(cat(file,
+                        ": its classes have another order, so its vectors of model.condition may "
+                        "stand for other label sets; give data.label_sets in the order of the "
+                        "file, or set model.init_head: reset"));
+  }
+}
+
 }  // namespace
 
 Classify::Classify(const TaskSetup& setup)
@@ -199,8 +210,10 @@ std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
     return dtn::load_weights(model_, weights, file, head, registries_.presets);
   }
   head.rows = [&](std::int64_t file_classes) {
-    return rows_of_kept_head(
+    const std::vector<std::int64_t> rows = rows_of_kept_head(
         *classes_, {file, stored_class_names(weights.metadata, file_classes), file_classes}, note);
+    if (config_.model.condition.from == ConditionFrom::kIndex) check_order(rows, file);
+    return rows;
   };
   std::vector<std::string> notes =
       dtn::load_weights(model_, weights, file, head, registries_.presets);

@@ -161,7 +161,9 @@ Tensor Teacher::as_it_sees(const Tensor& images) const {
 Tensor Teacher::logits(const Fields& batch) {
   Context unrecorded;
   unrecorded.mode.compute = compute_;
-  const Variable logits = model_.forward(unrecorded, as_it_sees(batch.at("image")));
+  Fields inputs = batch;
+  inputs["image"] = as_it_sees(batch.at("image"));
+  const Variable logits = model_.forward(unrecorded, inputs);
   return primitive::cast(unrecorded, logits, DType::kFloat32).value();
 }
 

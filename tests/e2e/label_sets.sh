@@ -17,6 +17,7 @@ expect 0 dtn-train "${sets[@]}" --threads 2 --set data.workers=2 --output other
 expect_same_checkpoint other/checkpoints/last whole/checkpoints/last
 cp -r whole again
 older=$(find again/checkpoints -maxdepth 1 -name 'step-*' | sort | head -1)
+find again/checkpoints -maxdepth 1 -name 'step-*' ! -path "$older" -exec rm -r {} +
 expect 0 dtn-train --resume "$older"
 expect_same_checkpoint again/checkpoints/last whole/checkpoints/last
 expect_same_metrics again whole
@@ -40,14 +41,28 @@ expect 2 dtn-predict a.bmp --checkpoint whole
 expect_text "set --style to a number from 0 to 1; the label sets are: digit, kind"
 expect 2 dtn-predict a.bmp --checkpoint whole --style 2
 
+echo "other programs take the model"
+expect 0 dtn-bench eval "${sets[@]}" --steps 1
+expect 0 dtn-bench norm --type adaln --shape 2,4,8 --heads 2 --steps 1
+expect 0 dtn-analyze --checkpoint whole --images 8 --output analysis
+expect 0 dtn-data pack "${sets[@]}" --split train --output all.packed
+expect_text "packed 80 of 80"
+
 echo "what does not fit is refused"
 expect 2 dtn-train "${sets[@]}" --set model.condition.styles=3 --output none
-expect_text "model.condition.styles: 2"
+expect_text "has 2 sets, and model.condition.styles is 3"
 expect 2 dtn-train "${sets[@]}" --set augment.mixup=0.2 --output none
 expect_text "set augment.mixup: 0"
 expect 3 dtn-train "${sets[@]}" --set model.num_classes=11 --output none
-expect_text "data.label_sets: has 14 classes, but model.num_classes is 11"
+expect_text "data.label_sets has 14 classes, but model.num_classes is 11"
 expect 2 dtn-eval --checkpoint whole --task knn
-expect_text "reads .style. of each sample"
+expect_text "evaluate its classes without --task"
+expect 2 dtn-eval --checkpoint whole --set 'data.label_sets=[kind = a b c d a b c d a b]'
+expect_text "data.label_sets has 1 set, and model.condition.styles is 2"
+expect 3 dtn-eval --checkpoint whole --set 'data.label_sets=[kind = a b c d a b c d a b, digit]'
+expect_text "give the label sets that the model was trained with, in their order"
+expect 3 dtn-train "${sets[@]}" --set 'data.label_sets=[kind = a b c d a b c d a b, digit]' \
+  --set model.init_weights=whole --output none
+expect_text "its classes have another order"
 expect 2 dtn-export --checkpoint whole --output a.onnx
 expect_text "adaln cannot be exported"

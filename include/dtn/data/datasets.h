@@ -69,7 +69,7 @@ std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
 
 // The samples of `dataset` with a label in `labels`, in their order. The new label is the position
 // in `labels`. Throws DataError if the data set lacks one of the labels, or has no sample of these
-// classes, and ConfigError if it has Dataset::ready_fields().
+// classes, and ConfigError if it has given views.
 std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
                                         std::span<const std::int64_t> labels);
 

@@ -12,6 +12,7 @@
 #include "data/sample/preview.h"
 #include "data/sample/transforms.h"
 #include "data/source/input_file.h"
+#include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
@@ -112,6 +113,9 @@ void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)
   for (DeviceBatch batch; feeder.next(batch);) {
     Fields fields{{"image", batch.fields.at("image").slice(0, batch.n)}};
     if (batch.host.has("label")) fields["label"] = batch.host.at("label").slice(0, batch.n);
+    if (const auto condition = condition_field(model_)) {
+      fields[condition->name] = batch.fields.at(condition->name).slice(0, batch.n);
+    }
     work(fields);
     done += batch.n;
   }

@@ -37,7 +37,11 @@ Variable OpenSubject::forward(const Fields& batch, Observer* observer, Tape* tap
   ctx.tape = tape;
   ctx.mode.skip_unread = false;
   ctx.observer = observer;
-  return model().forward(ctx, Fields{{"image", batch.at("image")}});
+  Fields inputs;
+  for (const FieldSpec& field : model().backbone().inputs()) {
+    if (const Tensor* values = batch.find(field.name)) inputs[field.name] = *values;
+  }
+  return model().forward(ctx, inputs);
 }
 
 }  // namespace dtn

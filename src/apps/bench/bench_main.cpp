@@ -93,6 +93,12 @@ NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const
       "model.patch_size=1",
       cat("model.image_size=", std::gcd(grid.height, grid.width)),
   };
+  const NormRegistry& norms = options.registries.norms;
+  const NormEntry* entry = norms.find(options.type);
+  if (entry && entry->schema.reads_condition) {
+    overrides.push_back("model.condition.from=vector");
+    overrides.push_back(cat("model.condition.size=", channels));
+  }
   for (const std::string& o : options.overrides) overrides.push_back("model." + o);
   return parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench", overrides,
                           options.registries.schemas())

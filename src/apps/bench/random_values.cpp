@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dtn/config/condition_field.h"
 #include "dtn/core/parallel.h"
 #include "dtn/core/philox.h"
 
@@ -43,7 +44,19 @@ Tensor make_source(DType dtype, std::uint32_t stream, double low, double high) {
 Fields random_inputs(const ModelConfig& model, std::int64_t n) {
   if (model.max_length == 0) {
     const Shape images = {n, model.channels, model.image_size.height, model.image_size.width};
-    return {{"image", RandomValues().tensor(images, DType::kFloat32, kCpu)}};
+    Fields fields{{"image", RandomValues().tensor(images, DType::kFloat32, kCpu)}};
+    const auto condition = condition_field(model);
+    if (!condition) return fields;
+    Tensor& values = fields[condition->name];
+    values = Tensor::zeros(shape_of(*condition, n), condition->dtype);
+    if (condition->dtype == DType::kInt64) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        values.data<std::int64_t>()[i] = i % model.condition.styles.value_or(1);
+      }
+    } else {
+      RandomValues().fill(values);
+    }
+    return fields;
   }
   Tensor tokens = Tensor::empty({n, model.max_length}, DType::kInt64);
   for (std::int64_t i = 0; i < tokens.numel(); ++i) {

@@ -44,7 +44,13 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     set("train", train);
     set("val", val);
     const ConfigSchemas schemas = registries.schemas();
-    return load_experiment(find_config(config, schemas), all, schemas);
+    ExperimentConfig loaded = load_experiment(find_config(config, schemas), all, schemas);
+    if (loaded.data.label_sets.empty()) return loaded;
+    // The images themselves, each once.
+    loaded.data.label_sets.clear();
+    loaded.model.num_classes = 0;
+    loaded.model.condition = {};
+    return loaded;
   }
   if (root.empty()) {
     throw ConfigError("no data set given; use --config CONFIG, or --root DIR with --dataset NAME");

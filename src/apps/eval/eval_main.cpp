@@ -85,7 +85,7 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
   outcome.count = count;
   if (config.model.max_length > 0) outcome.noun = "sequences";
   ResultFiles results(options.results, task, count, labels ? *labels : Tensor());
-  AccuracyMeter meter;
+  const std::unique_ptr<Meter> meter = task.meter();
   const DType compute = precision_of(options.precision);
   if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
   auto start = std::chrono::steady_clock::now();
@@ -103,11 +103,11 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
     std::vector<std::int64_t> indices(static_cast<std::size_t>(last - first));
     std::iota(indices.begin(), indices.end(), first);
     results.add(indices, outputs);
-    if (measures) meter.add(host, outputs);
+    if (measures) meter->add(host, outputs);
   }
   outcome.seconds = seconds_since(start);
   results.finish();
-  if (measures) outcome.metrics = meter.result();
+  if (measures) outcome.metrics = meter->result();
   return outcome;
 }
 

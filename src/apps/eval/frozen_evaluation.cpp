@@ -57,6 +57,11 @@ LoadedWeights read_weights(const FrozenCommand& command) {
   LoadedWeights read{options.trained_file(command.registries.tasks), {}, {}};
   read.file = read_safetensors(read.path);
   read.config = options.config_of(read.file, command.registries.schemas());
+  if (read.config.model.condition.from) {
+    throw ConfigError(
+        "--task evaluates features of images alone, and this model also reads a condition "
+        "(model.condition.from); evaluate its classes without --task");
+  }
   const auto step = read.file.metadata.find("step");
   log_info(cat("weights: ", fs::canonical(read.path).string(),
                step == read.file.metadata.end() ? "" : cat(", step ", step->second)));

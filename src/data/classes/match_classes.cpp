@@ -177,13 +177,28 @@ std::shared_ptr<const Dataset> with_labels_of(const ClassList& classes,
   return relabelled(std::move(dataset), match, classes);
 }
 
+namespace {
+
+// The position of a label set is what a model reads, so sets are not matched by name.
+void check_same_sets(const Dataset& dataset, const ClassList& classes) {
+  const auto as_stored = [](const std::string& name) { return valid_utf8(name); };
+  if (std::ranges::equal(dataset.class_names(), classes.names, {}, as_stored, as_stored)) return;
+  throw DataError(cat("data.label_sets gives the classes ", listed_names(dataset.class_names()),
+                      ", and ", classes.owner, " has ", shown(classes),
+                      "; give the label sets that the model was trained with, in their order"));
+}
+
+}  // namespace
+
 std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const ModelConfig& model,
                                                 Split split, std::uint64_t seed,
                                                 const DatasetRegistry& datasets,
                                                 const ClassList& classes) {
   ModelConfig any = model;
   if (!datasets.at(data.dataset).schema.classes_of_model) any.num_classes = 0;
-  return with_labels_of(classes, open_dataset(data, any, split, seed, datasets));
+  std::shared_ptr<const Dataset> dataset = open_dataset(data, any, split, seed, datasets);
+  if (!data.label_sets.empty()) check_same_sets(*dataset, classes);
+  return with_labels_of(classes, std::move(dataset));
 }
 
 std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std::uint64_t seed,

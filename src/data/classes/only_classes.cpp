@@ -81,10 +81,10 @@ std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
 
 std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
                                         std::span<const std::int64_t> labels) {
-  if (!dataset->ready_fields().empty()) {
-    throw ConfigError(
-        cat("data.classes cannot choose among samples whose data set gives the field `",
-            dataset->ready_fields().begin()->first, "`; remove it: ", dataset->description()));
+  for (const char* views : {"global", "views"}) {
+    if (!dataset->ready_fields().has(views)) continue;
+    throw ConfigError(cat("data.classes cannot choose among given views; remove data.classes: ",
+                          dataset->description()));
   }
   const std::int64_t there = dataset->num_classes();
   std::vector<std::int64_t> new_label(static_cast<std::size_t>(there), kNone);

@@ -33,6 +33,14 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
 
 namespace {
 
+// The places of the label sets in the head follow from their numbers of classes.
+void check_sets_fill_head(std::int64_t classes, const ModelConfig& model) {
+  if (model.num_classes == 0 || classes == model.num_classes) return;
+  throw DataError(cat("data.label_sets has ", counted(classes, "classes"),
+                      ", but model.num_classes is ", model.num_classes, "; set it to ", classes,
+                      ". If a split lacks the last classes, name all of them: `set = a b c`"));
+}
+
 // Opens a split with `open`, restricted to data.classes and labelled by data.label_sets, if these
 // are set.
 std::unique_ptr<Dataset> open_with(const DatasetEntry& row, const DatasetEntry::Open& open,
@@ -48,8 +56,11 @@ std::unique_ptr<Dataset> open_with(const DatasetEntry& row, const DatasetEntry::
   std::unique_ptr<Dataset> dataset = open(data, any, split, seed);
   if (!data.classes.empty()) dataset = choose_classes(std::move(dataset), data.classes);
   if (!data.label_sets.empty()) dataset = with_label_sets(std::move(dataset), data.label_sets);
-  check_class_count(dataset->num_classes(), model,
-                    data.label_sets.empty() ? "data.classes" : "data.label_sets");
+  if (data.label_sets.empty()) {
+    check_class_count(dataset->num_classes(), model, "data.classes");
+  } else {
+    check_sets_fill_head(dataset->num_classes(), model);
+  }
   return dataset;
 }
 

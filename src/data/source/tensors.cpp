@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -65,24 +66,40 @@ std::vector<std::int64_t> read_labels(const Tensor& labels, std::int64_t count,
   return read_integers("labels", labels, count, path);
 }
 
+void add_vectors(const TensorFile& file, std::int64_t count, const std::string& path,
+                 Fields& fields) {
+  const Tensor* vectors = file.find("vector");
+  if (!vectors) return;
+  if (vectors->dtype() != DType::kFloat32 || vectors->rank() != 2 || vectors->dim(0) != count) {
+    throw DataError(cat(path, ": `vector` is ", name_of(vectors->dtype()), " ",
+                        to_string(vectors->shape()), ", expected float32 [", count,
+                        ", K], one for each image"));
+  }
+  const auto wrong =
+      std::ranges::find_if_not(vectors->values<float>(), [](float v) { return std::isfinite(v); });
+  if (wrong != vectors->values<float>().end()) {
+    throw DataError(cat(path, ": `vector` of image ",
+                        (wrong - vectors->values<float>().begin()) / vectors->dim(1),
+                        " has the value ", *wrong, "; give finite numbers"));
+  }
+  fields["vector"] = *vectors;
+}
+
 // Returns the inputs of models beside the images, as far as the file has them.
-Fields read_inputs(const TensorFile& file, const Tensor& images, const std::string& path) {
+Fields read_inputs(const TensorFile& file, const Tensor& images, const ModelConfig& model,
+                   const std::string& path) {
   Fields fields;
-  for (const char* name : {"timesteps", "drop", "style"}) {
+  const auto add_integers = [&](const char* name) {
     const Tensor* tensor = file.find(name);
-    if (!tensor) continue;
+    if (!tensor) return;
     const std::vector<std::int64_t> values = read_integers(name, *tensor, images.dim(0), path);
     fields[name] = Tensor::from(values, {images.dim(0)});
-  }
-  if (const Tensor* vectors = file.find("vector")) {
-    if (vectors->dtype() != DType::kFloat32 || vectors->rank() != 2 ||
-        vectors->dim(0) != images.dim(0)) {
-      throw DataError(cat(path, ": `vector` is ", name_of(vectors->dtype()), " ",
-                          to_string(vectors->shape()), ", expected float32 [", images.dim(0),
-                          ", K], one for each image"));
-    }
-    fields["vector"] = *vectors;
-  }
+  };
+  add_integers("timesteps");
+  add_integers("drop");
+  if (model.condition.from == ConditionFrom::kIndex) add_integers("style");
+  if (model.condition.from == ConditionFrom::kVector)
+    add_vectors(file, images.dim(0), path, fields);
   const Tensor* noise = file.find("noise");
   if (!noise) return fields;
   if (noise->dtype() != DType::kFloat32 || !(noise->shape() == images.shape())) {
@@ -104,7 +121,7 @@ class TensorDataset final : public Dataset {
     labels_ = read_labels(require(file, "labels", path_), images_.dim(0), path_);
     check_labels(labels_, model.num_classes, path_);
     num_classes_ = *std::ranges::max_element(labels_) + 1;
-    ready_fields_ = read_inputs(file, images_, path_);
+    ready_fields_ = read_inputs(file, images_, model, path_);
     description_ = cat(size(), " tensors ", to_string(images_.shape()), " from ", path_);
   }
 

@@ -19,7 +19,7 @@ struct Gated {
   static __device__ __forceinline__ float of(float x, float dy) {
     const float z = within(x), e = expf(-Exponent::value(z));
     const float s = 1 / (1 + e);
-    return dy * s * fmaf(z * Exponent::slope(z), e * s, 1.0f);
+    return dy * (s * fmaf(z * Exponent::slope(z), e * s, 1.0f));
   }
 };
 struct GeluTanhExponent {

@@ -426,7 +426,8 @@ TEST_F(GivenViews, ErrorsNameFieldAndShapes) {
   expect_refused({{"images", global}}, {"has no tensor 'global'", "it has: images"});
   write({{"global", global}, {"local", local}});
   config.data.classes = {0};
-  expect_error<ConfigError>([&] { dino_samples_of(config, kCpu); }, {"data.classes", "`global`"});
+  expect_error<ConfigError>([&] { dino_samples_of(config, kCpu); },
+                            {"data.classes", "given views"});
   // A classifier still needs images.
   write({{"global", global}, {"local", local}});
   expect_error<DataError>([&] { open_tensors(config.data, config.model, Split::kTrain); },

@@ -141,7 +141,7 @@ TEST(DataCondition, MustBeInTheBatch) {
   Classifier model(adaptive_vit(), 1);
   const Fields inputs = inputs_of(adaptive_vit());
   const auto run = [&](Fields fields) { return [&model, fields] { logits_of(model, fields); }; };
-  expect_error<ConfigError>(run({{"image", inputs.at("image")}}), {"`style`", "none here"});
+  expect_error<ConfigError>(run({{"image", inputs.at("image")}}), {"`style`", "gives it none"});
   expect_error<Error>(
       run({{"image", inputs.at("image")}, {"style", Tensor::zeros({2}, DType::kInt64)}}),
       {"`style`", "[2]", "[4]"});
