@@ -63,7 +63,7 @@ void ImageSamples::write_condition(std::int64_t index, FieldRow& row) const {
 }
 
 std::string ImageSamples::identity(std::int64_t index) const {
-  const std::string identity = cat(dataset_->item_name(index), " ", dataset_->label(index));
+  std::string identity = cat(dataset_->item_name(index), " ", dataset_->label(index));
   if (!condition_ || condition_->dtype != DType::kInt64) return identity;
   const Tensor& styles = dataset_->ready_fields().at(condition_->name);
   return cat(identity, " ", styles.data<std::int64_t>()[index]);
