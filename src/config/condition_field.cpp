@@ -17,7 +17,7 @@ std::int64_t condition_size(const ModelConfig& model) {
   return model.condition.size.value_or(model.embed_dim.at(0));
 }
 
-void check_styles(const Tensor& styles, const ModelConfig& model, const std::string& owner) {
+void check_style_range(const Tensor& styles, const ModelConfig& model, const std::string& owner) {
   const std::int64_t end = model.condition.styles.value_or(0);
   std::int64_t index = 0;
   for (const std::int64_t style : styles.values<std::int64_t>()) {

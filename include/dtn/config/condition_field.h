@@ -16,6 +16,6 @@ std::optional<FieldSpec> condition_field(const ModelConfig& model);
 std::int64_t condition_size(const ModelConfig& model);
 
 // Throws DataError, naming the field, the value and `owner`, if a style is outside the range.
-void check_styles(const Tensor& styles, const ModelConfig& model, const std::string& owner);
+void check_style_range(const Tensor& styles, const ModelConfig& model, const std::string& owner);
 
 }  // namespace dtn

@@ -1,6 +1,7 @@
 #include "apps/sweep/norm_cost_table.h"
 
 #include "core/meta_device.h"
+#include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 #include "dtn/nn/conditional_norm.h"
 #include "dtn/nn/normalizer.h"
@@ -17,13 +18,15 @@ NormCost cost_of_layer(const ModelConfig& model, const NormRegistry& norms) {
   const TokenGrid grid{model.grid_h(), model.grid_w()};
   ParameterStore store;
   NormShape shape{model.embed_dim, model.num_heads, model.eps, grid};
-  shape.condition = model.embed_dim;
+  shape.condition = condition_size(model);
   const auto layer = make_normalizer(model.norm, shape, {store, "norm", &norms});
   store.allocate(DType::kFloat32, kMeta);
   const Tensor x = Tensor::empty({1, grid.tokens(), model.embed_dim.at(0)}, DType::kFloat32, kMeta);
   Context ctx;
-  const Tensor vectors = Tensor::empty({1, shape.condition}, DType::kFloat32, kMeta);
-  ctx.condition = std::make_shared<const Condition>(Condition::of_vector(Variable(vectors)));
+  if (shape.condition > 0) {
+    const Tensor vectors = Tensor::empty({1, shape.condition}, DType::kFloat32, kMeta);
+    ctx.condition = std::make_shared<const Condition>(Condition::of_vector(Variable(vectors)));
+  }
   meta_queue().take_work();
   layer->forward(ctx, Variable(x, false), grid);
   return {store.count(), meta_queue().take_work()};

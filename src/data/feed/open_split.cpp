@@ -24,7 +24,7 @@ std::shared_ptr<const ImageSamples> assemble(std::shared_ptr<const Dataset> data
   options.condition = condition_field(config.model);
   const Tensor* styles = dataset->ready_fields().find("style");
   if (styles && config.model.condition.from == ConditionFrom::kIndex) {
-    check_styles(*styles, config.model, dataset->description());
+    check_style_range(*styles, config.model, dataset->description());
   }
   return std::make_shared<ImageSamples>(std::move(dataset), std::move(transform), options);
 }

@@ -90,7 +90,7 @@ Tensor condition_of(const TensorFile& file, const FieldSpec& field, std::int64_t
                         " tensor '", field.name, "' ", to_string(wanted), " for model.condition",
                         found(values)));
   }
-  if (field.dtype == DType::kInt64) check_styles(*values, model, path);
+  if (field.dtype == DType::kInt64) check_style_range(*values, model, path);
   return *values;
 }
 

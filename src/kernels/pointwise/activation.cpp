@@ -60,17 +60,6 @@ struct Gated {
     return dy * s * (1 + within * Exponent::slope(within) * (e * s));
   }
 };
-struct TanhExponent {
-  static constexpr int kLimit = GeluTanhExponent<VecF>::kLimit;
-  template <class V>
-  static V value(V x) {
-    return GeluTanhExponent<V>::value(x);
-  }
-  template <class V>
-  static V slope(V x) {
-    return GeluTanhExponent<V>::slope(x);
-  }
-};
 struct QuickGeluExponent {
   static constexpr int kLimit = 52;
   template <class V>
@@ -115,7 +104,7 @@ void for_activation(Activation kind, F&& f) {
     case Activation::kRelu: return f(Relu{});
     case Activation::kSilu: return f(Silu{});
     case Activation::kTanh: return f(Tanh{});
-    case Activation::kGeluTanh: return f(Gated<TanhExponent>{});
+    case Activation::kGeluTanh: return f(Gated<GeluTanhExponent>{});
     case Activation::kQuickGelu: return f(Gated<QuickGeluExponent>{});
     case Activation::kHardswish: return f(Hardswish{});
   }

@@ -65,13 +65,9 @@ inline VecF coarse_reciprocal(VecF v) {
 #endif
 }
 
-// Normal terms for x that is exact in bfloat16, to 2^-12 of Phi(-|x|). The error is an eighth of
-// the rounding of the result to bfloat16, for two thirds of the work. Here x^2 is exact in float32.
-inline NormalTerms<VecF> coarse_normal_terms(VecF x) {
-  VecF a = (VecF)((VecI)x & 0x7fffffff);
-  a = min(broadcast(kNormalTailEnd), a);
-  VecF power = a * a * -0.721347520444481704f;  // log2 of exp(-a^2 / 2)
-  VecF n = power + 12582912.0f;
+// 2^power for |power| < 127, to 1e-6 of it.
+inline VecF coarse_exp2(VecF power) {
+  VecF n = power + 12582912.0f;  // rounds to integer in the low mantissa bits
   VecI exponent = (VecI)n << 23;
   VecF r = power - (n - 12582912.0f);
   VecF p = broadcast(0.00957009895100941f);  // 2^r, |r| <= 1/2
@@ -79,9 +75,17 @@ inline NormalTerms<VecF> coarse_normal_terms(VecF x) {
   p = p * r + 0.24024744900963807f;
   p = p * r + 0.6931218147800102f;
   p = p * r + 0.9999992614237073f;
-  VecF e = (VecF)((VecI)p + exponent);
+  return (VecF)((VecI)p + exponent);
+}
+
+// Normal terms for x that is exact in bfloat16, to 2^-12 of Phi(-|x|). The error is an eighth of
+// the rounding of the result to bfloat16, for two thirds of the work. Here x^2 is exact in float32.
+inline NormalTerms<VecF> coarse_normal_terms(VecF x) {
+  VecF a = (VecF)((VecI)x & 0x7fffffff);
+  a = min(broadcast(kNormalTailEnd), a);
+  VecF e = coarse_exp2(a * a * -0.721347520444481704f);  // exp(-a^2 / 2)
   VecF t = coarse_reciprocal(1.0f + 0.375f * a);
-  r = broadcast(-0.09112769076632701f);
+  VecF r = broadcast(-0.09112769076632701f);
   r = r * t + 0.20136005417466757f;
   r = r * t + 0.08272842870567815f;
   r = r * t + 0.15799777470905568f;

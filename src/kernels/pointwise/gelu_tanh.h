@@ -10,30 +10,23 @@
 
 namespace dtn::DTN_ISA {
 
-// e^v for |v| < 88, with a relative error of 1e-6.
-inline VecF coarse_exp(VecF v) {
-  VecF power = v * 1.44269504088896341f;
-  VecF n = power + 12582912.0f;  // rounds to integer in the low mantissa bits
-  VecI exponent = (VecI)n << 23;
-  VecF r = power - (n - 12582912.0f);
-  VecF p = broadcast(0.00957009895100941f);  // 2^r, |r| <= 1/2
-  p = p * r + 0.05591786008708755f;
-  p = p * r + 0.24024744900963807f;
-  p = p * r + 0.6931218147800102f;
-  p = p * r + 0.9999992614237073f;
-  return (VecF)((VecI)p + exponent);
-}
-
-// u and its derivative at x.
-template <class V>
+// The exponent u and its derivative.
 struct GeluTanhExponent {
-  using Lane = std::remove_cvref_t<decltype(V{}[0])>;
-  static constexpr Lane kScale = static_cast<Lane>(kGeluTanhScale);
-  static constexpr Lane kCubic = static_cast<Lane>(kGeluTanhCubic);
   static constexpr int kLimit = 10;  // beyond it s no longer changes
-
-  static V value(V x) { return kScale * (x + kCubic * x * x * x); }
-  static V slope(V x) { return kScale * (1 + 3 * kCubic * x * x); }
+  template <class V>
+  static V value(V x) {
+    return scale<V> * (x + cubic<V> * x * x * x);
+  }
+  template <class V>
+  static V slope(V x) {
+    return scale<V> * (1 + 3 * cubic<V> * x * x);
+  }
+  template <class V>
+  using Lane = std::remove_cvref_t<decltype(V{}[0])>;
+  template <class V>
+  static constexpr Lane<V> scale = static_cast<Lane<V>>(kGeluTanhScale);
+  template <class V>
+  static constexpr Lane<V> cubic = static_cast<Lane<V>>(kGeluTanhCubic);
 };
 
 // gelu_tanh(x) and its derivative of values that are stored as T. NaN stays NaN. For bfloat16, the
@@ -41,12 +34,12 @@ struct GeluTanhExponent {
 template <class T>
 inline GeluAndSlope<Vec<AccumulatorOf<T>>> gelu_tanh_and_slope(Vec<AccumulatorOf<T>> x) {
   using V = Vec<AccumulatorOf<T>>;
-  using U = GeluTanhExponent<V>;
+  using U = GeluTanhExponent;
   const V above = max(V{} - U::kLimit, x);  // an infinite x must not meet a factor of 0
   const V within = min(V{} + U::kLimit, above);
   V e, s;
   if constexpr (std::is_same_v<T, bfloat16>) {
-    e = coarse_exp(-U::value(within));
+    e = coarse_exp2(U::value(within) * -1.44269504088896341f);
     s = coarse_reciprocal(1.0f + e);
   } else {
     e = exp(-U::value(within));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dtn/core/check.h"
+#include "texts.h"
 
 namespace dtn::test {
 
@@ -112,21 +113,6 @@ inline Bytes bmp_file(int width, int height, const Bytes& rgb) {
     }
   }
   return out;
-}
-
-// Expects `f` to throw an E whose message contains all of `parts`.
-template <class E, class F>
-void expect_error(F&& f, const std::vector<std::string>& parts) {
-  try {
-    f();
-  } catch (const E& e) {
-    for (const std::string& part : parts) {
-      EXPECT_NE(std::string(e.what()).find(part), std::string::npos)
-          << "no '" << part << "' in: " << e.what();
-    }
-    return;
-  }
-  ADD_FAILURE() << "nothing thrown";
 }
 
 }  // namespace dtn::test

@@ -1,4 +1,5 @@
 // Vision transformers whose gains and shifts come from a condition in the data.
+#include "texts.h"
 #include "tiny_vit.h"
 
 namespace dtn {
@@ -14,20 +15,6 @@ Fields inputs_of(const ModelConfig& c) {
 
 Tensor logits_of(Classifier& model, const Fields& inputs, Context ctx = {}) {
   return model.forward(ctx, inputs).value();
-}
-
-// Expects that f throws an E whose message contains all the parts.
-template <class E, class F>
-void expect_error(F&& f, const std::vector<std::string>& parts) {
-  try {
-    f();
-    ADD_FAILURE() << "no error";
-  } catch (const E& e) {
-    const std::string message = e.what();
-    for (const std::string& part : parts) {
-      EXPECT_NE(message.find(part), std::string::npos) << message;
-    }
-  }
 }
 
 // Copies the values of parameters with the same names.
