@@ -4,10 +4,9 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <string_view>
 
 #include "data/feed/open_split.h"
-#include "kernels/gemm/gemm.h"
+#include "independent_images.h"
 #include "small_run.h"
 #include "train/evaluator.h"
 
@@ -15,11 +14,6 @@ namespace dtn {
 namespace {
 
 using namespace dtn::test;
-
-// Without oneDNN the last bits of a product depend on the number of images in a batch.
-bool images_are_independent() {
-  return std::string_view(gemm_backend(DType::kFloat32)) == "onednn";
-}
 
 void expect_same(const Metrics& a, const Metrics& b, bool to_the_last_digit = true) {
   EXPECT_EQ(a.at("top1"), b.at("top1"));
