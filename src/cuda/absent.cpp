@@ -12,6 +12,7 @@
 #include "kernels/conv/depthwise_tokens.h"
 #include "kernels/conv/pool_tokens.h"
 #include "kernels/conv/soft_split.h"
+#include "kernels/conv/upsample_tokens.h"
 #include "kernels/cuda/trace.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
@@ -151,6 +152,7 @@ DTN_ABSENT_WEIGHTED(Convolution)
 DTN_ABSENT_WEIGHTED(DepthwiseTokens)
 DTN_ABSENT_PASSES(PoolTokens)
 DTN_ABSENT_PASSES(SoftSplit)
+DTN_ABSENT_PASSES(UpsampleAdd)
 DTN_ABSENT_PASSES(Activation)
 DTN_ABSENT_PASSES(Attention)
 DTN_ABSENT_PASSES(BlockAttention)

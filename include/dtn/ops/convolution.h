@@ -52,6 +52,13 @@ Variable soft_split(Context&, const Variable& x, std::int64_t grid_h, std::int64
 Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                    std::int64_t s);
 
+// A coarse grid of tokens, upsampled and added to a fine one, as in a feature pyramid. Token (i, j)
+// of the fine grid gets the coarse token (floor(i h' / h), floor(j w' / w)), the nearest:
+// fine [B, h w, C] + coarse [B, h' w', C] -> [B, h w, C]. Throws Error if the coarse grid h' x w' is
+// larger.
+Variable upsample_add(Context&, const Variable& fine, const std::array<std::int64_t, 2>& fine_grid,
+                      const Variable& coarse, const std::array<std::int64_t, 2>& coarse_grid);
+
 namespace reference {
 Variable convolution(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                      const Variable& weight, const Variable& bias,
@@ -65,5 +72,7 @@ Variable soft_split(Context&, const Variable& x, std::int64_t grid_h, std::int64
                     std::int64_t k, std::int64_t stride, std::int64_t padding);
 Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                    std::int64_t s);
+Variable upsample_add(Context&, const Variable& fine, const std::array<std::int64_t, 2>& fine_grid,
+                      const Variable& coarse, const std::array<std::int64_t, 2>& coarse_grid);
 }  // namespace reference
 }  // namespace dtn::ops

@@ -1,9 +1,10 @@
-// Compares the pooling of tokens and the soft split on the device with float64 on the host.
+// Compares the pooling of tokens, the soft split and upsampling on the device with float64 on the host.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"
 #include "cuda/twin.h"
 #include "kernels/conv/soft_split.h"
+#include "kernels/conv/upsample_tokens.h"
 
 namespace dtn::test {
 namespace {
@@ -93,6 +94,30 @@ TEST(CudaSoftSplit, MatchesFloat64) {
     });
     check("soft_split", what, {dy}, x.shape(), taps, [&](DType t, const auto& in, void* out) {
       return SoftSplitBackward{t, w, s.batch, s.channels, in[0], out};
+    });
+  }
+}
+
+TEST(CudaUpsampleAdd, MatchesFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (const UpsampleShape& s : {UpsampleShape{{}, 2, 9, 6, 4, 3, 2},
+                                 {{}, 1, 3, 7, 5, 4, 3},
+                                 {{}, 2, 4, 5, 6, 1, 2},
+                                 {{}, 1, 8, 2, 3, 2, 3}}) {
+    const std::string what = cat(s.coarse_height, " x ", s.coarse_width, " to ", s.height);
+    const Tensor fine = coarse({s.batch, s.height * s.width, s.channels}, 1);
+    const Tensor add = coarse({s.batch, s.coarse_height * s.coarse_width, s.channels}, 2);
+    const auto of = [&s](DType t) {
+      UpsampleShape shape = s;
+      shape.dtype = t;
+      return shape;
+    };
+    check("upsample_add", what, {fine, add}, fine.shape(), 2,
+          [&](DType t, const auto& in, void* out) {
+            return UpsampleAddForward{of(t), in[0], in[1], out};
+          });
+    check("upsample_add", what, {fine}, add.shape(), 30, [&](DType t, const auto& in, void* out) {
+      return UpsampleAddBackward{of(t), in[0], out};
     });
   }
 }

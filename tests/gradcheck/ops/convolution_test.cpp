@@ -14,6 +14,10 @@ using test::Inputs;
 using test::Op;
 using test::random_tensor;
 
+// Grids whose sides divide and do not, and the same grid.
+const std::array<std::array<std::int64_t, 2>, 2> kPyramids[] = {
+    {{{6, 4}, {3, 2}}}, {{{7, 5}, {4, 3}}}, {{{3, 3}, {1, 2}}}, {{{2, 3}, {2, 3}}}};
+
 TEST(ConvolutionGradients, Convolutions) {
   struct Size {
     const char* name;
@@ -78,6 +82,18 @@ TEST(ConvolutionGradients, Gathers) {
     };
     check_both(cat("every_nth of ", step), on(ops::every_nth), on(ops::reference::every_nth),
                {random_tensor({2, 20, 3}, 5)});
+  }
+}
+
+TEST(ConvolutionGradients, Upsampling) {
+  for (const auto& [fine, coarse] : kPyramids) {
+    const auto on = [&, fine = fine, coarse = coarse](auto op) {
+      return Op([=](Context& c, const Inputs& v) { return op(c, v[0], fine, v[1], coarse); });
+    };
+    check_both(cat("upsample_add to ", fine[0], " x ", fine[1]), on(ops::upsample_add),
+               on(ops::reference::upsample_add),
+               {random_tensor({2, fine[0] * fine[1], 3}, 6),
+                random_tensor({2, coarse[0] * coarse[1], 3}, 7)});
   }
 }
 

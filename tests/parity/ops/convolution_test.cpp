@@ -96,6 +96,21 @@ TEST(ConvolutionParity, Gathers) {
   }
 }
 
+TEST(ConvolutionParity, Upsampling) {
+  using Grid = std::array<std::int64_t, 2>;
+  for (const auto& [fine, coarse] :
+       {std::pair<Grid, Grid>{{14, 12}, {7, 6}}, {{25, 42}, {13, 21}}, {{5, 3}, {1, 1}}}) {
+    const auto on = [&, fine = fine, coarse = coarse](auto op) {
+      return Op([=](Context& c, const Inputs& v) { return op(c, v[0], fine, v[1], coarse); });
+    };
+    compare(cat("upsample_add to ", fine[0], " x ", fine[1]), on(ops::upsample_add),
+            on(ops::reference::upsample_add),
+            {Input::activation({2, fine[0] * fine[1], 37}, 6),
+             Input::activation({2, coarse[0] * coarse[1], 37}, 7)},
+            15);
+  }
+}
+
 TEST(ConvolutionParity, ImageTokens) {
   const Tensor images = test::representable(test::random_tensor({2, 3, 9, 7}, 6));
   Context ctx;
@@ -120,6 +135,8 @@ TEST(ConvolutionParity, RejectsInvalidArguments) {
   EXPECT_THROW(ops::convolution(ctx, x, 3, 4, w, Variable(test::random_tensor({4}, 3))), Error);
   EXPECT_THROW(ops::max_pool(ctx, x, 3, 4, {{2, 2}, {2, 2}, {2, 0}}), Error) << "only padding";
   EXPECT_THROW(ops::every_nth(ctx, x, 3, 4, 0), Error);
+  EXPECT_THROW(ops::upsample_add(ctx, x, {3, 4}, x, {4, 3}), Error) << "the coarse grid is higher";
+  EXPECT_THROW(ops::upsample_add(ctx, x, {3, 4}, x, {2, 2}), Error);
   EXPECT_THROW(ops::soft_split(ctx, x, 3, 4, 9, 1, 2), Error);
   EXPECT_THROW(ops::image_tokens(ctx, x.value(), DType::kFloat64), Error);
 }
