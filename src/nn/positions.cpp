@@ -78,7 +78,7 @@ Variable LearnedPositions::on(Context& ctx, const TokenGrid& grid) const {
   const ops::GridSize own{layout.height, layout.width}, wanted{grid.height, grid.width};
   if (wanted == own) return table;
   const auto make = [&] {
-    return ops::PositionResampling(own, wanted, table.dtype(), table.device());
+    return ops::PositionResampling(own, wanted, table.dtype(), table.device(), filter_);
   };
   const TokenGrid key{grid.height, grid.width};
   return ops::resample_positions(ctx, table,

@@ -38,14 +38,17 @@ Variable bias_from_offsets(Context&, const Variable& weights, const Tensor& offs
 class LearnedPositions {
  public:
   // The parameter tells its grid and prefix: PositionKind::kTokens.
-  explicit LearnedPositions(const Parameter* table) : table_(table) {}
+  explicit LearnedPositions(const Parameter* table,
+                            ops::PositionFilter filter = ops::PositionFilter::kDino)
+      : table_(table), filter_(filter) {}
 
   // Positions on a grid, [1, prefix + height width, C]: the parameter itself on its own grid, else
-  // ops::resample_positions().
+  // ops::resample_positions() with the filter.
   Variable on(Context&, const TokenGrid& grid) const;
 
  private:
   const Parameter* table_;
+  ops::PositionFilter filter_;
   mutable GridCache<ops::PositionResampling> resamplings_;  // to other grids
 };
 

@@ -14,15 +14,21 @@ struct GridSize {
   std::int64_t tokens() const { return height * width; }
 };
 
-// Resampling along both axes of a grid, as in DINO (Caron et al., Emerging Properties in
-// Self-Supervised Vision Transformers, ICCV 2021): bicubic with a = -0.75, not antialiased, with
-// clamped borders. On an axis of G positions, output i of g reads the position
-//     (i + 1/2) G / (g + 0.1) - 1/2
-// The 0.1 is DINO's. It shifts the samples, and DINO's public weights were trained with it.
+// Interpolation of positions, not antialiased, with clamped borders. On an axis of G positions,
+// output i of g reads the position
+//     kDino      (i + 1/2) G / (g + 0.1) - 1/2
+//     kBilinear  (i + 1/2) G / g - 1/2
+// kDino (Caron et al., Emerging Properties in Self-Supervised Vision Transformers, ICCV 2021) is
+// bicubic with a = -0.75. Its 0.1 shifts the samples, and DINO's public weights were trained with
+// it. kBilinear is that of detectors with a pyramid vision transformer (Wang et al., ICCV 2021).
+enum class PositionFilter { kDino, kBilinear };
+
+// Resampling along both axes of a grid.
 class PositionResampling {
  public:
   // `dtype` (float32 or float64) and `device` are those of the positions.
-  PositionResampling(const GridSize& from, const GridSize& to, DType dtype, Device device);
+  PositionResampling(const GridSize& from, const GridSize& to, DType dtype, Device device,
+                     PositionFilter filter = PositionFilter::kDino);
 
   const GridSize& from() const { return from_; }  // the grid that the positions belong to
   const GridSize& to() const { return to_; }      // the grid of the result

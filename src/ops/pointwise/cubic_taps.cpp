@@ -22,4 +22,11 @@ Taps clamped_cubic_taps(double centre, std::int64_t from) {
   return taps;
 }
 
+Taps clamped_linear_taps(double centre, std::int64_t from) {
+  centre = std::clamp(centre, 0.0, static_cast<double>(from - 1));
+  const auto at = static_cast<std::int64_t>(centre);
+  const double of_next = centre - static_cast<double>(at);
+  return {{at, 1 - of_next}, {std::min(at + 1, from - 1), of_next}};
+}
+
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Taps of bicubic interpolation along one axis.
+// Taps of cubic and linear interpolation along one axis.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +19,8 @@ double cubic(double x, double a);
 // Returns the four taps of an output position at `centre` among `from` input positions, with
 // a = -0.75, as torch.nn.functional.interpolate(mode="bicubic"). Taps outside repeat the border.
 Taps clamped_cubic_taps(double centre, std::int64_t from);
+
+// The two taps of linear interpolation, as torch.nn.functional.interpolate(mode="bilinear").
+Taps clamped_linear_taps(double centre, std::int64_t from);
 
 }  // namespace dtn

@@ -10,11 +10,15 @@ namespace dtn::ops {
 namespace {
 
 // Returns the matrix [to, from] of one axis.
-Tensor resampling_matrix(std::int64_t from, std::int64_t to, DType dtype, Device device) {
-  const double ratio = static_cast<double>(from) / (static_cast<double>(to) + 0.1);
+Tensor resampling_matrix(std::int64_t from, std::int64_t to, DType dtype, Device device,
+                         PositionFilter filter) {
+  const bool dino = filter == PositionFilter::kDino;
+  const double ratio = static_cast<double>(from) / (static_cast<double>(to) + (dino ? 0.1 : 0));
   std::vector<double> matrix(static_cast<std::size_t>(to * from));
   for (std::int64_t i = 0; i < to; ++i) {
-    for (const Tap& tap : clamped_cubic_taps((static_cast<double>(i) + 0.5) * ratio - 0.5, from)) {
+    const double centre = (static_cast<double>(i) + 0.5) * ratio - 0.5;
+    for (const Tap& tap :
+         dino ? clamped_cubic_taps(centre, from) : clamped_linear_taps(centre, from)) {
       matrix[static_cast<std::size_t>(i * from + tap.index)] += tap.weight;
     }
   }
@@ -26,13 +30,13 @@ Tensor resampling_matrix(std::int64_t from, std::int64_t to, DType dtype, Device
 }  // namespace
 
 PositionResampling::PositionResampling(const GridSize& from, const GridSize& to, DType dtype,
-                                       Device device)
+                                       Device device, PositionFilter filter)
     : from_(from), to_(to) {
   DTN_CHECK(from.height > 0 && from.width > 0 && to.height > 0 && to.width > 0,
             "cannot resample positions of ", from.height, " x ", from.width, " tokens to ",
             to.height, " x ", to.width);
-  down_ = resampling_matrix(from.height, to.height, dtype, device);
-  along_ = resampling_matrix(from.width, to.width, dtype, device);
+  down_ = resampling_matrix(from.height, to.height, dtype, device, filter);
+  along_ = resampling_matrix(from.width, to.width, dtype, device, filter);
 }
 
 Variable resample_positions(Context& ctx, const Variable& positions,

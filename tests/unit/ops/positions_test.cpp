@@ -97,6 +97,28 @@ TEST(ResamplePositions, FollowDinosRule) {
   }
 }
 
+// torch.nn.functional.interpolate(mode="bilinear", align_corners=False) of 0, 1, 2, ...
+TEST(ResamplePositions, MatrixOfBilinearFilter) {
+  const auto rows = [](int64_t from, int64_t to) {
+    const ops::PositionResampling r({from, 1}, {to, 1}, DType::kFloat64, kCpu,
+                                    ops::PositionFilter::kBilinear);
+    const Doubles matrix = test::doubles(r.down());
+    Doubles out(static_cast<std::size_t>(to), 0);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      for (int64_t j = 0; j < from; ++j) {
+        out[i] += static_cast<double>(j) *
+                  matrix[i * static_cast<std::size_t>(from) + static_cast<std::size_t>(j)];
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(rows(2, 4), (Doubles{0, 0.25, 0.75, 1}));
+  EXPECT_EQ(rows(4, 2), (Doubles{0.5, 2.5}));
+  EXPECT_EQ(rows(3, 1), (Doubles{1}));
+  EXPECT_EQ(rows(1, 3), (Doubles{0, 0, 0}));
+  EXPECT_EQ(rows(5, 5), (Doubles{0, 1, 2, 3, 4}));
+}
+
 TEST(ResamplePositions, KeepPrefixAndOwnGrid) {
   const Case c{{4, 6}, {3, 3}, 2};
   const Variable positions(some_positions(c, DType::kFloat32));
