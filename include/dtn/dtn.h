@@ -55,6 +55,7 @@
 #include "dtn/models/backbone.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
+#include "dtn/models/detector.h"
 #include "dtn/models/presets.h"
 #include "dtn/models/weights.h"
 #include "dtn/nn/attention.h"

@@ -8,6 +8,8 @@
 //   PVT    the kernel equals the stride, and rows and columns that it does not divide are cut off;
 //          positions pos_embed{s}; a class token, cls_token, joins at the last stage; one norm, at
 //          the end
+//          In a detector the stages' features are the result: there is no class token and no norm at
+//          the end, and pos_embed of the last stage keeps the class token's row, unread.
 //   PVTv2  kernels overlap, with zeros around the grid, and a side of n becomes ceil(n / stride);
 //          no positions and no class token; a depthwise convolution in the MLP; each stage ends
 //          with norm{s}
@@ -15,6 +17,7 @@
 #include "dtn/nn/norm_layers.h"
 #include "dtn/nn/positions.h"
 #include "dtn/nn/reduced_attention.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "models/entries.h"
 #include "models/staged.h"
@@ -86,7 +89,9 @@ std::optional<ConfigProblem> reduction_problem(Version version, const ModelConfi
 
 std::optional<ConfigProblem> norm_problem(const ModelConfig& c, const NormSchema& norm) {
   const int layers = normalized_stages(c, usual_norm_stages(c));
-  if (!norm.needs_grid || c.norm.takes_prefix() || layers < c.stages()) return std::nullopt;
+  if (!norm.needs_grid || c.norm.takes_prefix() || layers < c.stages() || c.detector.kind) {
+    return std::nullopt;
+  }
   return ConfigProblem{
       {"model.norm.layers", "model.norm.type"},
       cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
@@ -159,7 +164,7 @@ class PyramidTransformer final : public StagedTransformer {
  public:
   PyramidTransformer(const Scope& scope, const ModelConfig& config)
       : StagedTransformer(scope, config, check_pyramid<version>) {
-    const bool is_first = version == Version::kV1;
+    const bool is_first = version == Version::kV1, detects = config.detector.kind.has_value();
     for (const StageConfig& s : stages_of(version, config)) {
       const bool last = s.index + 1 == config.stages();
       embeds_.push_back(make_embed(version, scope, config, s.index));
@@ -168,17 +173,19 @@ class PyramidTransformer final : public StagedTransformer {
             scope.weight("pos_embed" + s.number(), {1, s.grid.tokens() + last, s.channels},
                          InitKind::kTruncatedNormal, Decay::kYes);
         table->positions = {PositionKind::kTokens, s.grid.height, s.grid.width, last};
-        positions_.emplace_back(table);
+        // Detectors with PVT resize positions without antialiasing (Wang et al., ICCV 2021).
+        positions_.emplace_back(
+            table, detects ? ops::PositionFilter::kBilinear : ops::PositionFilter::kDino);
       }
       auto blocks = make_blocks(version, scope / ("block" + s.number()), config, s);
       std::unique_ptr<Normalizer> norm;
-      if (last || !is_first) {
+      if (!is_first || (last && !detects)) {
         norm = make_layer_norm({s.channels, s.heads, config.eps, s.grid},
                                scope / (is_first ? "norm" : "norm" + s.number()));
       }
       stages_.push_back({std::move(blocks), std::move(norm)});
     }
-    if (is_first) {
+    if (is_first && !detects) {
       class_token_ = scope.weight("cls_token", {1, 1, config.embed_dim.at(config.stages() - 1)},
                                   InitKind::kTruncatedNormal);
     }
@@ -195,17 +202,22 @@ class PyramidTransformer final : public StagedTransformer {
     const auto i = static_cast<std::size_t>(stage);
     Tokens tokens = embeds_[i].forward(ctx, before);
     if (version == Version::kV2) return tokens;
+    Variable positions = positions_[i].on(ctx, tokens.grid);
     if (stage + 1 == config_.stages()) {
-      tokens.x = ops::prepend_tokens(ctx, tokens.x, class_token_->variable);
-      tokens.extra = 1;
+      if (class_token_) {
+        tokens.x = ops::prepend_tokens(ctx, tokens.x, class_token_->variable);
+        tokens.extra = 1;
+      } else {
+        positions = primitive::narrow(ctx, positions, 1, 1, positions.dim(1));
+      }
     }
-    tokens.x = ops::add_positions(ctx, tokens.x, positions_[i].on(ctx, tokens.grid));
+    tokens.x = ops::add_positions(ctx, tokens.x, positions);
     return tokens;
   }
 
   std::vector<ConvEmbed> embeds_;
   std::vector<LearnedPositions> positions_;  // PVT
-  Parameter* class_token_ = nullptr;         // PVT
+  Parameter* class_token_ = nullptr;         // PVT, not in a detector
 };
 
 }  // namespace

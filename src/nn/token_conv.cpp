@@ -18,16 +18,24 @@ double fan_out_of(const Shape& kernel, std::int64_t groups) {
   return static_cast<double>(outputs);
 }
 
-Parameter* make_weight(const Scope& scope, const Shape& shape, std::int64_t groups, ConvInit init) {
-  const CustomInit start = init == ConvInit::kFanIn
-                               ? uniform_within(1 / std::sqrt(fan_in_of(shape)))
-                               : truncated_normal(std::sqrt(2 / fan_out_of(shape, groups)));
-  return scope.weight("weight", shape, start, Decay::kYes);
+Initializer weight_init(const Shape& shape, const TokenConv::Options& o) {
+  if (o.weight_init) return *o.weight_init;
+  return o.init == ConvInit::kFanIn ? uniform_within(1 / std::sqrt(fan_in_of(shape)))
+                                    : truncated_normal(std::sqrt(2 / fan_out_of(shape, o.groups)));
 }
 
-Parameter* make_bias(const Scope& scope, const Shape& weight, ConvInit init) {
-  if (init == ConvInit::kFanOut) return scope.weight("bias", {weight[0]}, InitKind::kZeros);
-  return scope.weight("bias", {weight[0]}, uniform_within(1 / std::sqrt(fan_in_of(weight))));
+Initializer bias_init(const Shape& weight, const TokenConv::Options& o) {
+  if (o.bias_init) return *o.bias_init;
+  if (o.weight_init || o.init == ConvInit::kFanOut) return InitKind::kZeros;
+  return uniform_within(1 / std::sqrt(fan_in_of(weight)));
+}
+
+Parameter* make_weight(const Scope& scope, const Shape& shape, const TokenConv::Options& o) {
+  return scope.weight("weight", shape, weight_init(shape, o), Decay::kYes);
+}
+
+Parameter* make_bias(const Scope& scope, const Shape& weight, const TokenConv::Options& o) {
+  return scope.weight("bias", {weight[0]}, bias_init(weight, o));
 }
 
 Shape weight_shape(const Scope& scope, std::int64_t in, std::int64_t out,
@@ -54,8 +62,8 @@ Tokens convolved(Context& ctx, const primitive::Conv2d& how, const LinearValues&
 }  // namespace
 
 TokenConv::TokenConv(const Scope& scope, std::int64_t in, std::int64_t out, const Options& o)
-    : weight(make_weight(scope, weight_shape(scope, in, out, o), o.groups, o.init)),
-      bias(o.bias ? make_bias(scope, weight->shape, o.init) : nullptr),
+    : weight(make_weight(scope, weight_shape(scope, in, out, o), o)),
+      bias(o.bias ? make_bias(scope, weight->shape, o) : nullptr),
       how{{o.stride, o.stride}, {o.padding, o.padding}, o.groups} {}
 
 Tokens TokenConv::forward(Context& ctx, const Tokens& tokens, const LinearValues& values) const {

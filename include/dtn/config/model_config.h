@@ -60,6 +60,19 @@ struct ConditionConfig {
   bool operator==(const ConditionConfig&) const = default;
 };
 
+// A detector on the features of a backbone's stages: RetinaNet (Lin et al., ICCV 2017), or Mask
+// R-CNN (He et al., ICCV 2017), which also predicts masks.
+enum class DetectorKind { kRetinaNet, kMaskRcnn };
+struct DetectorConfig {
+  std::optional<DetectorKind> kind{};  // unset: the model is not a detector
+  int fpn_channels = 256;              // of each level of the feature pyramid
+  int head_convs = 4;                  // RetinaNet's heads, and Mask R-CNN's mask head
+  int head_fc = 1024;                  // Mask R-CNN: hidden width of the box head
+  int rpn_samples = 256;               // Mask R-CNN: anchors of an image in the proposals' loss
+  int roi_samples = 512;               // Mask R-CNN: regions of an image that train the heads
+  bool operator==(const DetectorConfig&) const = default;
+};
+
 // Size of the model's input images in pixels; written as one number if both are equal.
 struct ImageSize {
   int height = 224, width = 224;
@@ -117,6 +130,7 @@ struct ModelConfig {
   bool mhsa_position = false;
   NormConfig norm{};
   ConditionConfig condition{};
+  DetectorConfig detector{};
   bool learn_sigma = false;  // diffusion: the model also predicts the variance of each step
   double label_dropout = 0;  // diffusion: probability that training hides a label
   // For sequence models, which have no images.

@@ -1,7 +1,8 @@
 // A convolution over the tokens of a grid. Parameters: weight [out, in / groups, k, k], which
-// decays,
-// and bias [out].
+// decays, and bias [out].
 #pragma once
+
+#include <optional>
 
 #include "dtn/autograd/context.h"
 #include "dtn/nn/linear.h"
@@ -25,6 +26,8 @@ class TokenConv {
     std::int64_t groups = 1;  // equal to `in`: a depthwise convolution
     bool bias = true;
     ConvInit init = ConvInit::kFanIn;
+    // Initial weights and biases in place of `init`; without `bias_init`, the biases are then 0.
+    std::optional<Initializer> weight_init{}, bias_init{};
   };
   // Throws Error if the groups do not divide the channels.
   TokenConv(const Scope&, std::int64_t in, std::int64_t out, const Options&);
