@@ -106,6 +106,10 @@ class SampleSource {
   // lengths do not matter.
   virtual std::vector<std::int64_t> lengths() const { return {}; }
 
+  // Group of each sample, if all samples of a shuffled batch should be of one group, such as images
+  // of one orientation; empty: samples have no groups. Not together with lengths().
+  virtual std::vector<std::uint8_t> groups() const { return {}; }
+
   // The fields that make() fills. Ragged fields are padded to FieldSpec::row; their lengths
   // (lengths_of(), [n] int64) belong to it too.
   virtual std::vector<FieldSpec> host_fields() const = 0;

@@ -131,9 +131,9 @@ RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
   RunSize size;
   size.evaluated_samples = data.val ? data.val->size() + data.references : 0;
   size.evaluation_share = data.evaluation_share;
-  size.steps_per_epoch =
-      epoch_length(data.train->size(), config.data.repeats, config.augment.repeats) /
-      config.train.batch_size;
+  size.steps_per_epoch = epoch_length(*data.train, config.train.batch_size, config.data.repeats,
+                                      config.augment.repeats) /
+                         config.train.batch_size;
   if (size.steps_per_epoch == 0) {
     throw DataError(cat(data.train->description(), ": fewer than one batch of ",
                         config.train.batch_size, "; lower train.batch_size"));

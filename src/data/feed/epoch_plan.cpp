@@ -30,6 +30,14 @@ std::int64_t epoch_length(std::int64_t images, int repeats, int copies) {
   return length;
 }
 
+std::int64_t epoch_length(const SampleSource& source, std::int64_t batch_size, int repeats,
+                          int copies) {
+  const std::vector<std::uint8_t> groups = source.groups();
+  const std::int64_t pass =
+      groups.empty() ? source.size() : BatchGroups::pass_length_of(groups, batch_size);
+  return epoch_length(pass, repeats, copies);
+}
+
 std::vector<std::int64_t> rows_of_rank(std::int64_t batch_size, int rank, int ranks) {
   DTN_CHECK(batch_size >= 0 && 0 <= rank && rank < ranks, "rows_of_rank(", batch_size, ", ", rank,
             ", ", ranks, ")");
@@ -43,12 +51,15 @@ std::vector<std::int64_t> rows_of_rank(std::int64_t batch_size, int rank, int ra
 EpochPlan::EpochPlan(std::int64_t images, const LoaderOptions& options)
     : images_(images),
       copies_(options.copies),
-      length_(epoch_length(images, options.repeats, options.copies)),
-      pass_length_(length_ / options.repeats),
       shuffle_(options.shuffle),
       seed_(options.seed),
       order_(shuffle_ ? static_cast<std::size_t>(images) : 0),
-      buckets_(shuffle_ ? options.lengths : std::vector<std::int64_t>{}, options.batch_size) {}
+      buckets_(shuffle_ ? options.lengths : std::vector<std::int64_t>{}, options.batch_size),
+      groups_(shuffle_ ? options.groups : std::vector<std::uint8_t>{}, options.batch_size) {
+  length_ =
+      epoch_length(groups_.empty() ? images : groups_.pass_length(), options.repeats, copies_);
+  pass_length_ = length_ / options.repeats;
+}
 
 void EpochPlan::start(std::int64_t epoch) {
   epoch_ = epoch;
@@ -61,6 +72,7 @@ void EpochPlan::order_pass(std::int64_t pass) {
   shuffle_places(order_.size(), key, static_cast<std::uint64_t>(pass) * order_.size(),
                  [&](std::size_t i, std::size_t j) { std::swap(order_[i], order_[j]); });
   if (!buckets_.empty()) buckets_.arrange(order_, seed_, epoch_, pass);
+  if (!groups_.empty()) groups_.arrange(order_, seed_, epoch_, pass);
   pass_ = pass;
 }
 
@@ -70,7 +82,7 @@ PlannedSample EpochPlan::at(std::int64_t position) {
   const std::int64_t copy = place % copies_;
   if (shuffle_) {
     if (pass != pass_) order_pass(pass);
-    index = order_[static_cast<std::size_t>(index)];
+    index = (groups_.empty() ? order_ : groups_.order())[static_cast<std::size_t>(index)];
   }
   return {index, static_cast<std::uint64_t>((pass * copies_ + copy) * images_ + index)};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/feed/batch_groups.h"
 #include "data/feed/length_buckets.h"
 #include "data/feed/loader_options.h"
 
@@ -14,6 +15,9 @@ namespace dtn {
 // to a multiple of 256 (if it is at least 256), so a pass ends after 1/copies of the images.
 // (RASampler of DeiT, Touvron et al., 2021.) Throws DataError if the number overflows.
 std::int64_t epoch_length(std::int64_t images, int repeats, int copies);
+// The same for shuffled batches of a source, whose groups may need samples twice (see BatchGroups).
+std::int64_t epoch_length(const SampleSource& source, std::int64_t batch_size, int repeats,
+                          int copies);
 
 // Returns the rows of a global batch that belong to a rank, ascending. Row i and its mirror image,
 // row batch_size - 1 - i, belong to rank min(i, batch_size - 1 - i) mod ranks. Mixing a batch with
@@ -52,6 +56,7 @@ class EpochPlan {
   std::int64_t epoch_ = 0, pass_ = -1;
   std::vector<std::int64_t> order_;  // [images], order of pass_; empty without shuffling
   LengthBuckets buckets_;
+  BatchGroups groups_;
 };
 
 // The plan of an epoch by batch and row, for one rank.

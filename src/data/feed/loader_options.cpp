@@ -17,7 +17,9 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
             ", repeats ", options.repeats, ", copies ", options.copies, ", rank ", options.rank,
             " of ", options.ranks);
   if (size == 0) throw DataError(cat("the data set is empty: ", description));
-  const std::int64_t total = epoch_length(size, options.repeats, options.copies);
+  const std::int64_t total =
+      options.shuffle ? epoch_length(source, options.batch_size, options.repeats, options.copies)
+                      : epoch_length(size, options.repeats, options.copies);
   if (options.drop_last && total < options.batch_size) {
     throw DataError(cat("the data set has ", size, " ", source.noun(), " and data.repeats is ",
                         options.repeats, ", which do not fill one batch of ", options.batch_size,
@@ -28,13 +30,22 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
                           options.ranks, " processes; raise it to ", 2 * options.ranks));
   }
   LoaderOptions whole = options;
-  if (options.shuffle) whole.lengths = source.lengths();
-  if (whole.lengths.empty()) return whole;
-  DTN_CHECK(static_cast<std::int64_t>(whole.lengths.size()) == size, description, ": ",
-            whole.lengths.size(), " lengths");
+  if (options.shuffle) {
+    whole.lengths = source.lengths();
+    whole.groups = source.groups();
+  }
+  if (whole.lengths.empty() && whole.groups.empty()) return whole;
+  const auto fits = [&](std::size_t count) {
+    return count == 0 || static_cast<std::int64_t>(count) == size;
+  };
+  DTN_CHECK(fits(whole.lengths.size()) && fits(whole.groups.size()) &&
+                (whole.lengths.empty() || whole.groups.empty()),
+            description, ": ", whole.lengths.size(), " lengths and ", whole.groups.size(),
+            " groups");
   if (options.copies > 1) {
     throw ConfigError(cat("augment.repeats is ", options.copies, ", but must be 1 if batches of ",
-                          source.noun(), " are formed by length"));
+                          source.noun(), " are formed by ",
+                          whole.groups.empty() ? "length" : "group"));
   }
   return whole;
 }

@@ -18,6 +18,9 @@ struct LoaderOptions {
   // Lengths of all samples, so that shuffled batches consist of samples of similar length (see
   // length_buckets.h). If empty, lengths do not matter.
   std::vector<std::int64_t> lengths{};
+  // Groups of all samples, so that each shuffled batch has samples of one group (see
+  // batch_groups.h). If empty, samples have no groups.
+  std::vector<std::uint8_t> groups{};
   std::uint64_t seed = 0;
   int workers = 0;  // 0: the thread that calls next() prepares the samples
   // For training: every batch is full. The incomplete last batch is dropped, and a damaged sample
@@ -35,9 +38,9 @@ struct LoaderOptions {
   HostMemory allocate;
 };
 
-// Returns the options for a source, with its lengths, after checking them. Throws DataError if the
+// Returns the options for a source, with its lengths and groups, after checking them. Throws DataError if the
 // source is empty or cannot fill one batch under drop_last. Throws ConfigError if a batch has too
-// few rows for all ranks, or if batches by length are combined with repeated augmentation.
+// few rows for all ranks, or if batches by length or group are combined with repeated augmentation.
 LoaderOptions checked(const LoaderOptions& options, const SampleSource& source);
 
 // Returns data.workers if it is set. Otherwise returns two for training on the CPU, which needs the
