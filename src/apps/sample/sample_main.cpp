@@ -35,7 +35,7 @@ std::unique_ptr<Diffusion> make_model(const TaskSetup& setup) {
     throw ConfigError(cat("dtn-sample needs a diffusion model; the task of this model is ",
                           setup.config.task, ". dtn-predict names the classes of images"));
   }
-  task.release();
+  static_cast<void>(task.release());
   return std::unique_ptr<Diffusion>(diffusion);
 }
 
