@@ -1,4 +1,4 @@
-// Whether the results of an image depend on the other images of its batch.
+// Comparison of results that should not depend on the other images of a batch.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -49,14 +49,27 @@ Choice choice_by_name(const char* key, const char* what, const std::string& sect
   return choice;
 }
 
+// Adds the path to what every task reads that does not list it as unread.
+void add_readers(const std::string& path, const std::vector<TaskSchema>& tasks, Choice& choice) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    std::vector<std::string>& reads = choice.entries[i].reads;
+    if (!contains(tasks[i].unread, path) && !contains(reads, path)) reads.push_back(path);
+  }
+}
+
 Choice task_choice(const ConfigSchemas& schemas) {
   Choice choice = named_choice("task", "task", FIELD(task));
   for (const TaskSchema& task : schemas.tasks) {
     Choice::Entry& entry = choice.entries.emplace_back();
     entry.name = task.name;
     for (const Key& key : keys()) {
-      if (contains(task.sections, section_of(key.path))) entry.reads.push_back(key.path);
+      if (contains(task.sections, section_of(key.path)) || contains(task.keys, key.path)) {
+        entry.reads.push_back(key.path);
+      }
     }
+  }
+  for (const TaskSchema& task : schemas.tasks) {
+    for (const std::string& path : task.unread) add_readers(path, schemas.tasks, choice);
   }
   return choice;
 }

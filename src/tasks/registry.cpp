@@ -21,6 +21,10 @@ std::vector<FigureSchema> accuracies(const std::string& method = "") {
           {.name = "top5", .title = method + "top-5", .percent = true}};
 }
 
+// Keys of the loss of the task classify.
+const std::vector<std::string> kClassifyLoss = {"train.loss", "train.label_smoothing",
+                                                "train.bce_target_threshold", "train.bce_sum"};
+
 TaskSchema classify_schema() {
   TaskSchema schema{.name = "classify",
                     .doc = "classes of images, by softmax or binary cross-entropy",
@@ -39,6 +43,7 @@ TaskSchema dino_schema() {
               "evaluations classify by nearest neighbors",
           .figures = accuracies("k-NN "),
           .sections = {"dino"},
+          .unread = kClassifyLoss,
           .check = dino_problem,
           .uses_average = true,
           .features_only = true};
@@ -51,6 +56,7 @@ TaskSchema supcon_schema() {
               "classify by nearest neighbors",
           .figures = accuracies("k-NN "),
           .sections = {"supcon"},
+          .unread = kClassifyLoss,
           .check = supcon_problem,
           .features_only = true};
 }
@@ -59,10 +65,30 @@ TaskSchema diffusion_schema() {
   const auto figure = [](const char* name) {
     return FigureSchema{.name = name, .title = name, .higher_is_better = false};
   };
+  // It learns whole images, with pixels in [-1, 1].
+  std::vector<std::string> unread = {"data.mean",
+                                     "data.std",
+                                     "data.crop_pct",
+                                     "data.train_interpolation",
+                                     "augment.scale",
+                                     "augment.ratio",
+                                     "augment.policy",
+                                     "augment.color_jitter",
+                                     "augment.gray",
+                                     "augment.blur",
+                                     "augment.solarize",
+                                     "augment.erase",
+                                     "augment.mixup",
+                                     "augment.cutmix",
+                                     "augment.mix_chance",
+                                     "augment.mix_switch",
+                                     "augment.mix_off_epoch"};
+  unread.insert(unread.end(), kClassifyLoss.begin(), kClassifyLoss.end());
   return {.name = "diffusion",
           .doc = "noise in images at every noise level, from which samples can be drawn",
           .figures = {figure("loss"), figure("mse"), figure("vb")},
           .sections = {"diffusion"},
+          .unread = std::move(unread),
           .check = diffusion_problem,
           .own_families = true};
 }

@@ -10,37 +10,12 @@
 namespace dtn {
 namespace {
 
-// The first run loads every kernel and makes every plan. The second run takes the memory that the
-// first has returned to the pool. So a capture requests nothing from the system.
-constexpr int kWarmUps = 2;
-
 // Removes the sign of a NaN, which would be printed. Returns any other value unchanged.
 double without_sign(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 }  // namespace
-
-Replay::Replay(bool on) : on_(on && cuda::is_caching()) {}
-
-void Replay::run(const std::vector<std::uintptr_t>& signature, const std::function<void()>& work) {
-  if (!on_) return work();
-  if (signature != signature_) {
-    signature_ = signature;
-    warm_ups_ = 0;
-    graph_.reset();
-  }
-  if (!captured()) {
-    cuda::MemoryPool::Scope scope(pool_);
-    if (warm_ups_ < kWarmUps) {
-      ++warm_ups_;
-      return work();
-    }
-    graph_ = std::make_unique<cuda::Graph>();
-    graph_->capture(work);
-  }
-  graph_->launch();
-}
 
 StepPipeline::StepPipeline(Device device, bool graph)
     : device_(device),

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda_replay.h"
 #include "core/cuda_stream.h"
 #include "dtn/dist/communicator.h"
 #include "dtn/tasks/task.h"
@@ -33,29 +34,6 @@ struct StepReport {
   std::vector<std::pair<std::string, double>> scheduled{};
   // Share of the samples in each term's mean; empty: each is over all samples.
   std::vector<double> shares{};
-};
-
-// Repeated work on a CUDA device: enqueued kernel by kernel at first, then replayed as one captured
-// graph.
-class Replay {
- public:
-  // If `on` is false, always enqueues kernel by kernel, for debugging. It is also off without the
-  // caching allocator, which the memory of a graph needs.
-  explicit Replay(bool on);
-
-  // `signature` holds the addresses and sizes that the work depends on, except memory that never
-  // moves. If it changes, the graph is captured again.
-  void run(const std::vector<std::uintptr_t>& signature, const std::function<void()>& work);
-
-  bool captured() const { return graph_ && graph_->captured(); }
-
- private:
-  bool on_;
-  std::vector<std::uintptr_t> signature_;
-  int warm_ups_ = 0;
-  // Memory that the work allocates and frees. No other code gets it between the replays.
-  cuda::MemoryPool pool_;
-  std::unique_ptr<cuda::Graph> graph_;
 };
 
 class StepPipeline {
@@ -137,7 +115,7 @@ class StepPipeline {
   Tensor one_;
   std::map<double, Tensor> seeds_;
   double scale_ = 1;  // 1 / micro-batches
-  std::optional<Replay> replay_;
+  std::optional<cuda::Replay> replay_;
   std::shared_ptr<std::byte> pinned_;
   std::array<std::optional<Marks>, kSlots> marks_;
   std::size_t started_ = 0, finished_ = 0;

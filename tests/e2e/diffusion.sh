@@ -99,7 +99,7 @@ expect 3 dtn-eval --checkpoint run --inputs wrong_labels.safetensors
 expect_text 'label 5 is outside \[0, 4\]'
 expect 2 dtn-eval --checkpoint run --save-features f.safetensors
 expect 2 dtn-train --config tiny.yaml --output no --set data.mean=0.5
-expect_text 'data.mean means nothing for the task diffusion'
+expect_text "data.mean is not read by the task 'diffusion'"
 expect 2 dtn-train --config tiny.yaml --output no --set augment.preset=light
 expect 2 dtn-train --config tiny.yaml --output no --set diffusion.steps=20
 expect 2 dtn-train --config tiny.yaml --output no --set model.preset=vit_t

@@ -164,7 +164,7 @@ cmp stopped.packed unbroken.packed || fail "a stopped and resumed pack differs f
 echo "views of images without classes"
 mkdir -p flat/train
 cp folder/train/n01/* flat/train
-sed 's/^data: .*/data: {root: flat}/; s/^augment: .*/augment: dino/; s/ ema: 0.9,//
+sed 's/^data: .*/data: {root: flat}/; s/^augment: .*/augment: dino/; s/ label_smoothing: 0.1, ema: 0.9,//
   s/^seed:/task: dino\nseed:/' tiny.yaml > views.yaml
 expect 0 dtn-data preview --config views.yaml --output views.png --images 3
 expect_text '16 train images in flat/train; views of each: 2 of 16 x 16, 8 of 96 x 96' \

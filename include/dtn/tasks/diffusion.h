@@ -34,6 +34,7 @@ class Diffusion : public Task {
   Image picture(DType compute) override;
   // diffusion.sample_every. Unset for a model of other than 1 or 3 channels.
   std::optional<Period> picture_period() const override;
+  double picture_multiply_adds() override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override;
   void learn_classes(const SampleSource& training) override;

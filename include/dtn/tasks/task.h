@@ -127,6 +127,8 @@ class Task {
   virtual Image picture(DType compute);
   // The period at which a run writes picture(). Unset: never.
   virtual std::optional<Period> picture_period() const { return std::nullopt; }
+  // The cost of picture() in multiply-adds, for estimates. 0: unknown.
+  virtual double picture_multiply_adds() { return 0; }
   // Makes the meter of an evaluation.
   virtual std::unique_ptr<Meter> meter() const = 0;
 

@@ -255,29 +255,18 @@ BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime
 }
 
 BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, Split split,
-                               const DataRegistries& registries) {
-  std::shared_ptr<const ViewSamples> views;
-  std::shared_ptr<const ImageSamples> images;
-  if (split == Split::kTrain && trains_on_views(config)) {
-    views = open_view_samples(config, kCpu, registries);
-  } else {
-    images = open_image_samples(config, split, kCpu, registries);
-  }
-  const std::shared_ptr<const SampleSource> source =
-      views ? std::shared_ptr<const SampleSource>(views) : images;
+                               const Registries& registries) {
+  const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
+  const std::shared_ptr<const SampleSource> source = task->source(split, kCpu);
+  if (!source) throw ConfigError("the config has no validation images; set data.val");
   const LoadingRate rate = measure_loading(source, config, config.train.batch_size, split, seconds);
   BenchmarkResult result = {{"images_per_second", rate.samples_per_second},
                             {"images", rate.samples},
-                            {"bad_images", rate.bad_samples},
-                            {"read_us", 0.0},
-                            {"decode_us", 0.0},
-                            {"resize_us", 0.0},
-                            {"augment_us", 0.0},
-                            {"normalize_us", 0.0}};
-  if (views) {
+                            {"bad_images", rate.bad_samples}};
+  if (const auto* views = dynamic_cast<const ViewSamples*>(source.get())) {
     result["views_per_second"] = views->views() * rate.samples_per_second;
     time_stages_of_views(*views, config.seed, seconds / 4, result);
-  } else {
+  } else if (const auto* images = dynamic_cast<const ImageSamples*>(source.get())) {
     time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
   }
   return result;

@@ -104,12 +104,13 @@ BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTim
 BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
                                Device device, const Registries& registries);
 
-// Prepares the training images as in training, or the validation images as in evaluation. Stage
-// times are per image, in microseconds of one thread: means over some of the images. If
-// augment.preset makes several views of each training image, these are prepared, and
-// views_per_second is their rate.
+// Prepares the training samples of the config's task, or its validation samples. Stage times are
+// per image, in microseconds of one thread: means over some of the images. Samples
+// that need no preparation have none, nor do images of the task diffusion. If augment.preset makes
+// several views of each training image, these are prepared, and views_per_second is their rate.
+// Throws ConfigError without such samples.
 BenchmarkResult benchmark_data(const ExperimentConfig& config, double seconds, Split split,
-                               const DataRegistries& registries);
+                               const Registries& registries);
 
 // Input of a normalizer benchmark.
 struct NormInput {

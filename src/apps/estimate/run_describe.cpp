@@ -105,14 +105,16 @@ std::string per_second(double rate) { return format(rate < 100 ? "%.1f" : "%.0f"
 std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
                       const std::string& noun, Device device) {
   const RunTime time = time_of_run(config, size, step, load, device);
-  const double all = time.training + time.evaluation;
+  std::string parts = format("training %s, %s %s", format_duration(time.training).c_str(),
+                             counted(evaluations_of(config.train, size), "evaluations").c_str(),
+                             format_duration(time.evaluation).c_str());
+  if (size.pictures > 0) {
+    parts += cat(", ", counted(size.pictures, "pictures"), " ", format_duration(time.pictures));
+  }
   return format("speed: about %s %s/s (the model alone %s, loading alone %s with %d workers)\n",
                 per_second(1 / time.per_sample).c_str(), noun.c_str(), per_second(1 / step).c_str(),
                 per_second(1 / load).c_str(), workers_of(config.data, device)) +
-         format("time on this machine: about %s: training %s, %s %s\n",
-                format_duration(all).c_str(), format_duration(time.training).c_str(),
-                counted(evaluations_of(config.train, size), "evaluations").c_str(),
-                format_duration(time.evaluation).c_str());
+         cat("time on this machine: about ", format_duration(time.total()), ": ", parts, "\n");
 }
 
 }  // namespace

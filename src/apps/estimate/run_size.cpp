@@ -65,9 +65,20 @@ ExperimentConfig with_synthetic_samples(ExperimentConfig config, Split split) {
 
 }  // namespace
 
+namespace {
+
+void add_pictures(Task& task, RunData& data) {
+  data.picture_period = task.picture_period();
+  const double step = 3 * task.cost().computed_multiply_adds;
+  if (step > 0) data.picture_share = task.picture_multiply_adds() / step;
+}
+
+}  // namespace
+
 RunData open_run_data(Task& task, Device device) {
   RunData data{task.source(Split::kTrain, device), nullptr};
   task.learn_classes(*data.train);
+  add_pictures(task, data);
   data.val = task.source(Split::kVal, device);
   const auto references = data.val ? task.references(device) : nullptr;
   if (!references) return data;
@@ -106,6 +117,7 @@ RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
     return make_task({made, kMeta, registries})->source(split, device);
   };
   RunData data{synthetic(Split::kTrain), nullptr};
+  add_pictures(task, data);
   if (evaluates(task, device)) data.val = synthetic(Split::kVal);
   config = with_synthetic_samples(config, Split::kTrain);
   return data;
@@ -126,6 +138,16 @@ void take_num_classes(ExperimentConfig& config, const Registries& registries) {
   log_info(cat("model.num_classes: ", classes, ", from the training data (not set in the config)"));
 }
 
+namespace {
+
+// The number of times in a run, with the last step. 0 for a period of 0.
+std::int64_t times_due(const Period& every, const RunSize& size) {
+  const std::int64_t period = every.count * (every.epochs ? size.steps_per_epoch : 1);
+  return period > 0 ? (size.steps + period - 1) / period : 0;
+}
+
+}  // namespace
+
 RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
                     const ScheduleRegistry& schedules) {
   RunSize size;
@@ -142,14 +164,14 @@ RunSize size_of_run(const ExperimentConfig& config, const RunData& data,
                     schedules);
   size.steps = rate.total_steps();
   size.peak_rate = rate.peak();
+  size.picture_share = data.picture_share;
+  if (data.picture_period) size.pictures = times_due(*data.picture_period, size);
   return size;
 }
 
 std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size) {
   if (size.evaluated_samples == 0) return 0;
-  const std::int64_t period =
-      train.eval_every.count * (train.eval_every.epochs ? size.steps_per_epoch : 1);
-  return (period > 0 ? (size.steps + period - 1) / period : 1) * (train.ema ? 2 : 1);
+  return std::max<std::int64_t>(times_due(train.eval_every, size), 1) * (train.ema ? 2 : 1);
 }
 
 namespace {
@@ -199,6 +221,7 @@ RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double 
   time.evaluation =
       with_loading(step_seconds * size.evaluation_share) *
       static_cast<double>(evaluations_of(config.train, size) * size.evaluated_samples);
+  time.pictures = step_seconds * size.picture_share * static_cast<double>(size.pictures);
   return time;
 }
 

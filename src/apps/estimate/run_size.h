@@ -16,6 +16,8 @@ struct RunData {
   std::int64_t references = 0;                     // samples with which each evaluation compares
   // Work on an evaluated sample relative to a step on a training sample.
   double evaluation_share = 1.0 / 3;
+  std::optional<Period> picture_period{};  // of Task::picture(); unset: none are drawn
+  double picture_share = 0;                // work on a picture, in the same unit
 };
 // Opens the data sets of a task; the task may be on kMeta. Throws DataError if a data set cannot be
 // opened, and ConfigError for an impossible augmentation.
@@ -33,9 +35,11 @@ void take_num_classes(ExperimentConfig& config, const Registries& registries);
 struct RunSize {
   std::int64_t evaluated_samples = 0;  // of an evaluation, references included
   double evaluation_share = 1.0 / 3;   // see RunData
+  double picture_share = 0;
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;
-  double peak_rate = 0;  // largest learning rate
+  std::int64_t pictures = 0;  // that the task draws
+  double peak_rate = 0;       // largest learning rate
 };
 
 // Throws DataError if there are fewer training samples than one batch.
@@ -67,12 +71,13 @@ RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
 // Durations in seconds.
 struct RunTime {
   double per_sample = 0;  // one training sample, with loading
-  double training = 0, evaluation = 0;
+  double training = 0, evaluation = 0, pictures = 0;
+  double total() const { return training + evaluation + pictures; }
 };
 // `step_seconds` is the time of a training step per sample; an evaluated sample takes
-// RunSize::evaluation_share of it. `load_seconds` is the time in which data.workers load a sample.
-// On the CPU, loading and computing share the cores. On another device, the slower of the two
-// determines the time.
+// RunSize::evaluation_share of it, and a picture RunSize::picture_share times as long.
+// `load_seconds` is the time in which data.workers load a sample. On the CPU, loading and computing
+// share the cores. On another device, the slower of the two determines the time.
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);
 

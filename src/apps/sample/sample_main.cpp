@@ -35,7 +35,7 @@ std::unique_ptr<Diffusion> make_model(const TaskSetup& setup) {
     throw ConfigError(cat("dtn-sample needs a diffusion model; the task of this model is ",
                           setup.config.task, ". dtn-predict names the classes of images"));
   }
-  task.release();
+  static_cast<void>(task.release());
   return std::unique_ptr<Diffusion>(diffusion);
 }
 
@@ -129,7 +129,8 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
   {
     SampleProgress progress(n, sampler.steps());
     request.on_progress = [&](std::int64_t done, std::int64_t) { return progress(done); };
-    samples = sample_images(sampler, denoiser_of(task->model(), DType::kFloat32), device, request);
+    const Denoiser denoiser = replayed(denoiser_of(task->model(), DType::kFloat32), device);
+    samples = sample_images(sampler, denoiser, device, request);
   }
   if (!samples.defined()) {
     log_info("stopped by a signal; wrote nothing");

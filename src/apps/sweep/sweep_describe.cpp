@@ -28,8 +28,7 @@ double estimated_seconds(const ExperimentConfig& config, const SizeCache::Entry&
                          const Complexity& cost, Device device, const Registries& registries) {
   const double seconds =
       profile_seconds_per_sample(config, run.data.train, cost.multiply_adds, device, registries);
-  const RunTime time = time_of_run(config, run.size, seconds, 0, device);
-  return time.training + time.evaluation;
+  return time_of_run(config, run.size, seconds, 0, device).total();
 }
 
 std::string state_text(const SweepRun& run, std::int64_t steps) {

@@ -22,6 +22,10 @@ ExperimentConfig key_of(const ExperimentConfig& config) {
   key.schedule = config.schedule;
   key.optim = config.optim;
   key.train.batch_size = config.train.batch_size;
+  key.train.eval_every = config.train.eval_every;
+  key.train.checkpoint_every = config.train.checkpoint_every;
+  key.diffusion = config.diffusion;
+  key.model.label_dropout = config.model.label_dropout;
   return key;
 }
 

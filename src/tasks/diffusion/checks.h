@@ -8,8 +8,7 @@
 
 namespace dtn {
 
-// For TaskSchema::check: channels, normalization and augmentation of the images, and the range of
-// the noise.
+// For TaskSchema::check: the preset of augmentation, and the range of the noise.
 std::optional<ConfigProblem> diffusion_problem(const ExperimentConfig& config);
 
 }  // namespace dtn

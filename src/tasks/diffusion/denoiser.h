@@ -12,4 +12,9 @@ class ImageModel;
 // reads the fields "image", "timestep" and "label".
 Denoiser denoiser_of(ImageModel& model, DType compute);
 
+// The same denoiser, which on a CUDA device replays the model as one captured graph, once for each
+// batch size. A result is valid until the next call. Copies share the graph. On the CPU, and with
+// `on` false, returns the argument.
+Denoiser replayed(Denoiser model, Device device, bool on = true);
+
 }  // namespace dtn

@@ -33,6 +33,13 @@ std::optional<Period> Diffusion::picture_period() const {
   return has_validation(config_.data) ? config_.train.eval_every : config_.train.checkpoint_every;
 }
 
+double Diffusion::picture_multiply_adds() {
+  const SamplerOptions options = picture_options(config_);
+  const auto passes = static_cast<double>(options.steps * (options.guidance == 1 ? 1 : 2));
+  return static_cast<double>(config_.diffusion.sample_count) * passes *
+         cost().computed_multiply_adds;
+}
+
 // The classes in turn, from the same noise each time. A signal stops it; the picture is then empty.
 Image Diffusion::picture(DType compute) {
   const ModelConfig& m = config_.model;
@@ -44,7 +51,8 @@ Image Diffusion::picture(DType compute) {
   }
   request.on_progress = [](std::int64_t, std::int64_t) { return !stop_requested(); };
   const Sampler sampler(config_.diffusion, picture_options(config_));
-  const Tensor samples = sample_images(sampler, denoiser_of(*model_, compute), device_, request);
+  const Denoiser model = replayed(denoiser_of(*model_, compute), device_, config_.train.step_graph);
+  const Tensor samples = sample_images(sampler, model, device_, request);
   return samples.defined() ? sample_grid(samples) : Image{};
 }
 

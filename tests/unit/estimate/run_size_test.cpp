@@ -83,6 +83,28 @@ train: {batch_size: 8}
   EXPECT_EQ(evaluations_of(c.train, RunSize{}), 0) << "without validation samples";
 }
 
+// Ten pictures of 4 images in 5 steps, each with two passes of the model, where a training step on
+// one image counts as three.
+TEST(RunSize, CountsPictures) {
+  const ExperimentConfig c = parse_experiment(R"(
+task: diffusion
+model: {preset: dit_tiny, depth: 1, label_dropout: 0.1}
+diffusion: {sample_count: 4, sample_steps: 5, sample_guidance: 2, sample_every: 3}
+data: {dataset: synthetic, size: 40, workers: 0}
+augment: none
+schedule: {name: constant, steps: 28}
+train: {batch_size: 8}
+)",
+                                              "config", {}, standard_registries().schemas());
+  const std::unique_ptr<Task> task = make_task({c, kMeta, standard_registries()});
+  const RunSize size = size_of_run(c, open_run_data(*task), standard_registries().schedules);
+  EXPECT_EQ(size.pictures, 10);
+  EXPECT_DOUBLE_EQ(size.picture_share, 4 * 5 * 2 / 3.0);
+  const RunTime time = time_of_run(c, size, 0.3, 0, kCpu);
+  EXPECT_DOUBLE_EQ(time.pictures, 10 * 4 * 5 * 2 * 0.1);
+  EXPECT_DOUBLE_EQ(time.total(), time.training + time.evaluation + time.pictures);
+}
+
 TEST(RunSize, Time) {
   ExperimentConfig c = small();
   RunSize size;

@@ -1,4 +1,5 @@
 // The task diffusion: checks of its config, its meter, and its terms.
+#include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/models/presets.h"
 #include "dtn/tasks/diffusion.h"
@@ -6,6 +7,7 @@
 #include "tasks/diffusion/checks.h"
 #include "tasks/diffusion/meter.h"
 #include "tensors.h"
+#include "texts.h"
 
 namespace dtn::test {
 namespace {
@@ -27,18 +29,40 @@ TEST(DiffusionChecks, RefuseConfigsThatWouldMeanNothing) {
     return problem ? problem->message : std::string();
   };
   const auto expect = [&](const std::string& part, auto&& change) {
-    const std::string text = problem_of(change);
-    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
+    expect_contains(problem_of(change), part);
   };
-  expect("data.mean", [](auto& c) { c.data.mean = {0.5}; });
-  expect("data.std", [](auto& c) { c.data.std = {0.5}; });
   expect("augment.preset: none", [](auto& c) { c.augment.preset = AugmentPreset::kLight; });
-  expect("augment.policy", [](auto& c) { c.augment.policy = "rand-m9"; });
-  expect("augment.mixup", [](auto& c) { c.augment.mixup = 0.8; });
-  expect("augment.erase", [](auto& c) { c.augment.erase = 0.25; });
   expect("is larger than", [](auto& c) { c.diffusion.beta_start = 0.03; });
   expect("set diffusion.steps above 20", [](auto& c) { c.diffusion.steps = 20; });
   EXPECT_EQ(problem_of([](auto& c) { c.diffusion.steps = 21; }), "");
+}
+
+ExperimentConfig parsed(const std::string& text) {
+  return parse_experiment(text, "test", {}, standard_registries().schemas());
+}
+
+// Keys of other tasks are errors, except that a base config may have them for another task.
+TEST(DiffusionChecks, RefuseKeysThatTheTaskDoesNotRead) {
+  const std::string start = "task: diffusion\nmodel: {preset: dit_tiny}\naugment: none\n";
+  EXPECT_NO_THROW(parsed(start + "data: {interpolation: bilinear}\n"));
+  for (const char* text : {"data: {mean: 0.5}", "data: {std: 0.5}", "data: {crop_pct: 0.9}",
+                           "data: {train_interpolation: random}", "train: {label_smoothing: 0.1}",
+                           "train: {loss: bce}"}) {
+    try {
+      parsed(start + text + "\n");
+      FAIL() << text;
+    } catch (const ConfigError& e) {
+      expect_contains(e.what(), " is not read by the task 'diffusion'; it is read by: classify");
+    }
+  }
+  for (const char* text : {"policy: rand-m9", "mixup: 0.8", "erase: 0.25", "scale: [0.5, 1]"}) {
+    EXPECT_THROW(parsed(cat("task: diffusion\nmodel: {preset: dit_tiny}\naugment: {preset: none, ",
+                            text, "}\n")),
+                 ConfigError)
+        << text;
+  }
+  EXPECT_THROW(parsed("task: dino\nmodel: {preset: vit_t}\ntrain: {label_smoothing: 0.1}\n"),
+               ConfigError);
 }
 
 TEST(DiffusionTask, NeedsModelOfImages) {
