@@ -39,7 +39,8 @@ Rle rle_of_runs(std::int64_t height, std::int64_t width, std::span<const std::in
 // Returns the compressed text, without the size.
 std::string rle_text(const Rle& mask);
 
-// Converts from and to bitmaps [height, width], row by row, of 0 and 1. Any value but 0 counts as 1.
+// Converts from and to bitmaps [height, width], row by row, of 0 and 1. Any value but 0 counts as
+// 1.
 Rle rle_of_mask(const std::uint8_t* mask, std::int64_t height, std::int64_t width);
 void write_mask(const Rle& rle, std::uint8_t* mask);
 
