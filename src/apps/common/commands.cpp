@@ -109,6 +109,8 @@ constexpr Example kData[] = {
      "Makes two corruptions of ImageNet-C from the validation images."},
     {"dtn-data listops --output data/listops --seed 1 --train 1000 --val 100 --test 100",
      "Makes a small Long ListOps."},
+    {"dtn-data shapes --output data/shapes --seed 1",
+     "Makes a small data set for object detection, in COCO's layout."},
 };
 constexpr Example kBench[] = {
     {"dtn-bench train --config vit_s_star_dtn", "Measures training steps of a config."},

@@ -13,6 +13,7 @@
 
 #include "core/progress.h"
 #include "data/listops/write_files.h"
+#include "data/shapes/write_shapes.h"
 #include "data/source/inspect.h"
 #include "dtn/config/train_config.h"
 #include "dtn/tasks/registries.h"
@@ -99,6 +100,19 @@ class ListopsCommand {
 
  private:
   listops::WriteOptions options_;
+  std::string output_;
+  bool json_ = false;
+};
+
+// `dtn-data shapes`.
+class ShapesCommand {
+ public:
+  // Adds the subcommand to `app` and returns it.
+  CLI::App* add_to(CLI::App& app);
+  int run() const;
+
+ private:
+  shapes::ShapesOptions options_;
   std::string output_;
   bool json_ = false;
 };

@@ -178,13 +178,15 @@ int stats(const DataCommand& options, const Registries& registries) {
 
 int data_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
-      "Packs, verifies, describes, shows and corrupts data sets, and generates Long ListOps.",
+      "Packs, verifies, describes, shows and corrupts data sets, and generates Long ListOps and "
+      "pictures of shapes.",
       "dtn-data"};
   app.require_subcommand(1);
   DataCommand options;
   PackCommand packing;
   CorruptCommand corrupting;
-  ListopsCommand making;
+  ListopsCommand making_listops;
+  ShapesCommand making_shapes;
   PreviewCommand previewing;
   bool no_decode = false;
   CLI::App* pack_command = app.add_subcommand(
@@ -199,7 +201,8 @@ int data_main(int argc, char** argv, const Registries& registries) {
   for (CLI::App* sub : {pack_command, verify_command, stats_command}) options.add_to(*sub);
   CLI::App* preview_command = previewing.add_to(app);
   CLI::App* corrupt_command = corrupting.add_to(app);
-  CLI::App* listops_command = making.add_to(app);
+  CLI::App* listops_command = making_listops.add_to(app);
+  CLI::App* shapes_command = making_shapes.add_to(app);
   verify_command->add_flag("--no-decode", no_decode,
                            "only read the files and check the checksums of a packed file");
   pack_command->add_option("--output", packing.output, "file to write")->required();
@@ -217,7 +220,8 @@ int data_main(int argc, char** argv, const Registries& registries) {
            : *verify_command  ? verify(options, !no_decode, registries)
            : *preview_command ? previewing.run(registries)
            : *corrupt_command ? corrupting.run(registries)
-           : *listops_command ? making.run()
+           : *listops_command ? making_listops.run()
+           : *shapes_command  ? making_shapes.run()
                               : stats(options, registries);
   });
 }

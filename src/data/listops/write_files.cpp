@@ -3,12 +3,11 @@
 #include <array>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "data/listops/listops_file.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
-#include "io/posix.h"
+#include "io/output_folder.h"
 
 namespace dtn::listops {
 namespace {
@@ -32,42 +31,7 @@ void check(const WriteOptions& options) {
   check_trees("--val", options.val);
   check_trees("--test", options.test);
   check_drawing(drawing_of(options));
-  std::error_code ignored;
-  if (fs::exists(options.output, ignored) && !fs::is_directory(options.output, ignored)) {
-    throw ConfigError(cat("--output ", options.output.string(), " is not a folder"));
-  }
-}
-
-// The output folder. The destructor removes it if this object made it and it is empty.
-class OutputFolder {
- public:
-  explicit OutputFolder(const fs::path& path) : path_(path) {
-    std::error_code error;
-    made_ = fs::create_directories(path, error);
-    if (error) throw_errno("create the folder", path, error.value());
-  }
-  ~OutputFolder() {
-    std::error_code ignored;
-    if (made_) fs::remove(path_, ignored);  // fails if it is not empty
-  }
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-
- private:
-  fs::path path_;
-  bool made_;
-};
-
-// Removes temporaries of a killed process. Throws ConfigError if the folder holds anything else.
-void clear_folder(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("basic_") && name.find(".tsv.tmp-") != std::string::npos) continue;
-    throw ConfigError(
-        cat(folder.string(), " already holds files (", name,
-            ") and was not changed; choose another --output, or remove the files first"));
-  }
-  remove_stale_temporaries(folder);
+  check_output_folder(options.output);
 }
 
 // A file that is being written.
@@ -107,9 +71,7 @@ class SplitFile {
 WriteReport write_files(const WriteOptions& options,
                         const std::function<bool(std::int64_t, std::int64_t)>& keep_going) {
   check(options);
-  const OutputFolder output(options.output);
-  const DirectoryLock lock = lock_for_writing(options.output);
-  clear_folder(options.output);
+  const OutputFolder output(options.output, {kTrainFile, kValFile, kTestFile});
   std::array<SplitFile, 3> files{SplitFile(options.output / kTrainFile, options.train),
                                  SplitFile(options.output / kValFile, options.val),
                                  SplitFile(options.output / kTestFile, options.test)};

@@ -7,6 +7,7 @@
 #include "dtn/core/check.h"
 #include "io/crc32c.h"
 #include "io/image/image_encode.h"
+#include "io/image/stored_png.h"
 
 namespace dtn {
 namespace {
@@ -35,6 +36,35 @@ TEST(Encode, PngRoundTrips) {
       EXPECT_EQ(back.pixels, image.pixels);
     }
   }
+}
+
+TEST(Encode, StoredPngRoundTripsWithFixedBytes) {
+  for (int channels : {1, 3}) {
+    // The last size needs more than one block.
+    for (auto [width, height] : {std::pair{1, 1}, {17, 5}, {300, 211}}) {
+      const Image image = smooth_image(width, height, channels);
+      std::vector<std::byte> file(7);
+      encode_stored_png(image, file);
+      EXPECT_LT(file.size(), image.pixels.size() + height + 100);
+      const Image back = decode_image(file, "png", {}, ColorMode::kAsStored);
+      EXPECT_EQ(back.width, width);
+      EXPECT_EQ(back.channels, channels);
+      EXPECT_EQ(back.pixels, image.pixels);
+    }
+  }
+  std::vector<std::byte> file;
+  encode_stored_png(smooth_image(2, 1, 1), file);
+  // Signature 8, IHDR 25, IDAT 12 + 2 + 5 + 3 + 4, IEND 12.
+  EXPECT_EQ(file.size(), 71u);
+  const std::uint8_t stream[] = {0x78, 1, 1, 3, 0, 0xfc, 0xff, 0, 20, 23};
+  for (std::size_t i = 0; i < std::size(stream); ++i) {
+    EXPECT_EQ(static_cast<int>(file[41 + i]), stream[i]) << i;
+  }
+  // One whole block of 65535 bytes is the last one.
+  encode_stored_png(smooth_image(65534, 1, 1), file);
+  EXPECT_EQ(decode_image(file, "png", {}, ColorMode::kGray).pixels,
+            smooth_image(65534, 1, 1).pixels);
+  EXPECT_THROW(encode_stored_png(Image{2, 2, 3, {}}, file), Error);
 }
 
 TEST(Encode, PngWithPalette) {
