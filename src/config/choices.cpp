@@ -63,9 +63,7 @@ Choice task_choice(const ConfigSchemas& schemas) {
     Choice::Entry& entry = choice.entries.emplace_back();
     entry.name = task.name;
     for (const Key& key : keys()) {
-      if (contains(task.sections, section_of(key.path)) || contains(task.keys, key.path)) {
-        entry.reads.push_back(key.path);
-      }
+      if (contains(task.sections, section_of(key.path))) entry.reads.push_back(key.path);
     }
   }
   for (const TaskSchema& task : schemas.tasks) {

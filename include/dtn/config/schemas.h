@@ -129,7 +129,6 @@ struct TaskSchema {
   std::vector<FigureSchema> figures;  // the first decides which checkpoint is the best
   // Sections of a config that not every task reads, and that it reads: "distill".
   std::vector<std::string> sections{};
-  std::vector<std::string> keys{};  // keys of other sections that only some tasks read, as it does
   // Keys outside of such sections that other tasks read, and that it does not.
   std::vector<std::string> unread{};
   // Checks the values beyond the ranges of the keys. Null: nothing to check.

@@ -13,6 +13,7 @@
 
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
+#include "apps/eval/coco_evaluation.h"
 #include "apps/eval/frozen_evaluation.h"
 #include "apps/eval/result_files.h"
 #include "apps/eval/sample_evaluation.h"
@@ -45,6 +46,7 @@ struct EvalCommand {
   WeightsOptions weights;
   FrozenOptions frozen;
   SampleOptions judged;
+  CocoOptions coco;
   ResultPaths results;
   std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
@@ -333,8 +335,16 @@ int run_samples(const EvalCommand& options, const ExperimentConfig& config, Clas
 
 int run_eval(const EvalCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
-  if (!options.frozen.task.empty()) return run_frozen(options, device, registries);
   Communicator& ranks = *job();
+  if (options.coco.any()) {
+    return ranks.is_root() ? evaluate_coco(options.coco, options.json) : kExitDone;
+  }
+  if (options.weights.checkpoint.empty()) {
+    throw ConfigError(
+        "name the model with --checkpoint, or files of detections with --coco-annotations and "
+        "--coco-results");
+  }
+  if (!options.frozen.task.empty()) return run_frozen(options, device, registries);
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
   const bool wants_classes = !options.suite.empty() || !options.inputs.empty() ||
@@ -386,14 +396,16 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
 int eval_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
       "Evaluates a checkpoint, on its data set or on a robustness suite, or computes logits for "
-      "given inputs.",
+      "given inputs. Evaluates files of detections without a model.",
       "dtn-eval"};
   EvalCommand options;
   options.weights.add_to(app, "evaluate the moving average of the weights");
   app.add_flag("--json", options.json,
                "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb) count "
                "images_per_second skipped (damaged images); with --suite or --samples, the results "
-               "of all their parts");
+               "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
+               "AR1 AR10 AR100 ARs ARm ARl}, \"segm\": ...} as fractions, -1 where no category "
+               "has a truth");
   auto* inputs =
       app.add_option("--inputs", options.inputs,
                      "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
@@ -412,11 +424,15 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   for (CLI::Option* option : saving) suite->excludes(option);
   auto* judged = options.judged.add_to(app)->excludes(inputs)->excludes(suite);
   for (CLI::Option* option : saving) judged->excludes(option);
-  options.frozen.add_to(app)
-      ->excludes(suite)
-      ->excludes(judged)
-      ->excludes("--save-logits")
-      ->excludes("--save-attention");
+  auto* frozen = options.frozen.add_to(app)
+                     ->excludes(suite)
+                     ->excludes(judged)
+                     ->excludes("--save-logits")
+                     ->excludes("--save-attention");
+  auto* checkpoint = app.get_option("--checkpoint")->required(false);
+  std::vector<CLI::Option*> others = saving;
+  others.insert(others.end(), {checkpoint, inputs, suite, judged, frozen});
+  options.coco.add_to(app, others);
   app.add_option("--suite-root", options.suite_root,
                  "folder of the suite's images (default: data.root)")
       ->needs(suite);

@@ -1,0 +1,98 @@
+#include "apps/eval/coco_evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/common/program.h"
+#include "core/format.h"
+#include "core/seconds_since.h"
+#include "dtn/core/log.h"
+#include "tasks/detect/coco_files.h"
+
+namespace dtn::app {
+namespace {
+
+const char* name_of(OverlapKind kind) { return kind == OverlapKind::kBoxes ? "bbox" : "segm"; }
+
+std::vector<OverlapKind> kinds_of(const CocoOptions& options, const CocoAnnotations& truths,
+                                  const CocoResults& results) {
+  if (options.overlap == "bbox") return {OverlapKind::kBoxes};
+  if (options.overlap == "segm") return {OverlapKind::kMasks};
+  const bool all_truths = std::ranges::all_of(truths.annotations(), [](const auto& truth) {
+    return truth.segmentation != coco::SegmentationKind::kNone;
+  });
+  const bool has_masks =
+      results.size() > 0 && results.mask_count() == results.size() && all_truths;
+  if (has_masks) return {OverlapKind::kBoxes, OverlapKind::kMasks};
+  return {OverlapKind::kBoxes};
+}
+
+// One figure in percent; a dash where no category has a truth.
+std::string percent(double figure) { return figure < 0 ? "-" : format("%.1f", 100 * figure); }
+
+void print_table(const std::vector<OverlapKind>& kinds, const std::vector<CocoReport>& reports) {
+  std::string text = format("%-6s", "%");
+  for (const std::string_view name : kCocoFigures) text += format("%7s", std::string(name).c_str());
+  text += "\n";
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    text += format("%-6s", name_of(kinds[i]));
+    for (const double figure : reports[i].figures) text += format("%7s", percent(figure).c_str());
+    text += "\n";
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+void print_json(const std::vector<OverlapKind>& kinds, const std::vector<CocoReport>& reports) {
+  nlohmann::ordered_json json;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    for (std::size_t f = 0; f < kCocoFigures.size(); ++f) {
+      json[name_of(kinds[i])][std::string(kCocoFigures[f])] = reports[i].figures[f];
+    }
+  }
+  std::printf("%s\n", json.dump().c_str());
+}
+
+}  // namespace
+
+void CocoOptions::add_to(CLI::App& app, const std::vector<CLI::Option*>& others) {
+  auto* truths = app.add_option("--coco-annotations", annotations,
+                                "evaluate the detections of --coco-results without a model: file "
+                                "of annotations in COCO's format");
+  auto* found = app.add_option("--coco-results", results,
+                               "file of results in COCO's format, of any program: image_id, "
+                               "category_id, bbox [x, y, width, height] and score, for masks also "
+                               "segmentation");
+  truths->needs(found);
+  found->needs(truths);
+  app.add_option("--coco-iou", overlap,
+                 "overlap of bbox (boxes) or segm (masks) (default: bbox; also segm if every "
+                 "result has a mask)")
+      ->check(CLI::IsMember({"bbox", "segm"}))
+      ->needs(truths);
+  for (CLI::Option* other : others) truths->excludes(other);
+}
+
+int evaluate_coco(const CocoOptions& options, bool json) {
+  const auto start = std::chrono::steady_clock::now();
+  const CocoAnnotations truths = read_coco_annotations(options.annotations);
+  CocoResults results = read_coco_results(options.results);
+  const std::int64_t unknown = match_results(results, truths, options.results);
+  if (unknown > 0) {
+    log_warn(cat(options.results, ": left out ", counted(unknown, "results"),
+                    " of categories that ", options.annotations, " does not list"));
+  }
+  log_info(cat(counted(truths.images().size(), "images"), ", ",
+               counted(truths.annotations().size(), "annotations"), " of ",
+               counted(truths.categories().size(), "categories"), ", ",
+               counted(results.size(), "results"),
+               format("; read in %.1f s", seconds_since(start))));
+  const std::vector<OverlapKind> kinds = kinds_of(options, truths, results);
+  std::vector<CocoReport> reports;
+  for (const OverlapKind kind : kinds) reports.push_back(evaluate_results(truths, results, kind));
+  json ? print_json(kinds, reports) : print_table(kinds, reports);
+  return kExitDone;
+}
+
+}  // namespace dtn::app
