@@ -30,9 +30,8 @@ CLI::App* ShapesCommand::add_to(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "shapes",
       "generate a data set for object detection, to try detectors without COCO: discs, squares and "
-      "triangles on noisy ground, with boxes, masks and crowds in COCO's layout, for data.dataset "
-      "coco with train: train and val: val; equal options give equal bytes; the files appear when "
-      "all are complete");
+      "triangles on noisy ground, with boxes, masks and crowds in COCO's layout; equal options "
+      "give equal bytes; the files appear when all are complete");
   sub->add_option("--output", output_, "folder to write; it must be empty or new")->required();
   sub->add_option("--seed", options_.seed, "seed of the random pictures")->required();
   add_defaulted(*sub, "--train", options_.train, "number of training pictures");
