@@ -8,8 +8,8 @@
 //   PVT    the kernel equals the stride, and rows and columns that it does not divide are cut off;
 //          positions pos_embed{s}; a class token, cls_token, joins at the last stage; one norm, at
 //          the end
-//          In a detector the stages' features are the result: there is no class token and no norm at
-//          the end, and pos_embed of the last stage keeps the class token's row, unread.
+//          In a detector the stages' features are the result: there is no class token and no norm
+//          at the end, and pos_embed of the last stage keeps the class token's row, unread.
 //   PVTv2  kernels overlap, with zeros around the grid, and a side of n becomes ceil(n / stride);
 //          no positions and no class token; a depthwise convolution in the MLP; each stage ends
 //          with norm{s}

@@ -36,8 +36,8 @@ class Detector {
   // Sides of the features of a region, in tokens, for the box head and for the mask head.
   static constexpr std::int64_t kBoxSize = 7, kMaskSize = 14;
 
-  // Builds and initialises the model, as Classifier does. Throws ConfigError if the configuration is
-  // invalid, or the backbone has not four stages.
+  // Builds and initialises the model, as Classifier does. Throws ConfigError if the configuration
+  // is invalid, or the backbone has not four stages.
   Detector(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32,
            Device device = kCpu, const ModelRegistry& models = model_registry(),
            const NormRegistry& norms = norm_registry());

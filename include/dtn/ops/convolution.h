@@ -54,8 +54,8 @@ Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_
 
 // A coarse grid of tokens, upsampled and added to a fine one, as in a feature pyramid. Token (i, j)
 // of the fine grid gets the coarse token (floor(i h' / h), floor(j w' / w)), the nearest:
-// fine [B, h w, C] + coarse [B, h' w', C] -> [B, h w, C]. Throws Error if the coarse grid h' x w' is
-// larger.
+// fine [B, h w, C] + coarse [B, h' w', C] -> [B, h w, C]. Throws Error if the coarse grid h' x w'
+// is larger.
 Variable upsample_add(Context&, const Variable& fine, const std::array<std::int64_t, 2>& fine_grid,
                       const Variable& coarse, const std::array<std::int64_t, 2>& coarse_grid);
 

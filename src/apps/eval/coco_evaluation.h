@@ -9,10 +9,9 @@ namespace dtn::app {
 
 struct CocoOptions {
   std::string annotations, results;  // files; empty: another evaluation
-  std::string overlap;               // bbox or segm; empty: bbox, and segm if all results have masks
+  std::string overlap;  // bbox or segm; empty: bbox, and segm if all results have masks
 
-  // Adds the options. None of them can be combined with another way to evaluate, which `others`
-  // are the options of.
+  // Adds the options. None of them can be combined with `others`, the options of other evaluations.
   void add_to(CLI::App& app, const std::vector<CLI::Option*>& others);
   bool any() const { return !annotations.empty(); }
 };

@@ -38,9 +38,10 @@ struct LoaderOptions {
   HostMemory allocate;
 };
 
-// Returns the options for a source, with its lengths and groups, after checking them. Throws DataError if the
-// source is empty or cannot fill one batch under drop_last. Throws ConfigError if a batch has too
-// few rows for all ranks, or if batches by length or group are combined with repeated augmentation.
+// Returns the options for a source, with its lengths and groups, after checking them. Throws
+// DataError if the source is empty or cannot fill one batch under drop_last. Throws ConfigError if
+// a batch has too few rows for all ranks, or if batches by length or group are combined with
+// repeated augmentation.
 LoaderOptions checked(const LoaderOptions& options, const SampleSource& source);
 
 // Returns data.workers if it is set. Otherwise returns two for training on the CPU, which needs the

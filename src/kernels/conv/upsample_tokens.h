@@ -1,7 +1,7 @@
-// Addition of a coarse grid of tokens to a fine one, each fine token getting the nearest coarse one:
+// Addition of a coarse grid of tokens to a fine one. Each fine token gets the nearest coarse token:
 //    y[b, (i, j), c] = fine[b, (i, j), c] + coarse[b, (floor(i Hc / H), floor(j Wc / W)), c]
-// Tokens are in raster order, channels innermost. The gradient of a coarse token is the sum over the
-// fine tokens that got it, row by row, in the accumulator type; it is rounded once.
+// Tokens are in raster order, channels innermost. The gradient of a coarse token is the sum over
+// the fine tokens that got it, row by row, in the accumulator type; it is rounded once.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The feature pyramid of a detector (Lin et al., Feature Pyramid Networks for Object Detection, CVPR
-// 2017). With the features C_i of some stages of a backbone, each coarser than the one before:
+// The feature pyramid of a detector (Lin et al., Feature Pyramid Networks for Object Detection,
+// CVPR 2017). With the features C_i of some stages of a backbone, each coarser than the one before:
 //    M_i = lateral_i C_i + upsampled M_(i + 1)
 //    P_i = conv_i M_i
 // lateral_i is a convolution of 1 x 1, conv_i one of 3 x 3, and upsampling takes the nearest token.

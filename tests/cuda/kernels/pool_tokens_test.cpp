@@ -1,4 +1,5 @@
-// Compares the pooling of tokens, the soft split and upsampling on the device with float64 on the host.
+// Compares the pooling of tokens, the soft split and upsampling on the device with float64 on the
+// host.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"

@@ -62,11 +62,10 @@ TEST(Detector, HasTheNamesOfMmdetection) {
     return names;
   };
   const std::set<std::string> retina = names_of(DetectorKind::kRetinaNet);
-  for (const char* name :
-       {"backbone.patch_embed1.proj.weight", "backbone.pos_embed4", "neck.lateral_convs.2.conv.bias",
-        "neck.fpn_convs.4.conv.weight", "bbox_head.cls_convs.0.conv.weight",
-        "bbox_head.reg_convs.0.conv.bias", "bbox_head.retina_cls.weight",
-        "bbox_head.retina_reg.bias"}) {
+  for (const char* name : {"backbone.patch_embed1.proj.weight", "backbone.pos_embed4",
+                           "neck.lateral_convs.2.conv.bias", "neck.fpn_convs.4.conv.weight",
+                           "bbox_head.cls_convs.0.conv.weight", "bbox_head.reg_convs.0.conv.bias",
+                           "bbox_head.retina_cls.weight", "bbox_head.retina_reg.bias"}) {
     EXPECT_TRUE(retina.contains(name)) << name;
   }
   for (const char* name : {"backbone.cls_token", "backbone.norm.weight", "backbone.head.weight",
@@ -75,11 +74,11 @@ TEST(Detector, HasTheNamesOfMmdetection) {
   }
   const std::set<std::string> mask = names_of(DetectorKind::kMaskRcnn);
   for (const char* name :
-       {"neck.lateral_convs.3.conv.weight", "neck.fpn_convs.3.conv.bias", "rpn_head.rpn_conv.weight",
-        "rpn_head.rpn_cls.weight", "rpn_head.rpn_reg.bias", "roi_head.bbox_head.shared_fcs.1.weight",
-        "roi_head.bbox_head.fc_cls.bias", "roi_head.bbox_head.fc_reg.weight",
-        "roi_head.mask_head.convs.0.conv.weight", "roi_head.mask_head.upsample.weight",
-        "roi_head.mask_head.conv_logits.bias"}) {
+       {"neck.lateral_convs.3.conv.weight", "neck.fpn_convs.3.conv.bias",
+        "rpn_head.rpn_conv.weight", "rpn_head.rpn_cls.weight", "rpn_head.rpn_reg.bias",
+        "roi_head.bbox_head.shared_fcs.1.weight", "roi_head.bbox_head.fc_cls.bias",
+        "roi_head.bbox_head.fc_reg.weight", "roi_head.mask_head.convs.0.conv.weight",
+        "roi_head.mask_head.upsample.weight", "roi_head.mask_head.conv_logits.bias"}) {
     EXPECT_TRUE(mask.contains(name)) << name;
   }
   EXPECT_FALSE(mask.contains("neck.fpn_convs.4.conv.weight"));
