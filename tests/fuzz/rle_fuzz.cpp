@@ -37,8 +37,9 @@ void check_polygon(std::int64_t height, std::int64_t width, std::string_view tex
   for (const char c : text) polygons[0].push_back(static_cast<signed char>(c) * 0.75);
   if (polygons[0].size() % 2 != 0) polygons[0].pop_back();
   check_mask(dtn::rasterize(std::span(polygons).first(1), height, width));
-  polygons[1].resize(text.size() / sizeof(double));
-  std::memcpy(polygons[1].data(), text.data(), polygons[1].size() * sizeof(double));
+  for (std::size_t at = 0; at + sizeof(double) <= text.size(); at += sizeof(double)) {
+    std::memcpy(&polygons[1].emplace_back(), text.data() + at, sizeof(double));
+  }
   check_mask(dtn::rasterize(polygons, height, width));
 }
 
