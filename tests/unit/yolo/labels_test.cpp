@@ -75,7 +75,7 @@ TEST(YoloLines, ReadsBoxesAndPolygons) {
 TEST(YoloLines, RefusesOthers) {
   const std::string good = "0 0.5 0.5 0.1 0.1\n";
   EXPECT_EQ(line_error(good + "3 0.5 0.5 0.1 0.1"),
-            "a.txt:2: the class must be a whole number from 0 to 2, not '3'");
+            "a.txt:2: the class must be a whole number from 0 to 2, not 3");
   for (const char* bad : {"-1", "0.0", "cat", "99999999999999999999", "\xff\x01"}) {
     EXPECT_NE(line_error(std::string(bad) + " 0.5 0.5 0.1 0.1").find("a.txt:1: the class"),
               std::string::npos)
