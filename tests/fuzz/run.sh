@@ -12,10 +12,13 @@ corpus=${FUZZ_CORPUS:-$work}/$name
 mkdir -p "$corpus"
 seeds=()
 case $name in
+  fuzz_coco) seeds=("$here/coco") ;;
   fuzz_hub) seeds=("$here/hub") ;;
   fuzz_image | fuzz_stb) seeds=("$here/../golden/data/images") ;;
   fuzz_listops) seeds=("$here/listops") ;;
+  fuzz_rle) seeds=("$here/rle") ;;
   fuzz_yaml) seeds=("$here/../../configs/"{fashion_mnist,sweeps}) ;;
+  fuzz_yolo) seeds=("$here/yolo") ;;
 esac
 for i in "${!seeds[@]}"; do
   if [[ ! -d ${seeds[i]} ]]; then unset "seeds[$i]"; fi

@@ -1,9 +1,10 @@
 // Masks of polygons, pixel for pixel as COCO's tools make them.
 //
 // A corner at (x, y) pixels is rounded to fifths of a pixel, u = int(5 x + 0.5) and
-// v = int(5 y + 0.5), towards 0. Each side, the closing one too, is a list of points (u, v), one for each step along
-// its longer axis (u if both are equal). The other coordinate is int(start + slope * steps + 0.5),
-// counted from the end with the smaller coordinate on the long axis. Between two points with
+// v = int(5 y + 0.5), towards 0. Each side, the closing one too, is a list of points (u, v), one
+// for each step along its longer axis (u if both are equal). The other coordinate is
+// int(start + slope * steps + 0.5), counted from the end with the smaller coordinate on the long
+// axis. Between two points with
 //     min u = 5 X + 2,  X in [0, width)
 // the mask changes at pixel (X, Y), and for all later pixels in column order, with
 //     Y = ceil(clamp((min v + 0.5) / 5 - 0.5, 0, height)).
