@@ -181,7 +181,7 @@ std::uint64_t falling_order(double score) {
   constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
   std::uint64_t bits = std::bit_cast<std::uint64_t>(score);
   if (bits == kSign) bits = 0;  // -0 equals 0
-  // Of positive numbers the larger has the larger bits, of negative ones the smaller bits.
+  // A larger positive number has larger bits, a larger negative one has smaller bits.
   return (bits & kSign) != 0 ? bits : ~(bits | kSign);
 }
 

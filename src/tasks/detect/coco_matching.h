@@ -26,8 +26,8 @@ namespace dtn {
 inline constexpr int kOverlapThresholds = 10, kAreaRanges = 4;
 inline constexpr std::size_t kMaxFoundPerClass = 100;  // per image and category
 
-// Overlap thresholds 0.5, 0.55, ..., 0.95, by the operations of COCO's tool. Its 0.9 is one bit below
-// the literal.
+// Overlap thresholds 0.5, 0.55, ..., 0.95, by the operations of COCO's tool. Its 0.9 is one bit
+// below the literal.
 constexpr std::array<double, kOverlapThresholds> overlap_thresholds() {
   std::array<double, kOverlapThresholds> thresholds{};
   for (int i = 0; i < kOverlapThresholds; ++i) thresholds[i] = 0.5 + i * ((0.95 - 0.5) / 9);
