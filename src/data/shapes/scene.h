@@ -1,6 +1,6 @@
 // Random scenes of discs, squares and triangles on noisy ground, for data sets that detectors learn
-// from. A scene depends only on size, seed, split and number. All arithmetic is on integers, so that
-// it is the same on every machine.
+// from. A scene depends only on size, seed, split and number. All arithmetic is on integers, so it
+// is the same on every machine.
 #pragma once
 
 #include <array>

@@ -32,8 +32,8 @@ struct ShapesReport {
 // fails before leaves none of them.
 //
 // Calls keep_going() on this thread from time to time with the pictures so far; false stops.
-// Throws ConfigError, in the words of the command line, for impossible numbers, if the folder is not
-// empty, and if another process is writing to it. Throws Error if a file cannot be written.
+// Throws ConfigError, in the words of the command line, for impossible numbers, for a folder that
+// is not empty, and if another process writes to it. Throws Error if a file cannot be written.
 ShapesReport write_shapes(const ShapesOptions& options,
                           const std::function<bool(std::int64_t pictures)>& keep_going = {});
 

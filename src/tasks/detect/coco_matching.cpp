@@ -181,7 +181,7 @@ std::uint64_t falling_order(double score) {
   constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
   std::uint64_t bits = std::bit_cast<std::uint64_t>(score);
   if (bits == kSign) bits = 0;  // -0 equals 0
-  // The larger of two positive numbers has the larger bits, that of two negative ones the smaller.
+  // A larger positive number has larger bits, a larger negative one has smaller bits.
   return (bits & kSign) != 0 ? bits : ~(bits | kSign);
 }
 

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include "data/sample/no_contraction.h"
 #include "dtn/core/check.h"
-
-DTN_NO_CONTRACTION
 
 namespace dtn {
 namespace {
@@ -16,6 +13,10 @@ struct MeasuredMask {
   std::int64_t area = 0;
   PixelBox bounds{};
 };
+
+// Not inlined, because a compiler might fuse the product with an addition. The sum would then be
+// rounded once, and not twice as in COCO's tool.
+[[gnu::noinline]] double product(double a, double b) { return a * b; }
 
 MeasuredMask measure(const Rle& rle) { return {&rle, mask_area(rle), bounds_of(rle)}; }
 
@@ -66,9 +67,9 @@ double box_overlap(const CocoBox& found, const CocoBox& truth, bool crowd) {
   if (width <= 0) return 0;
   const double height = common_length(found[1], found[3], truth[1], truth[3]);
   if (height <= 0) return 0;
-  const double common = width * height;
-  const double own = found[2] * found[3];
-  const double whole = crowd ? own : own + truth[2] * truth[3] - common;
+  const double common = product(width, height);
+  const double own = product(found[2], found[3]);
+  const double whole = crowd ? own : own + product(truth[2], truth[3]) - common;
   return common / whole;
 }
 
