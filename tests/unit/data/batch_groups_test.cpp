@@ -14,7 +14,7 @@ using namespace dtn::test;
 using Indices = std::vector<std::int64_t>;
 
 constexpr std::int64_t kSamples = 107;
-constexpr std::int64_t kBatch = 4;
+constexpr std::int64_t kBatch = 5;
 
 // About a third of the samples are of group 1, the others of group 7.
 std::vector<std::uint8_t> some_groups() {
