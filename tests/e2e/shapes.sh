@@ -12,9 +12,9 @@ same_folders() {
 echo "any number of threads"
 small=(--seed 5 --train 60 --val 26 --size 64)
 expect 0 dtn-data shapes --output one "${small[@]}" --json
-expect_text '"output":"one","pictures":86,"shapes":[0-9]+,"crowds":6,"empty":3,' '"stopped":false'
+expect_text '"output":"one","pictures":86,"shapes":[0-9]+,"crowds":7,"empty":3,' '"stopped":false'
 OMP_NUM_THREADS=1 expect 0 dtn-data shapes --output a/b/ "${small[@]}"
-expect_text '^60 and 26 pictures with [0-9]+ shapes and 6 crowds, 3 without an object, [0-9.]+ [KM]iB, in a/b'
+expect_text '^60 and 26 pictures with [0-9]+ shapes and 7 crowds, 3 without an object, [0-9.]+ [KM]iB, in a/b'
 same_folders one a/b
 expect 0 dtn-data shapes --output other --seed 6 --train 60 --val 26 --size 64
 checks=$((checks + 1))

@@ -1,5 +1,6 @@
 // The generated pictures of shapes, and the files that dtn-data shapes writes.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -149,7 +150,7 @@ class ShapesFiles : public testing::Test {
 TEST_F(ShapesFiles, AnnotationsFitPictures) {
   const ShapesReport report = write_shapes(options);
   EXPECT_EQ(report.pictures, 100);
-  EXPECT_EQ(report.crowds, 8);
+  EXPECT_EQ(report.crowds, 9);
   EXPECT_EQ(report.empty, 4);
   std::int64_t bytes = 0;
   for (const auto& [name, text] : content_of(options.output)) {
@@ -181,8 +182,11 @@ TEST_F(ShapesFiles, AnnotationsFitPictures) {
         const Rle mask = read.mask(a);
         const PixelBox box = bounds_of(mask);
         (annotation.crowd ? crowds : shapes) += 1;
-        const double slack = annotation.crowd ? 0 : 1;
-        EXPECT_NEAR(mask_area(mask), annotation.area, annotation.area * 0.15 * slack) << path;
+        // A corner of 60 degrees is one pixel wide at a depth of 0.9 pixels, and the next row that
+        // has a pixel there is less than one pixel away.
+        const double slack = annotation.crowd ? 0 : 2;
+        EXPECT_NEAR(mask_area(mask), annotation.area, annotation.crowd ? 0 : annotation.area * 0.15)
+            << path;
         EXPECT_NEAR(box.x, annotation.box[0], slack) << path;
         EXPECT_NEAR(box.y + box.height, annotation.box[1] + annotation.box[3], slack) << path;
       }

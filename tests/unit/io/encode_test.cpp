@@ -60,10 +60,10 @@ TEST(Encode, StoredPngRoundTripsWithFixedBytes) {
   for (std::size_t i = 0; i < std::size(stream); ++i) {
     EXPECT_EQ(static_cast<int>(file[41 + i]), stream[i]) << i;
   }
-  // One whole block of 65535 bytes is the last one.
-  encode_stored_png(smooth_image(65534, 1, 1), file);
+  // 255 rows of 257 bytes are one whole block, which is the last one.
+  encode_stored_png(smooth_image(256, 255, 1), file);
   EXPECT_EQ(decode_image(file, "png", {}, ColorMode::kGray).pixels,
-            smooth_image(65534, 1, 1).pixels);
+            smooth_image(256, 255, 1).pixels);
   EXPECT_THROW(encode_stored_png(Image{2, 2, 3, {}}, file), Error);
 }
 
