@@ -23,8 +23,7 @@ std::vector<OverlapKind> kinds_of(const CocoOptions& options, const CocoAnnotati
   const bool all_truths = std::ranges::all_of(truths.annotations(), [](const auto& truth) {
     return truth.segmentation != coco::SegmentationKind::kNone;
   });
-  const bool has_masks =
-      results.size() > 0 && results.mask_count() == results.size() && all_truths;
+  const bool has_masks = results.size() > 0 && results.mask_count() == results.size() && all_truths;
   if (has_masks) return {OverlapKind::kBoxes, OverlapKind::kMasks};
   return {OverlapKind::kBoxes};
 }
@@ -81,7 +80,7 @@ int evaluate_coco(const CocoOptions& options, bool json) {
   const std::int64_t unknown = match_results(results, truths, options.results);
   if (unknown > 0) {
     log_warn(cat(options.results, ": left out ", counted(unknown, "results"),
-                    " of categories that ", options.annotations, " does not list"));
+                 " of categories that ", options.annotations, " does not list"));
   }
   log_info(cat(counted(truths.images().size(), "images"), ", ",
                counted(truths.annotations().size(), "annotations"), " of ",

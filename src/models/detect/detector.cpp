@@ -21,12 +21,11 @@ std::vector<StageShape> pyramid_stages(const Backbone& backbone, const ModelConf
 
 FeaturePyramid::Options pyramid_options(const ModelConfig& config,
                                         const std::vector<StageShape>& stages) {
-  FeaturePyramid::Options options{
-      .channels = {},
-      .width = config.detector.fpn_channels,
-      .top = config.detector.kind == DetectorKind::kRetinaNet
-                 ? FeaturePyramid::Top::kConvolutions
-                 : FeaturePyramid::Top::kEverySecond};
+  FeaturePyramid::Options options{.channels = {},
+                                  .width = config.detector.fpn_channels,
+                                  .top = config.detector.kind == DetectorKind::kRetinaNet
+                                             ? FeaturePyramid::Top::kConvolutions
+                                             : FeaturePyramid::Top::kEverySecond};
   for (const StageShape& stage : stages) options.channels.push_back(stage.channels);
   return options;
 }
@@ -51,8 +50,8 @@ Detector::Detector(const ModelConfig& config, std::uint64_t seed, DType dtype, D
   } else {
     dense_ = std::make_unique<ProposalHead>(root / "rpn_head", width, anchors());
     const Scope heads = root / "roi_head";
-    boxes_ = std::make_unique<RoiBoxHead>(
-        heads / "bbox_head", RoiBoxHead::Options{width, kBoxSize, d.head_fc, classes});
+    boxes_ = std::make_unique<RoiBoxHead>(heads / "bbox_head",
+                                          RoiBoxHead::Options{width, kBoxSize, d.head_fc, classes});
     masks_ = std::make_unique<RoiMaskHead>(heads / "mask_head",
                                            RoiMaskHead::Options{width, classes, d.head_convs});
   }

@@ -10,7 +10,9 @@ namespace {
 TokenConv make_conv(const Scope& scope, std::int64_t in, std::int64_t out, std::int64_t kernel,
                     std::int64_t stride = 1) {
   const std::int64_t taps = kernel * kernel;
-  return {scope / "conv", in, out,
+  return {scope / "conv",
+          in,
+          out,
           {.kernel = kernel,
            .stride = stride,
            .padding = kernel / 2,

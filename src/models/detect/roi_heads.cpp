@@ -51,8 +51,7 @@ RoiMaskHead::RoiMaskHead(const Scope& scope, const Options& o)
     : upsample_((scope / "upsample")
                     .weight("weight", {o.channels, o.channels, 2, 2}, he_normal(4, o.channels),
                             Decay::kYes)),
-      upsample_bias_(
-          (scope / "upsample").weight("bias", {o.channels}, InitKind::kZeros)),
+      upsample_bias_((scope / "upsample").weight("bias", {o.channels}, InitKind::kZeros)),
       logits_(scope / "conv_logits", o.channels, o.classes,
               {.kernel = 1, .weight_init = he_normal(1, o.classes)}) {
   for (int i = 0; i < o.convs; ++i) {
@@ -73,8 +72,8 @@ Variable RoiMaskHead::forward(Context& ctx, const Variable& x, std::int64_t size
   // for each token, whose outputs are ordered (u, v, channel).
   const std::int64_t channels = x.dim(2);
   const Variable& kernel = upsample_->variable;
-  const Variable weight = p::reshape(ctx, p::permute(ctx, kernel, {2, 3, 1, 0}),
-                                     {4 * channels, channels});
+  const Variable weight =
+      p::reshape(ctx, p::permute(ctx, kernel, {2, 3, 1, 0}), {4 * channels, channels});
   const Variable bias = p::reshape(
       ctx, p::broadcast_to(ctx, upsample_bias_->variable, {4, channels}), {4 * channels});
   const Variable squares = ops::linear(ctx, tokens.x, weight, bias);

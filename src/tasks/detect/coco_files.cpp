@@ -54,8 +54,8 @@ std::vector<TruthObject> truths_of(const CocoAnnotations& all, std::size_t image
   return truths;
 }
 
-std::vector<FoundObject> found_of(const CocoResults& results,
-                                  std::span<const std::size_t> of_image, OverlapKind kind) {
+std::vector<FoundObject> found_of(const CocoResults& results, std::span<const std::size_t> of_image,
+                                  OverlapKind kind) {
   std::vector<FoundObject> found;
   found.reserve(of_image.size());
   for (const std::size_t i : of_image) {
