@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-constexpr TokenConv::Options kPointwise{.kernel = 1, .init = ConvInit::kFanOut};
+const TokenConv::Options kPointwise{.kernel = 1, .init = ConvInit::kFanOut};
 
 ConvNorm make_conv(const Scope& block, const char* number, const Bottleneck::Options& o,
                    std::int64_t in, std::int64_t out, TokenConv::Options conv, bool zero = false) {
