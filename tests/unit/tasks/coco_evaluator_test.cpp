@@ -95,7 +95,7 @@ TEST(CocoEvaluator, PrecisionIsThatOfHigherRecalls) {
   evaluator.add(
       3, Truths{truth(1, place(0)), truth(1, place(1)), truth(1, place(2)), truth(1, place(3))},
       all);
-  const auto& curve = evaluator.report().precision[0];
+  const auto curve = evaluator.report().precision[0];
   EXPECT_EQ(curve[0], 1 / (1 + 0x1p-52));
   EXPECT_EQ(curve[25], 1 / (1 + 0x1p-52));
   EXPECT_EQ(curve[26], 0.6);
@@ -113,7 +113,7 @@ TEST(CocoEvaluator, RecallsAreMultiplesOfOneHundredth) {
     for (int i = 0; i < 100; ++i) truths.push_back(truth(1, place(i)));
     for (int i = 0; i < hits; ++i) all.push_back(found(1, place(i), 1));
     evaluator.add(3, truths, all);
-    const auto& curve = evaluator.report().precision[0];
+    const auto curve = evaluator.report().precision[0];
     EXPECT_GT(curve[hits - 1], 0.99);
     EXPECT_EQ(curve[hits] > 0.99, hits == 36) << hits;
     EXPECT_EQ(curve[hits + 1], 0);

@@ -192,7 +192,9 @@ TEST(CocoMatching, KeepsBest100PerCategory) {
   ASSERT_EQ(image.classes.size(), 2u);
   EXPECT_EQ(image.classes[0].end - image.classes[0].begin, 100u);
   EXPECT_EQ(image.classes[1].end - image.classes[1].begin, 3u);
-  EXPECT_EQ(fates(image), std::string(99, 'F') + "T" + "FFF") << "30 is the last one that counts";
+  std::string expected(99, 'F');
+  expected += "TFFF";  // truth 30 is the last one that counts
+  EXPECT_EQ(fates(image), expected);
 }
 
 TEST(CocoMatching, CategoriesAreApartAndUnknownOnesDropped) {
