@@ -13,6 +13,7 @@
 #include "kernels/conv/pool_tokens.h"
 #include "kernels/conv/soft_split.h"
 #include "kernels/cuda/trace.h"
+#include "kernels/detect/roi_align.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm.h"
@@ -24,10 +25,12 @@
 #include "kernels/image/mix_images.h"
 #include "kernels/image/sampler_step.h"
 #include "kernels/loss/binary_cross_entropy.h"
+#include "kernels/loss/box_loss.h"
 #include "kernels/loss/contrastive.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/diffusion_loss.h"
 #include "kernels/loss/dino_loss.h"
+#include "kernels/loss/focal_loss.h"
 #include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
@@ -158,6 +161,7 @@ DTN_ABSENT_PASSES(HashedAttention)
 DTN_ABSENT_PASSES(GroupedAttention)
 DTN_ABSENT_PASSES(QueryAttention)
 DTN_ABSENT_PASSES(BinaryCrossEntropy)
+DTN_ABSENT_PASSES(BoxLoss)
 DTN_ABSENT_PASSES(ChannelNorm)
 DTN_ABSENT(MoveRunningStatistics)
 DTN_ABSENT_PASSES(ChannelMoments)
@@ -175,6 +179,7 @@ DTN_ABSENT_PASSES(DtnSequence)
 DTN_ABSENT_PASSES(DtnDense)
 DTN_ABSENT(DtnDensePositions)
 DTN_ABSENT(DtnDensePositionsBackward)
+DTN_ABSENT_PASSES(FocalLoss)
 DTN_ABSENT(Gemm)
 DTN_ABSENT(HardTargets)
 DTN_ABSENT_PASSES(LayerNorm)
@@ -233,6 +238,7 @@ DTN_ABSENT(PowerNormSquares)
 DTN_ABSENT_PASSES(PowerNorm)
 DTN_ABSENT(PowerNormFeedback)
 DTN_ABSENT_PASSES(RmsNorm)
+DTN_ABSENT_PASSES(RoiAlign)
 DTN_ABSENT(SwitchableNormStatistics)
 DTN_ABSENT_PASSES(SwitchableNorm)
 DTN_ABSENT(SwitchableNormBackwardSums)
