@@ -11,8 +11,9 @@ namespace dtn {
 namespace {
 
 constexpr int kTapThreads = 128, kChannelThreads = 128;
-constexpr int kCells = 4;      // neighbouring cells of a block of the backward pass
-constexpr int kListed = 1024;  // RoIs that are looked through at once
+constexpr int kCells = 4;           // neighbouring cells of a block of the backward pass
+constexpr int kListed = 1024;       // RoIs that are looked through at once
+constexpr int kResidentBlocks = 8;  // on a multiprocessor, which leaves 64 registers to a thread
 
 // Taps of all RoIs. Axis a is 0 for rows, 1 for columns.
 struct TapTable {
@@ -118,11 +119,13 @@ __global__ void __launch_bounds__(kChannelThreads)
 }
 
 // Writes the RoIs from `begin` to `end` - 1 that read row `row` of an image and a level, in order,
-// to `list`; returns their number. `warps` is shared memory for one number per warp.
+// to `list`; returns their number. The list is written after a barrier, so all threads have left
+// the last one. `warps` is shared memory for one number per warp.
 template <class Arguments>
-__device__ int list_rois(const Arguments& args, const TapTable& taps, int level, std::int64_t image,
-                         int row, int column, std::int64_t begin, std::int64_t end, int* list,
-                         int* warps) {
+__device__ __forceinline__ int list_rois(const Arguments& args, const TapTable& taps, int level,
+                                         std::int64_t image, int row, int column,
+                                         std::int64_t begin, std::int64_t end, int* list,
+                                         int* warps) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   int listed = 0;
@@ -150,8 +153,8 @@ __device__ int list_rois(const Arguments& args, const TapTable& taps, int level,
 
 // Adds what RoI r gives to channel c of the cell (row, column).
 template <class T>
-__device__ float roi_gradient(const RoiAlignBackward& args, const TapTable& taps, std::int64_t r,
-                              int row, int column, std::int64_t c) {
+__device__ __forceinline__ float roi_gradient(const RoiAlignBackward& args, const TapTable& taps,
+                                              std::int64_t r, int row, int column, std::int64_t c) {
   const std::int64_t bins = args.size;
   const RoiRange *rows = taps.ranges + 2 * r * bins, *columns = rows + bins;
   const T* dy = static_cast<const T*>(args.dy) + r * bins * bins * args.channels + c;
@@ -172,7 +175,7 @@ __device__ float roi_gradient(const RoiAlignBackward& args, const TapTable& taps
 
 // Blocks: groups of kCells cells in x, rows of the level in y, images in z.
 template <class T>
-__global__ void __launch_bounds__(kChannelThreads)
+__global__ void __launch_bounds__(kChannelThreads, kResidentBlocks)
     roi_align_backward_kernel(RoiAlignBackward args, TapTable taps, int level) {
   DTN_SHARED(int, list);
   int* warps = list + kListed;
@@ -195,7 +198,6 @@ __global__ void __launch_bounds__(kChannelThreads)
           }
         }
       }
-      __syncthreads();  // the list is written again
     }
     if (c >= args.channels) continue;
 #pragma unroll

@@ -47,31 +47,6 @@ TEST(CudaRoiAlign, MatchesFloat64) {
   }
 }
 
-// More boxes than a block looks through at once, all on the same cells.
-TEST(CudaRoiAlign, ManyBoxes) {
-  DTN_SKIP_WITHOUT_DEVICE();
-  constexpr std::int64_t kBoxes = 1100;
-  const auto rois_on = [](Device device) {
-    Tensor image = Tensor::empty({kBoxes}, DType::kInt64),
-           level = Tensor::empty({kBoxes}, DType::kInt64);
-    Tensor boxes = Tensor::empty({kBoxes, 4}, DType::kFloat32);
-    for (std::int64_t r = 0; r < kBoxes; ++r) {
-      image.data<std::int64_t>()[r] = r % 2, level.data<std::int64_t>()[r] = 0;
-      const auto x = static_cast<float>(r % 7), y = static_cast<float>(r % 5);
-      const float box[] = {x, y, x + 9.5f, y + 8.25f};
-      std::copy(box, box + 4, boxes.data<float>() + 4 * r);
-    }
-    return ops::Rois{image.to(device), level.to(device), boxes.to(device)};
-  };
-  const auto op_on = [&](Device device) {
-    return Op([=](Context& ctx, const std::vector<Variable>& v) {
-      return ops::roi_align(ctx, {{v[0], 3, 5, 0.25}}, rois_on(device), 2);
-    });
-  };
-  check("roi_align", "many boxes", op_on(kCuda), op_on(kCpu), {Input::activation({2, 15, 3}, 1)},
-        kBoxes);
-}
-
 TEST(CudaRoiAlign, SameBitsUnderEverySchedule) {
   DTN_SKIP_WITHOUT_DEVICE();
   const RoiOpCase& c = kRoiCases[1];
