@@ -93,6 +93,7 @@
 #include "dtn/ops/attention.h"
 #include "dtn/ops/contrastive.h"
 #include "dtn/ops/convolution.h"
+#include "dtn/ops/detection.h"
 #include "dtn/ops/diffusion.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/gather.h"

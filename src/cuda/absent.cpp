@@ -14,6 +14,7 @@
 #include "kernels/conv/soft_split.h"
 #include "kernels/conv/upsample_tokens.h"
 #include "kernels/cuda/trace.h"
+#include "kernels/detect/roi_align.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm.h"
@@ -25,10 +26,12 @@
 #include "kernels/image/mix_images.h"
 #include "kernels/image/sampler_step.h"
 #include "kernels/loss/binary_cross_entropy.h"
+#include "kernels/loss/box_loss.h"
 #include "kernels/loss/contrastive.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/diffusion_loss.h"
 #include "kernels/loss/dino_loss.h"
+#include "kernels/loss/focal_loss.h"
 #include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
@@ -160,6 +163,7 @@ DTN_ABSENT_PASSES(HashedAttention)
 DTN_ABSENT_PASSES(GroupedAttention)
 DTN_ABSENT_PASSES(QueryAttention)
 DTN_ABSENT_PASSES(BinaryCrossEntropy)
+DTN_ABSENT_PASSES(BoxLoss)
 DTN_ABSENT_PASSES(ChannelNorm)
 DTN_ABSENT(MoveRunningStatistics)
 DTN_ABSENT_PASSES(ChannelMoments)
@@ -177,6 +181,7 @@ DTN_ABSENT_PASSES(DtnSequence)
 DTN_ABSENT_PASSES(DtnDense)
 DTN_ABSENT(DtnDensePositions)
 DTN_ABSENT(DtnDensePositionsBackward)
+DTN_ABSENT_PASSES(FocalLoss)
 DTN_ABSENT(Gemm)
 DTN_ABSENT(HardTargets)
 DTN_ABSENT_PASSES(LayerNorm)
@@ -235,6 +240,7 @@ DTN_ABSENT(PowerNormSquares)
 DTN_ABSENT_PASSES(PowerNorm)
 DTN_ABSENT(PowerNormFeedback)
 DTN_ABSENT_PASSES(RmsNorm)
+DTN_ABSENT_PASSES(RoiAlign)
 DTN_ABSENT(SwitchableNormStatistics)
 DTN_ABSENT_PASSES(SwitchableNorm)
 DTN_ABSENT(SwitchableNormBackwardSums)

@@ -7,6 +7,9 @@
 
 namespace dtn::DTN_ISA {
 
+template <class V>
+using LaneOf = std::remove_cvref_t<decltype(V{}[0])>;
+
 template <class V, class F>
 inline V each_lane(V v, F&& f) {
   V r;
@@ -57,6 +60,20 @@ inline VecF log(VecF x) {
 }
 inline Vec<double> log(Vec<double> x) {
   return each_lane(x, [](double v) { return std::log(v); });
+}
+
+// Returns log(1 + e) for 0 <= e <= 1, from the series
+//    log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), s = e / (2 + e)
+// It is accurate to the last digits for any e. The first omitted term is below 2^-26 (float32) or
+// 2^-55 (float64) of the sum.
+template <class V>
+inline V log_1_plus(V e) {
+  using A = LaneOf<V>;
+  constexpr int kTerms = std::is_same_v<A, float> ? 7 : 16;
+  const V s = e / (e + A(2)), square = s * s;
+  V sum = broadcast(A(2) / (2 * kTerms - 1));
+  for (int n = 2 * kTerms - 3; n > 0; n -= 2) sum = sum * square + A(2) / static_cast<A>(n);
+  return sum * s;
 }
 
 // Up to |x| = 1 the Taylor series, further out 1 - 2 Phi(-sqrt(2) |x|).

@@ -12,30 +12,14 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace dtn::DTN_ISA {
 namespace {
 
 template <class V>
-using LaneOf = std::remove_cvref_t<decltype(V{}[0])>;
-
-template <class V>
 inline V magnitude(V v) {
   return v < LaneOf<V>(0) ? -v : v;
-}
-
-// Returns log(1 + e) for 0 <= e <= 1, from the series
-//    log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), s = e / (2 + e)
-// It is accurate to the last digits for any e. The first omitted term is below 2^-26 (float32) or
-// 2^-55 (float64) of the sum.
-template <class V>
-inline V log_1_plus(V e) {
-  using A = LaneOf<V>;
-  constexpr int kTerms = std::is_same_v<A, float> ? 7 : 16;
-  const V s = e / (e + A(2)), square = s * s;
-  V sum = broadcast(A(2) / (2 * kTerms - 1));
-  for (int n = 2 * kTerms - 3; n > 0; n -= 2) sum = sum * square + A(2) / static_cast<A>(n);
-  return sum * s;
 }
 
 // Returns a b, with 0 b = 0 even for infinite b.
