@@ -111,6 +111,7 @@
 #include "dtn/optim/optimizer.h"
 #include "dtn/optim/schedule.h"
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/detect.h"
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/dino.h"
 #include "dtn/tasks/registries.h"

@@ -59,12 +59,14 @@ void add_readers(const std::string& path, const std::vector<TaskSchema>& tasks, 
 
 Choice task_choice(const ConfigSchemas& schemas) {
   Choice choice = named_choice("task", "task", FIELD(task));
+  choice.of_layer = [&tasks = schemas.tasks](const Node& layer) { return task_in(layer, tasks); };
   for (const TaskSchema& task : schemas.tasks) {
     Choice::Entry& entry = choice.entries.emplace_back();
     entry.name = task.name;
     for (const Key& key : keys()) {
       if (contains(task.sections, section_of(key.path))) entry.reads.push_back(key.path);
     }
+    entry.reads.insert(entry.reads.end(), task.keys.begin(), task.keys.end());
   }
   for (const TaskSchema& task : schemas.tasks) {
     for (const std::string& path : task.unread) add_readers(path, schemas.tasks, choice);
@@ -146,6 +148,15 @@ std::vector<std::string> Choice::readers_of(const std::string& path) const {
 bool Choice::reads(const std::string& entry, const std::string& path) const {
   const std::vector<std::string> readers = readers_of(path);
   return readers.empty() || find(entry) == nullptr || contains(readers, entry);
+}
+
+std::string task_in(const Node& layer, const std::vector<TaskSchema>& tasks) {
+  const std::string named = text_of(layer, "task");
+  if (!named.empty()) return named;
+  const auto implied = std::ranges::find_if(tasks, [&](const TaskSchema& task) {
+    return !task.implied_by.empty() && layer.value_at(task.implied_by) != nullptr;
+  });
+  return implied == tasks.end() ? "" : implied->name;
 }
 
 std::vector<Choice> choices_of(const ConfigSchemas& schemas) {

@@ -44,6 +44,9 @@ struct Choice {
   bool reads(const std::string& entry, const std::string& path) const;
 };
 
+// The task that a layer or a tree names, or that one of its keys implies; empty: none.
+std::string task_in(const Node& layer, const std::vector<TaskSchema>& tasks);
+
 // The choices refer to `schemas`.
 std::vector<Choice> choices_of(const ConfigSchemas& schemas);
 

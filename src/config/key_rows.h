@@ -117,7 +117,8 @@ Key pair(const char* path, First first, Second second, const Range& range, const
             std::tie(first(c), second(c)) = read_pair(f, range);
           },
           [=](const ExperimentConfig& c) {
-            return write_value(std::vector<double>{first(c), second(c)});
+            return write_value(
+                std::vector<double>{static_cast<double>(first(c)), static_cast<double>(second(c))});
           },
           "list of two numbers",
           range};

@@ -1,6 +1,7 @@
 // Keys of the data and of the augmentation.
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <sstream>
 
 #include "config/key_rows.h"
@@ -151,6 +152,21 @@ Key label_sets() {
           "[article, kind = top trouser top dress top shoe top shoe bag shoe]"};
 }
 
+// Makes a row of two whole numbers of pixels, the larger one first.
+template <class First, class Second>
+Key sides(const char* path, First first, Second second, const Range& range, const char* doc) {
+  Key key = pair(path, first, second, range, doc);
+  key.read = [=](const Field& f, ExperimentConfig& c) {
+    const auto [a, b] = read_pair(f, range);
+    if (a != std::floor(a) || b != std::floor(b)) {
+      fail(f, "must be two whole numbers of pixels, not ", shown(f.node));
+    }
+    first(c) = static_cast<int>(std::max(a, b));
+    second(c) = static_cast<int>(std::min(a, b));
+  };
+  return key;
+}
+
 }  // namespace
 
 std::vector<Key> data_keys() {
@@ -201,6 +217,14 @@ std::vector<Key> data_keys() {
             "number of synthetic images; unset: 1024 for training and 256 for validation"),
       value(KEY(data.max_bad_images), kCount,
             "number of damaged images that a run may skip; one more is an error"),
+      sides("data.scale", FIELD(data.scale_long), FIELD(data.scale_short), between(1, 16384),
+            "detectors: most pixels of the long and of the short side of a resized image, which "
+            "keeps its shape and touches one of the two limits"),
+      value(KEY(data.size_divisor), between(1, 1024),
+            "detectors: the sides of images are padded to a multiple of this number; it must suit "
+            "the strides of the model and the pools of its norms"),
+      value(KEY(data.flip), fraction(),
+            "detectors: probability that a training image and its boxes are mirrored"),
 
       augmentation(),
       pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),

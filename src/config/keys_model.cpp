@@ -122,6 +122,22 @@ std::vector<Key> model_keys() {
             "output channels"),
       value(KEY(model.label_dropout), fraction(), "0.1",
             "diffusion: probability that training hides the label of an image; guidance needs it"),
+      choice("model.detector", FIELD(model.detector.kind), {"retinanet", "mask_rcnn"}, "retinanet",
+             "detector on the features of the model's stages: retinanet (boxes) or mask_rcnn "
+             "(boxes and masks); unset: none"),
+      value("model.fpn_channels", FIELD(model.detector.fpn_channels), between(1, 65536),
+            "detectors: channels of each level of the feature pyramid"),
+      value("model.head_convs", FIELD(model.detector.head_convs), between(0, 64),
+            "detectors: number of convolutions in each head of retinanet, and in the mask head of "
+            "mask_rcnn"),
+      value("model.head_fc", FIELD(model.detector.head_fc), between(1, 65536),
+            "mask_rcnn: hidden width of the box head"),
+      value("model.rpn_samples", FIELD(model.detector.rpn_samples), between(2, 1e6),
+            "mask_rcnn: number of anchors of an image that train the proposals, at most half of "
+            "them on an object"),
+      value("model.roi_samples", FIELD(model.detector.roi_samples), between(1, 1e6),
+            "mask_rcnn: number of regions of an image that train the heads, at most a quarter of "
+            "them on an object"),
       value(KEY(model.init_weights), "weights/model.safetensors",
             "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
             "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions "

@@ -63,6 +63,8 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   for (const Key& key : keys()) {
     if (const Node* node = root.value_at(key.path)) key.read({*node, key.path, key.doc}, config);
   }
+  const std::string task = task_in(root, schemas.tasks);
+  if (!task.empty()) config.task = task;
   check_name(root, "task", schemas.tasks);
   check_name(root, "data.dataset", schemas.datasets);
   check_name(root, "optim.name", schemas.optimizers);

@@ -1,9 +1,11 @@
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/detect.h"
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/dino.h"
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
+#include "tasks/detect/checks.h"
 #include "tasks/diffusion/checks.h"
 #include "tasks/dino_checks.h"
 #include "tasks/view_checks.h"
@@ -22,8 +24,22 @@ std::vector<FigureSchema> accuracies(const std::string& method = "") {
 }
 
 // Keys of the loss of the task classify.
-const std::vector<std::string> kClassifyLoss = {"train.loss", "train.label_smoothing",
-                                                "train.bce_target_threshold", "train.bce_sum"};
+std::vector<std::string> classify_loss() {
+  return {"train.loss", "train.label_smoothing", "train.bce_target_threshold", "train.bce_sum"};
+}
+
+// All keys of the augmentation but the flip.
+std::vector<std::string> augmentation_but_flip() {
+  return {"augment.scale",        "augment.ratio",  "augment.policy",     "augment.color_jitter",
+          "augment.gray",         "augment.blur",   "augment.solarize",   "augment.erase",
+          "augment.mixup",        "augment.cutmix", "augment.mix_chance", "augment.mix_switch",
+          "augment.mix_off_epoch"};
+}
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 TaskSchema classify_schema() {
   TaskSchema schema{.name = "classify",
@@ -43,7 +59,7 @@ TaskSchema dino_schema() {
               "evaluations classify by nearest neighbors",
           .figures = accuracies("k-NN "),
           .sections = {"dino"},
-          .unread = kClassifyLoss,
+          .unread = classify_loss(),
           .check = dino_problem,
           .uses_average = true,
           .features_only = true};
@@ -56,7 +72,7 @@ TaskSchema supcon_schema() {
               "classify by nearest neighbors",
           .figures = accuracies("k-NN "),
           .sections = {"supcon"},
-          .unread = kClassifyLoss,
+          .unread = classify_loss(),
           .check = supcon_problem,
           .features_only = true};
 }
@@ -66,31 +82,37 @@ TaskSchema diffusion_schema() {
     return FigureSchema{.name = name, .title = name, .higher_is_better = false};
   };
   // It learns whole images, with pixels in [-1, 1].
-  std::vector<std::string> unread = {"data.mean",
-                                     "data.std",
-                                     "data.crop_pct",
-                                     "data.train_interpolation",
-                                     "augment.scale",
-                                     "augment.ratio",
-                                     "augment.policy",
-                                     "augment.color_jitter",
-                                     "augment.gray",
-                                     "augment.blur",
-                                     "augment.solarize",
-                                     "augment.erase",
-                                     "augment.mixup",
-                                     "augment.cutmix",
-                                     "augment.mix_chance",
-                                     "augment.mix_switch",
-                                     "augment.mix_off_epoch"};
-  unread.insert(unread.end(), kClassifyLoss.begin(), kClassifyLoss.end());
+  const std::vector<std::string> pixels = {"data.mean", "data.std", "data.crop_pct",
+                                           "data.train_interpolation"};
   return {.name = "diffusion",
           .doc = "noise in images at every noise level, from which samples can be drawn",
           .figures = {figure("loss"), figure("mse"), figure("vb")},
           .sections = {"diffusion"},
-          .unread = std::move(unread),
+          .unread = joined(joined(pixels, augmentation_but_flip()), classify_loss()),
           .check = diffusion_problem,
           .own_families = true};
+}
+
+TaskSchema detect_schema() {
+  TaskSchema schema{.name = "detect",
+                    .doc = "objects in images, by boxes and with Mask R-CNN also by masks",
+                    .figures = {},
+                    .keys = {"model.detector", "model.fpn_channels", "model.head_convs",
+                             "model.head_fc", "model.rpn_samples", "model.roi_samples",
+                             "data.scale", "data.size_divisor", "data.flip"},
+                    .implied_by = "model.detector",
+                    .check = detect_problem};
+  schema.figures = {{.name = "bbox_AP", .title = "box AP"},
+                    {.name = "bbox_AP50", .title = "box AP50"},
+                    {.name = "segm_AP", .title = "mask AP"},
+                    {.name = "segm_AP50", .title = "mask AP50"}};
+  const std::vector<std::string> images = {
+      "data.classes",       "data.label_sets",          "data.crop_pct",
+      "data.interpolation", "data.train_interpolation", "data.resample",
+      "data.decode",        "augment.preset",           "augment.hflip",
+      "augment.repeats"};
+  schema.unread = joined(joined(images, augmentation_but_flip()), classify_loss());
+  return schema;
 }
 
 }  // namespace
@@ -99,7 +121,8 @@ const TaskRegistry& task_registry() {
   static const TaskRegistry entries("task", {{classify_schema(), make<Classify>},
                                              {dino_schema(), make<Dino>},
                                              {supcon_schema(), make<Supcon>},
-                                             {diffusion_schema(), make<Diffusion>}});
+                                             {diffusion_schema(), make<Diffusion>},
+                                             {detect_schema(), make<Detect>}});
   return entries;
 }
 

@@ -54,7 +54,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
                                     [](const Parameter& p) { return p.late && !p.frozen; })),
       micro_batches_(config.train, ranks_),
       optimizer_(make_optimizer(config.optim, parameters_, optimizers)),
-      pipeline_(device, config.train.step_graph) {
+      pipeline_(device, config.train.step_graph && task.has_fixed_shapes()) {
   task.prepare_training(compute_);
   task.use_scheduled(pipeline_.memory().inputs.scheduled);
   pipeline_.set_inputs(usual_inputs(0, config.optim.lr));

@@ -73,6 +73,11 @@ struct DataConfig {
   int repeats = 1;                    // times an epoch goes through the images
   std::optional<std::int64_t> size;   // synthetic: number of images (1024, and 256 for val)
   std::int64_t max_bad_images = 100;  // damaged images a run may skip; more are an error
+  // Detectors: images are resized so that neither the long nor the short side exceeds its limit,
+  // and padded to a multiple of size_divisor. Training mirrors them with the probability `flip`.
+  int scale_long = 1333, scale_short = 800;
+  int size_divisor = 32;
+  double flip = 0.5;
   bool operator==(const DataConfig&) const = default;
 };
 

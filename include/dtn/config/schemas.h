@@ -129,8 +129,12 @@ struct TaskSchema {
   std::vector<FigureSchema> figures;  // the first decides which checkpoint is the best
   // Sections of a config that not every task reads, and that it reads: "distill".
   std::vector<std::string> sections{};
+  // Keys outside of such sections that only the tasks read that list them: "data.flip".
+  std::vector<std::string> keys{};
   // Keys outside of such sections that other tasks read, and that it does not.
   std::vector<std::string> unread{};
+  // The task of a config that sets this key and no task: "model.detector". Empty: none.
+  std::string implied_by{};
   // Checks the values beyond the ranges of the keys. Null: nothing to check.
   std::function<std::optional<ConfigProblem>(const ExperimentConfig&)> check{};
   // True if the moving average, ema.safetensors, is the model to use, such as DINO's teacher.

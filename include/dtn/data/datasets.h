@@ -135,6 +135,15 @@ std::unique_ptr<Dataset> open_cifar(const DataConfig& data, const ModelConfig& m
 std::unique_ptr<Dataset> open_listops(const DataConfig& data, const ModelConfig& model,
                                       Split split);
 
+// COCO's layout, for detectors: images in <root>/<split> and their truths in
+// <root>/annotations/instances_<split>.json, where <split> is data.train (default "train2017") or
+// data.val ("val2017"). Samples have boxes and masks, but no label.
+std::unique_ptr<Dataset> open_coco(const DataConfig& data, const ModelConfig& model, Split split);
+
+// YOLO's layout, for detectors: images in <root>/images/<split> and their truths in
+// <root>/labels/<split>, where <split> is data.train (default "train") or data.val ("val").
+std::unique_ptr<Dataset> open_yolo(const DataConfig& data, const ModelConfig& model, Split split);
+
 // data.size synthetic images of the model's size, generated when they are loaded: a coarse random
 // pattern for each class (the same in both splits), a random brightness and noise. Classes are
 // balanced: label = index mod num_classes. Equal seeds give equal images. For sequence models:

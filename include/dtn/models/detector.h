@@ -1,6 +1,7 @@
 // A detector: a backbone with several stages, a feature pyramid on the stages' features, and heads
 // that predict boxes, with Mask R-CNN also masks. Parameters have the names of MMDetection:
-// backbone.*, neck.*, and bbox_head.* (RetinaNet) or rpn_head.*, roi_head.* (Mask R-CNN).
+// backbone.*, neck.*, and bbox_head.* (RetinaNet) or rpn_head.*, roi_head.* (Mask R-CNN). All but
+// the backbone are its head (Parameter::head).
 #pragma once
 
 #include <cstdint>

@@ -74,6 +74,9 @@ class Task {
   virtual Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) = 0;
   static constexpr std::size_t kMaxTerms = 8;
 
+  // False if a step computes with shapes, or values on the host, that depend on the batch. It then
+  // cannot be captured as a graph.
+  virtual bool has_fixed_shapes() const { return true; }
   // True if the loss of a sample depends on the other samples of its global batch. A step in
   // several micro-batches then shows all of them to the task, in order, before the first loss.
   virtual bool needs_whole_batch() const { return false; }

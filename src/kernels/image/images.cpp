@@ -23,6 +23,21 @@ void run(CpuQueue&, const NormalizeImages& args) {
   });
 }
 
+void run(CpuQueue&, const PadImages& args) {
+  const std::int64_t channels = args.channels, height = args.height, width = args.width;
+  parallel_for(args.batch * height, [=, &args](std::int64_t row) {
+    const std::int64_t b = row / height, y = row % height;
+    const std::int64_t own = y < args.sizes[2 * b] ? args.sizes[2 * b + 1] : 0;
+    const std::uint8_t* pixel = args.pixels + b * args.capacity + y * own * channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float* table = args.table + c * 256;
+      float* line = args.images + ((b * channels + c) * height + y) * width;
+      for (std::int64_t x = 0; x < own; ++x) line[x] = table[pixel[x * channels + c]];
+      for (std::int64_t x = own; x < width; ++x) line[x] = 0;
+    }
+  });
+}
+
 void run(CpuQueue&, const EraseImages& args) {
   parallel_for(args.batch * args.channels, [&args](std::int64_t plane) {
     const std::int64_t image = args.channels * args.height * args.width;
@@ -39,4 +54,5 @@ void run(CpuQueue&, const EraseImages& args) {
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(NormalizeImages)
+DTN_DISPATCH(PadImages)
 DTN_DISPATCH(EraseImages)

@@ -117,6 +117,27 @@ void normalize_images(CudaQueue& queue, const NormalizeImages& args, std::int64_
   }
 }
 
+// A thread takes one pixel of the padded image. The table stays in the cache: a batch of detection
+// has two images.
+template <class Index>
+__global__ void pad_images_kernel(PadImages args, std::int64_t count) {
+  const std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (p >= count) return;
+  const std::int64_t plane = args.height * args.width;
+  const cuda::RowColumn row = cuda::row_and_column<Index>(p, args.width);
+  const cuda::RowColumn image = cuda::row_and_column<Index>(row.row, args.height);
+  const std::int64_t own_height = args.sizes[2 * image.row];
+  const std::int64_t own_width = args.sizes[2 * image.row + 1];
+  const bool inside = image.column < own_height && row.column < own_width;
+  const std::uint8_t* pixel = args.pixels + image.row * args.capacity +
+                              (image.column * own_width + row.column) * args.channels;
+  float* to =
+      args.images + image.row * args.channels * plane + image.column * args.width + row.column;
+  for (std::int64_t c = 0; c < args.channels; ++c) {
+    to[c * plane] = inside ? args.table[c * 256 + pixel[c]] : 0;
+  }
+}
+
 constexpr int kEraseParts = 8;
 
 // Blocks: kEraseParts per image, most of which exit at once. A thread draws a group of random words
@@ -157,6 +178,16 @@ void run(CudaQueue& queue, const EraseImages& args) {
     launch(queue, {"erase_images", {args.batch, args.channels, args.height, args.width}},
            erase_images_kernel<decltype(index)>,
            {blocks_for(args.batch * kEraseParts, 1), kThreads}, args);
+  });
+}
+
+void run(CudaQueue& queue, const PadImages& args) {
+  const std::int64_t count = args.batch * args.height * args.width;
+  if (count == 0 || args.channels == 0) return;
+  cuda::for_index(count, [&](auto index) {
+    launch(queue, {"pad_images", {args.batch, args.channels, args.height, args.width}},
+           pad_images_kernel<decltype(index)>, {blocks_for(count, kThreads), kThreads}, args,
+           count);
   });
 }
 

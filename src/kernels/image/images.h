@@ -20,6 +20,20 @@ struct NormalizeImages {
 void run(CpuQueue&, const NormalizeImages&);
 void run(CudaQueue&, const NormalizeImages&);
 
+// The same for images of different sizes, each padded with 0 to height x width after the conversion:
+//    images[b, c, y, x] = table[c, pixels[b, (y w[b] + x) channels + c]]   y < h[b] and x < w[b]
+//                         0                                               otherwise
+struct PadImages {
+  std::int64_t batch, channels, height, width;
+  std::int64_t capacity;       // bytes of `pixels` for each image, at least h[b] w[b] channels
+  const std::uint8_t* pixels;  // [B, capacity]
+  const std::int64_t* sizes;   // [B, 2]: h[b] <= height and w[b] <= width
+  const float* table;          // [channels, 256]
+  float* images;               // [B, channels, height, width]
+};
+void run(CpuQueue&, const PadImages&);
+void run(CudaQueue&, const PadImages&);
+
 // Random erasing. In the box of each image, images[b, c, y, x] becomes the element
 // (c height + y) width + x of the image's noise (see core/normal_noise.h).
 struct EraseImages {

@@ -55,6 +55,7 @@ Detector::Detector(const ModelConfig& config, std::uint64_t seed, DType dtype, D
     masks_ = std::make_unique<RoiMaskHead>(heads / "mask_head",
                                            RoiMaskHead::Options{width, classes, d.head_convs});
   }
+  for (Parameter& p : store_.parameters()) p.head = !p.name.starts_with("backbone.");
   store_.allocate(dtype, device);
   store_.initialize(seed);
 }

@@ -56,6 +56,34 @@ TEST(CudaImages, NormalizeMatchesHostBitForBit) {
   }
 }
 
+TEST(CudaImages, PadMatchesHostBitForBit) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  constexpr std::int64_t kBatch = 3, kHeight = 37, kWidth = 41, kCapacity = 3 * kHeight * kWidth;
+  under_every_schedule([&] {
+    Twin pixels(random_bytes({kBatch, kCapacity}, 6, 256));
+    Twin sizes(Tensor::from(std::vector<std::int64_t>{37, 41, 20, 41, 1, 3}, {kBatch, 2}));
+    Twin table = random_twin({3, 256}, DType::kFloat32, 32);
+    Twin images = Twin::output({kBatch, 3, kHeight, kWidth}, DType::kFloat32);
+    auto args = [&](Where w) {
+      return PadImages{kBatch,
+                       3,
+                       kHeight,
+                       kWidth,
+                       kCapacity,
+                       static_cast<std::uint8_t*>(pixels.at(w)),
+                       static_cast<std::int64_t*>(sizes.at(w)),
+                       static_cast<float*>(table.at(w)),
+                       static_cast<float*>(images.at(w))};
+    };
+    run(cpu_queue(), args(kOnHost));
+    run(cuda_queue(), args(kOnDevice));
+    EXPECT_TRUE(same_bits(images.device(), images.host()));
+    record_error("pad_images", "3 images", DType::kFloat32,
+                 relative_error(doubles(images.device()), doubles(images.host())), 0);
+    return std::vector{images.device()};
+  });
+}
+
 TEST(CudaImages, EraseMatchesHostBitForBit) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Twin table(Tensor::from(std::span(normal_table(), kNormalTableSize), {kNormalTableSize}));

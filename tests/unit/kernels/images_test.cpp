@@ -8,6 +8,7 @@
 
 DTN_RUN_ON_EACH_ISA(NormalizeImages)
 DTN_RUN_ON_EACH_ISA(EraseImages)
+DTN_RUN_ON_EACH_ISA(PadImages)
 
 namespace dtn::test {
 namespace {
@@ -46,6 +47,35 @@ TEST(Images, NormalizeMatchesIndexFormula) {
       EXPECT_EQ(wrong, 0);
       EXPECT_EQ(images.back(), 9.0f) << "wrote past the end";
     }
+  }
+}
+
+TEST(Images, PadPutsEachImageIntoTheCorner) {
+  constexpr std::int64_t kBatch = 3, kChannels = 3, kHeight = 7, kWidth = 9, kCapacity = 200;
+  const std::vector<std::int64_t> sizes = {7, 9, 4, 5, 1, 1};
+  std::mt19937 random(4);
+  std::vector<std::uint8_t> pixels(kBatch * kCapacity);
+  for (std::uint8_t& p : pixels) p = static_cast<std::uint8_t>(random());
+  const std::vector<float> table = normal_values<float>(kChannels * 256, 5);
+  std::vector<float> expected;
+  for (std::int64_t b = 0; b < kBatch; ++b)
+    for (std::int64_t c = 0; c < kChannels; ++c)
+      for (std::int64_t y = 0; y < kHeight; ++y)
+        for (std::int64_t x = 0; x < kWidth; ++x) {
+          const std::int64_t h = sizes[static_cast<std::size_t>(2 * b)];
+          const std::int64_t w = sizes[static_cast<std::size_t>(2 * b + 1)];
+          const std::int64_t from = b * kCapacity + (y * w + x) * kChannels + c;
+          expected.push_back(y < h && x < w ? table[static_cast<std::size_t>(
+                                                  c * 256 + pixels[static_cast<std::size_t>(from)])]
+                                            : 0.0f);
+        }
+  for (Isa isa : isas()) {
+    std::vector<float> images(expected.size() + 1, 9.0f);
+    run_on(isa, PadImages{kBatch, kChannels, kHeight, kWidth, kCapacity, pixels.data(),
+                          sizes.data(), table.data(), images.data()});
+    EXPECT_EQ(images.back(), 9.0f) << "wrote past the end";
+    images.pop_back();
+    EXPECT_EQ(images, expected) << name_of(isa);
   }
 }
 

@@ -1,0 +1,138 @@
+#include "tasks/detect/meter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/format.h"
+#include "dtn/core/check.h"
+#include "dtn/core/fields.h"
+#include "dtn/core/parallel.h"
+#include "dtn/dist/communicator.h"
+#include "tasks/detect/paste_mask.h"
+
+namespace dtn {
+namespace {
+
+const char* name_of(OverlapKind kind) { return kind == OverlapKind::kBoxes ? "bbox" : "segm"; }
+
+std::vector<std::int64_t> ids_of(std::span<const CocoCategory> categories) {
+  std::vector<std::int64_t> ids;
+  for (const CocoCategory& category : categories) ids.push_back(category.id);
+  return ids;
+}
+
+// Gathers the evaluators' images of all ranks in place of those of this one.
+CocoEvaluator merged(const CocoEvaluator& own, OverlapKind kind, Communicator& ranks) {
+  const std::vector<std::int64_t> packed = own.packed();
+  const auto length = static_cast<std::int64_t>(packed.size());
+  const Tensor lengths = ranks.all_gather(Tensor::from(std::vector{length}, {1}));
+  const std::int64_t most =
+      std::max<std::int64_t>(std::ranges::max(lengths.values<std::int64_t>()), 1);
+  Tensor padded = Tensor::zeros({most}, DType::kInt64);
+  std::ranges::copy(packed, padded.data<std::int64_t>());
+  const Tensor all = ranks.all_gather(padded);
+  CocoEvaluator everything(own.categories(), kind);
+  for (std::int64_t r = 0; r < ranks.size(); ++r) {
+    const auto count = static_cast<std::size_t>(lengths.data<std::int64_t>()[r]);
+    everything.add_packed({all.data<std::int64_t>() + r * most, count});
+  }
+  return everything;
+}
+
+}  // namespace
+
+std::vector<TruthObject> truths_of(const CocoDataset& truths, std::int64_t sample,
+                                   OverlapKind kind) {
+  const CocoAnnotations& all = truths.annotations();
+  std::vector<TruthObject> objects;
+  for (const std::int32_t k : truths.truths(sample)) {
+    const auto index = static_cast<std::size_t>(k);
+    const CocoAnnotation& truth = all.annotations()[index];
+    if (truth.category < 0) continue;
+    TruthObject& object = objects.emplace_back();
+    object.category = all.categories()[static_cast<std::size_t>(truth.category)].id;
+    object.box = truth.box;
+    object.area = truth.area;
+    object.crowd = truth.crowd;
+    if (kind == OverlapKind::kMasks) object.mask = all.mask(index);
+  }
+  return objects;
+}
+
+std::vector<FoundObject> found_in(const Fields& outputs, std::int64_t row,
+                                  std::span<const CocoCategory> categories, PixelSize image) {
+  const std::int64_t count = outputs.at("count").data<std::int64_t>()[row];
+  const Tensor& boxes = outputs.at("boxes");
+  const std::int64_t first = row * boxes.dim(1);
+  const Tensor* masks = outputs.find("masks");
+  std::vector<FoundObject> found(static_cast<std::size_t>(count));
+  parallel_for(count, [&](std::int64_t i) {
+    const std::int64_t at = first + i;
+    const float* b = boxes.data<float>() + 4 * at;
+    const std::int64_t label = outputs.at("labels").data<std::int64_t>()[at];
+    FoundObject& object = found[static_cast<std::size_t>(i)];
+    object.category = categories[static_cast<std::size_t>(label)].id;
+    object.box = {b[0], b[1], static_cast<double>(b[2]) - b[0], static_cast<double>(b[3]) - b[1]};
+    object.score = outputs.at("scores").data<float>()[at];
+    if (!masks) return;
+    const auto values = static_cast<std::size_t>(masks->dim(2));
+    object.mask =
+        paste_mask(masks->values<float>().subspan(static_cast<std::size_t>(at) * values, values),
+                   {b[0], b[1], b[2], b[3]}, image.height, image.width);
+  });
+  return found;
+}
+
+DetectionMeter::DetectionMeter(std::shared_ptr<const CocoDataset> truths, bool masks)
+    : truths_(std::move(truths)), kinds_{OverlapKind::kBoxes} {
+  if (masks) kinds_.push_back(OverlapKind::kMasks);
+  for (const OverlapKind kind : kinds_) {
+    evaluators_.emplace_back(ids_of(truths_->annotations().categories()), kind);
+  }
+}
+
+void DetectionMeter::add(const Fields& batch, const Fields& outputs) {
+  const Tensor &index = batch.at("index"), &sizes = batch.at("original");
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    const std::int64_t sample = index.data<std::int64_t>()[i];
+    const std::int64_t* size = sizes.data<std::int64_t>() + 2 * i;
+    const std::vector<FoundObject> found =
+        found_in(outputs, i, truths_->annotations().categories(), {size[0], size[1]});
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      evaluators_[k].add(truths_->image(sample).id, truths_of(*truths_, sample, kinds_[k]), found);
+    }
+  }
+}
+
+void DetectionMeter::merge(Communicator& ranks) {
+  if (ranks.is_single()) return;
+  for (std::size_t k = 0; k < kinds_.size(); ++k) {
+    evaluators_[k] = merged(evaluators_[k], kinds_[k], ranks);
+  }
+}
+
+std::vector<CocoReport> DetectionMeter::reports() const {
+  std::vector<CocoReport> reports;
+  for (const CocoEvaluator& evaluator : evaluators_) reports.push_back(evaluator.report());
+  return reports;
+}
+
+Metrics DetectionMeter::result() const {
+  Metrics metrics{.values = {}, .primary = "bbox_AP"};
+  const std::vector<CocoReport> all = reports();
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const CocoReport& report = all[k];
+    for (std::size_t f = 0; f < kCocoFigures.size(); ++f) {
+      const double value = report.figures[f];
+      metrics.values.emplace_back(
+          cat(name_of(kinds_[k]), "_", kCocoFigures[f]),
+          value < 0 ? std::numeric_limits<double>::quiet_NaN() : 100 * value);
+    }
+    metrics.text += format("%s%s AP %.2f  AP50 %.2f  AP75 %.2f", k ? "  " : "", k ? "mask" : "box",
+                           100 * report.at("AP"), 100 * report.at("AP50"), 100 * report.at("AP75"));
+  }
+  return metrics;
+}
+
+}  // namespace dtn

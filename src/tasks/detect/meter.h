@@ -1,0 +1,45 @@
+// Results of an evaluation of the task detect.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/coco/coco_dataset.h"
+#include "data/coco/results.h"
+#include "dtn/core/metrics.h"
+#include "tasks/detect/coco_evaluator.h"
+#include "tasks/detect/samples.h"
+
+namespace dtn {
+
+// Returns the truths of a validation sample; masks are rasterised only for kMasks. Throws DataError
+// for a truth without a mask.
+std::vector<TruthObject> truths_of(const CocoDataset& truths, std::int64_t sample,
+                                   OverlapKind kind);
+
+// Returns the detections of row `row` of the outputs of Detect. Those of a CocoDataset have the ids
+// of its categories, and masks of the size of the image.
+std::vector<FoundObject> found_in(const Fields& outputs, std::int64_t row,
+                                  std::span<const CocoCategory> categories, PixelSize image);
+
+// COCO's twelve figures of boxes, bbox_AP ..., times 100; with masks also those of masks,
+// segm_AP .... A figure of no object is NaN. Reads the fields "index" and "original" of a batch.
+class DetectionMeter final : public Meter {
+ public:
+  DetectionMeter(std::shared_ptr<const CocoDataset> truths, bool masks);
+
+  void add(const Fields& batch, const Fields& outputs) override;
+  void merge(Communicator& ranks) override;
+  Metrics result() const override;
+
+  // The reports of boxes and, with masks, of masks.
+  std::vector<CocoReport> reports() const;
+
+ private:
+  std::shared_ptr<const CocoDataset> truths_;
+  std::vector<OverlapKind> kinds_;
+  std::vector<CocoEvaluator> evaluators_;  // one for each kind
+};
+
+}  // namespace dtn
