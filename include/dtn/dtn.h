@@ -30,6 +30,7 @@
 #include "dtn/config/train_config.h"
 #include "dtn/core/check.h"
 #include "dtn/core/denormals.h"
+#include "dtn/core/detection_examples.h"
 #include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
 #include "dtn/core/fields.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@ namespace dtn {
 
 class Communicator;
 class Fields;
+struct DetectionExamples;  // dtn/core/detection_examples.h
 
 // Named results, in the order in which they are shown and logged.
 struct Metrics {
@@ -60,6 +62,9 @@ class Meter {
   // Some samples with their nearest references; empty if the meter does not compare. After merge()
   // all ranks have the same.
   virtual std::vector<NeighborExample> examples() const { return {}; }
+  // Some images with their truths and detections; null if the task does not detect objects. After
+  // merge() all ranks have the same.
+  virtual std::shared_ptr<const DetectionExamples> detections() const { return nullptr; }
 };
 
 }  // namespace dtn
