@@ -1,7 +1,9 @@
-// Detections and proposals from the outputs of detectors, against PyTorch and torchvision in
+// Detections, proposals, targets of masks, and masks from the outputs of detectors, against PyTorch and torchvision in
 // float64.
 #include "dtn/io/safetensors.h"
 #include "tasks/detect/dense_detections.h"
+#include "tasks/detect/mask_targets.h"
+#include "tasks/detect/paste_mask.h"
 #include "tasks/detect/proposals.h"
 #include "tasks/detect/roi_detections.h"
 #include "tensors.h"
@@ -91,6 +93,47 @@ TEST(DetectorOutputsGolden, RoiDetections) {
       golden, "roi",
       roi_detections({proposals, golden.floats("roi.classes"), golden.floats("roi.deltas")}, kImage,
                      kRule));
+}
+
+// All of the cells of the targets, for an image that grows and is padded, and for one that shrinks to
+// the height of its padding.
+TEST(DetectorOutputsGolden, MaskTargets) {
+  const Golden golden;
+  const Tensor& bitmap = golden.at("target.mask");
+  const std::int64_t h = bitmap.dim(0), w = bitmap.dim(1);
+  const Rle mask = rle_of_mask(bitmap.data<std::uint8_t>(), h, w);
+  const std::vector<Box> regions = golden.boxes("target.regions");
+  const MaskFrame frames[] = {{{77, 104, h, w}, 96, 128}, {{32, 43, h, w}, 32, 64}};
+  constexpr std::size_t kCells = kMaskTargetSize * kMaskTargetSize;
+  for (std::size_t f = 0; f < 2; ++f) {
+    for (const bool mirrored : {false, true}) {
+      MaskFrame frame = frames[f];
+      frame.mirrored = mirrored;
+      if (!golden.file.find(cat("target.", f, ".", mirrored))) continue;
+      const TruthMask truth(mask, frame);
+      const auto want = golden.at(cat("target.", f, ".", mirrored)).values<std::uint8_t>();
+      for (std::size_t r = 0; r < regions.size(); ++r) {
+        std::vector<std::uint8_t> target(kCells, 7);
+        truth.write_target(regions[r], target);
+        const auto of = want.subspan(r * kCells, kCells);
+        EXPECT_EQ(target, std::vector<std::uint8_t>(of.begin(), of.end())) << f << mirrored << r;
+      }
+    }
+  }
+}
+
+TEST(DetectorOutputsGolden, PasteMask) {
+  const Golden golden;
+  const Tensor& masks = golden.at("paste.masks");
+  const std::vector<Box> boxes = golden.boxes("paste.boxes");
+  const auto logits = golden.floats("paste.logits");
+  const std::size_t cells = logits.size() / boxes.size();
+  const std::int64_t h = masks.dim(1), w = masks.dim(2);
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const std::uint8_t* want = masks.data<std::uint8_t>() + static_cast<std::int64_t>(i) * h * w;
+    EXPECT_EQ(paste_mask(logits.subspan(i * cells, cells), boxes[i], h, w), rle_of_mask(want, h, w))
+        << i;
+  }
 }
 
 }  // namespace
