@@ -6,7 +6,7 @@
 #include "dtn/core/fields.h"
 #include "dtn/data/sample_key.h"
 #include "dtn/data/sample_source.h"
-#include "tasks/detect/boxes.h"
+#include "tasks/detect/detection.h"
 #include "tasks/detect/samples.h"
 
 namespace dtn {
@@ -20,6 +20,8 @@ struct BatchImage {
   std::vector<std::int64_t> classes, annotations;  // of each box; annotations are indices
   SampleKey key;
   bool mirrored = false;
+
+  ResizedImage frame() const { return {size.height, size.width, original.height, original.width}; }
 };
 
 struct DetectionBatch {

@@ -10,6 +10,8 @@
 namespace dtn {
 namespace {
 
+static_assert(kMaskTargetSize == 2 * Detector::kMaskSize);
+
 // Finest levels of the pyramid that regions read.
 constexpr std::size_t kRegionLevels = 4;
 
@@ -17,11 +19,7 @@ Tensor host_values(Context& ctx, const Variable& x) {
   return primitive::cast(ctx, x, DType::kFloat32).value().to(kCpu);
 }
 
-ResizedImage resized(const BatchImage& image) {
-  return {image.size.height, image.size.width, image.original.height, image.original.width};
-}
-
-// Predicts the masks of the objects: [objects, kMaskCells kMaskCells] logits of their classes.
+// Predicts the masks of the objects: [objects, kMaskTargetSize kMaskTargetSize] logits of their classes.
 std::vector<float> masks_of(Context& ctx, const Detector& detector,
                             const std::vector<ops::RoiLevel>& levels,
                             const std::vector<Detection>& objects, const ResizedImage& image) {
@@ -45,7 +43,7 @@ std::vector<float> masks_of(Context& ctx, const Detector& detector,
 
 ImageDetections detect_regions(Context& ctx, const Detector& detector, const Features& levels,
                                std::span<const DenseLevel> dense, const ResizedImage& image) {
-  const std::vector<Box> proposals = proposals_of(dense, image, kTestingProposals);
+  const std::vector<Box> proposals = proposals_of(dense, image, kTestingProposals).boxes;
   if (proposals.empty()) return {};
   const std::vector<ops::RoiLevel> sources = region_levels(levels, detector.strides());
   const std::vector<std::int64_t> images(proposals.size(), 0);
@@ -122,13 +120,13 @@ ImageDetections detect_objects(Context& ctx, Detector& detector, const DenseRule
   const std::vector<Box> anchors = anchors_of(rule.levels, grids_of(dense));
   const std::vector<HostLevel> host = on_host(ctx, dense, rule);
   const std::vector<DenseLevel> alone = levels_of(host, 0, anchors);
-  if (detector.has_regions()) return detect_regions(ctx, detector, levels, alone, resized(image));
-  return {dense_detections(alone, resized(image)), {}};
+  if (detector.has_regions()) return detect_regions(ctx, detector, levels, alone, image.frame());
+  return {dense_detections(alone, image.frame()), {}};
 }
 
 Fields fields_of(const std::vector<ImageDetections>& found, bool masks) {
   const auto n = static_cast<std::int64_t>(found.size());
-  const std::int64_t most = DetectionRule().most, cells = kMaskCells * kMaskCells;
+  const std::int64_t most = DetectionRule().most, cells = kMaskTargetSize * kMaskTargetSize;
   Tensor counts = Tensor::zeros({n}, DType::kInt64);
   Tensor boxes = Tensor::zeros({n, most, 4}, DType::kFloat32);
   Tensor scores = Tensor::zeros({n, most}, DType::kFloat32);

@@ -7,15 +7,13 @@
 #include "tasks/detect/batch.h"
 #include "tasks/detect/dense_detections.h"
 #include "tasks/detect/dense_targets.h"
+#include "tasks/detect/mask_targets.h"
 
 namespace dtn {
 
-// Side of a mask that Mask R-CNN predicts for a box, in cells.
-inline constexpr std::int64_t kMaskCells = 2 * Detector::kMaskSize;
-
 struct ImageDetections {
   std::vector<Detection> objects;  // by falling score
-  // [objects, kMaskCells kMaskCells] logits; empty: the model has no masks.
+  // [objects, kMaskTargetSize kMaskTargetSize] logits; empty: the model has no masks.
   std::vector<float> masks;
 };
 

@@ -1,6 +1,7 @@
 #include "tasks/detect/region_loss.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "dtn/ops/detection.h"
@@ -9,30 +10,55 @@
 #include "tasks/detect/inference.h"
 #include "tasks/detect/mask_targets.h"
 #include "tasks/detect/proposals.h"
-#include "tasks/detect/region_samples.h"
+#include "tasks/detect/roi_samples.h"
 
 namespace dtn {
 namespace {
 
 namespace p = primitive;
 
-RegionSamples sample_regions(Context& ctx, const Detector& detector, const DenseRule& rule,
-                             const std::vector<DensePrediction>& dense,
-                             const DetectionBatch& batch) {
+// A sampled region with an object.
+struct ObjectRegion {
+  std::int64_t region;  // index in Regions::boxes
+  std::int64_t truth;   // index in the truths of its image
+  BoxDeltas deltas;     // from the region to the truth, in kRoiUnits
+};
+
+// The sampled regions of a batch.
+struct Regions {
+  std::vector<Box> boxes;            // in pixels of the resized images
+  std::vector<std::int64_t> images;  // index of the image of each
+  std::vector<std::int64_t> labels;  // a class, or the number of classes for the background
+  std::vector<ObjectRegion> objects;
+
+  void add(const RoiSamples& samples, std::int64_t image) {
+    for (std::size_t i = 0; i < samples.truths.size(); ++i) {
+      const auto region = static_cast<std::int64_t>(boxes.size() + i);
+      objects.push_back({region, samples.truths[i], samples.deltas[i]});
+    }
+    boxes.insert(boxes.end(), samples.boxes.begin(), samples.boxes.end());
+    labels.insert(labels.end(), samples.labels.begin(), samples.labels.end());
+    images.resize(boxes.size(), image);
+  }
+};
+
+Regions sample_regions(Context& ctx, const Detector& detector, const DenseRule& rule,
+                       const std::vector<DensePrediction>& dense, const DetectionBatch& batch) {
   const std::vector<Box> anchors = anchors_of(rule.levels, grids_of(dense));
   const std::vector<HostLevel> host = on_host(ctx, dense, rule);
   const ModelConfig& model = detector.config();
-  RegionSamples samples;
+  const std::int64_t most = model.detector.roi_samples;
+  const RoiRule roi_rule{.classes = model.num_classes, .sampling = {most, most / 4}};
+  Regions regions;
   for (std::size_t b = 0; b < batch.images.size(); ++b) {
     const BatchImage& image = batch.images[b];
     const auto index = static_cast<std::int64_t>(b);
-    const std::vector<Box> proposals = proposals_of(
-        levels_of(host, index, anchors),
-        {image.size.height, image.size.width, image.original.height, image.original.width},
-        kTrainingProposals);
-    add_regions(image, index, proposals, model.detector.roi_samples, model.num_classes, samples);
+    const Proposals proposals =
+        proposals_of(levels_of(host, index, anchors), image.frame(), kTrainingProposals);
+    regions.add(roi_samples(proposals.boxes, {image.boxes, image.classes}, roi_rule, image.key),
+                index);
   }
-  return samples;
+  return regions;
 }
 
 // A step without any region still passes through the heads, so that all ranks do the same. This
@@ -43,34 +69,40 @@ Variable times(Context& ctx, const Variable& loss, double factor) {
   return factor == 1 ? loss : p::affine(ctx, loss, factor, 0);
 }
 
-Variable box_loss(Context& ctx, const Variable& deltas, const RegionSamples& samples,
+Variable box_loss(Context& ctx, const Variable& deltas, const Regions& regions,
                   std::int64_t classes, double weight) {
-  const auto regions = static_cast<std::int64_t>(samples.boxes.size());
-  Tensor labels = Tensor::full({regions, classes}, DType::kInt64, ops::kIgnored);
-  Tensor targets = Tensor::zeros({regions, classes, 4}, DType::kFloat32);
-  for (const ObjectRegion& object : samples.objects) {
-    const std::int64_t at = object.region * classes + object.label;
+  const auto count = static_cast<std::int64_t>(regions.boxes.size());
+  Tensor labels = Tensor::full({count, classes}, DType::kInt64, ops::kIgnored);
+  Tensor targets = Tensor::zeros({count, classes, 4}, DType::kFloat32);
+  for (const ObjectRegion& object : regions.objects) {
+    const std::int64_t at =
+        object.region * classes + regions.labels[static_cast<std::size_t>(object.region)];
     labels.data<std::int64_t>()[at] = 0;
     std::ranges::copy(object.deltas, targets.data<float>() + 4 * at);
   }
   const Device device = deltas.value().device();
   const Tensor scale =
-      Tensor::full({1}, DType::kFloat32, weight / static_cast<double>(regions), device);
-  return ops::box_loss(ctx, p::reshape(ctx, deltas, {regions, classes, 4}),
+      Tensor::full({1}, DType::kFloat32, weight / static_cast<double>(count), device);
+  return ops::box_loss(ctx, p::reshape(ctx, deltas, {count, classes, 4}),
                        {labels.to(device), targets.to(device)}, scale);
 }
 
+MaskFrame frame_of(const BatchImage& image) {
+  return {image.frame(), image.padded.height, image.padded.width, image.mirrored};
+}
+
 // The targets of the masks of all objects: [objects cells, 1].
-Tensor mask_targets(const RegionSamples& samples, const DetectionBatch& batch,
+Tensor mask_targets(const Regions& regions, const DetectionBatch& batch,
                     const CocoDataset& truths) {
-  constexpr std::int64_t kCells = kMaskCells * kMaskCells;
-  const auto count = static_cast<std::int64_t>(samples.objects.size());
+  constexpr std::int64_t kCells = kMaskTargetSize * kMaskTargetSize;
+  const auto count = static_cast<std::int64_t>(regions.objects.size());
   Tensor targets = Tensor::empty({count * kCells, 1}, DType::kFloat32);
+  std::array<std::uint8_t, kCells> cells;
   std::map<std::pair<std::int64_t, std::int64_t>, TruthMask> masks;  // by image and truth
   for (std::int64_t i = 0; i < count; ++i) {
-    const ObjectRegion& object = samples.objects[static_cast<std::size_t>(i)];
+    const ObjectRegion& object = regions.objects[static_cast<std::size_t>(i)];
     const auto region = static_cast<std::size_t>(object.region);
-    const std::int64_t index = samples.images[region];
+    const std::int64_t index = regions.images[region];
     const BatchImage& image = batch.images[static_cast<std::size_t>(index)];
     auto found = masks.find({index, object.truth});
     if (found == masks.end()) {
@@ -78,11 +110,11 @@ Tensor mask_targets(const RegionSamples& samples, const DetectionBatch& batch,
           static_cast<std::size_t>(image.annotations[static_cast<std::size_t>(object.truth)]);
       found = masks
                   .emplace(std::pair(index, object.truth),
-                           TruthMask(truths.annotations().mask(annotation), image))
+                           TruthMask(truths.annotations().mask(annotation), frame_of(image)))
                   .first;
     }
-    found->second.write_target(samples.boxes[region], kMaskCells,
-                               {targets.data<float>() + i * kCells, kCells});
+    found->second.write_target(regions.boxes[region], cells);
+    std::ranges::copy(cells, targets.data<float>() + i * kCells);
   }
   return targets;
 }
@@ -103,18 +135,17 @@ Variable own_logits(Context& ctx, const Variable& masks, const std::vector<std::
 }
 
 Variable mask_loss(Context& ctx, const Detector& detector, const std::vector<ops::RoiLevel>& levels,
-                   const RegionSamples& samples, const DetectionBatch& batch,
-                   const CocoDataset& truths) {
+                   const Regions& regions, const DetectionBatch& batch, const CocoDataset& truths) {
   std::vector<Box> boxes;
   std::vector<std::int64_t> images, labels;
-  for (const ObjectRegion& object : samples.objects) {
-    boxes.push_back(samples.boxes[static_cast<std::size_t>(object.region)]);
-    images.push_back(samples.images[static_cast<std::size_t>(object.region)]);
-    labels.push_back(object.label);
+  for (const ObjectRegion& object : regions.objects) {
+    boxes.push_back(regions.boxes[static_cast<std::size_t>(object.region)]);
+    images.push_back(regions.images[static_cast<std::size_t>(object.region)]);
+    labels.push_back(regions.labels[static_cast<std::size_t>(object.region)]);
   }
   const bool any = !boxes.empty();
-  Tensor targets = any ? mask_targets(samples, batch, truths)
-                       : Tensor::zeros({kMaskCells * kMaskCells, 1}, DType::kFloat32);
+  Tensor targets = any ? mask_targets(regions, batch, truths)
+                       : Tensor::zeros({kMaskTargetSize * kMaskTargetSize, 1}, DType::kFloat32);
   if (!any) boxes = {kNoRegion}, images = {0}, labels = {0};
   const Device device = levels[0].features.value().device();
   const Variable features =
@@ -132,22 +163,22 @@ RegionLoss region_loss(Context& ctx, const Detector& detector, const DenseRule& 
                        const DetectionBatch& batch, const CocoDataset& truths) {
   Context unrecorded = ctx;
   unrecorded.tape = nullptr;
-  RegionSamples samples = sample_regions(unrecorded, detector, rule, dense, batch);
+  Regions regions = sample_regions(unrecorded, detector, rule, dense, batch);
   const std::int64_t classes = detector.config().num_classes;
-  const double weight = samples.boxes.empty() ? 0 : 1;
-  if (samples.boxes.empty()) samples = {{kNoRegion}, {0}, {classes}, {}};
+  const double weight = regions.boxes.empty() ? 0 : 1;
+  if (regions.boxes.empty()) regions = {{kNoRegion}, {0}, {classes}, {}};
   const std::vector<ops::RoiLevel> sources = region_levels(levels, detector.strides());
   const Device device = sources[0].features.value().device();
   const Variable features = ops::roi_align(
-      ctx, sources, regions_of(samples.boxes, samples.images, device), Detector::kBoxSize);
+      ctx, sources, regions_of(regions.boxes, regions.images, device), Detector::kBoxSize);
   const RoiPrediction predicted = detector.predict_boxes(ctx, features);
   ops::Targets targets;
   targets.labels =
-      Tensor::from(samples.classes, {static_cast<std::int64_t>(samples.classes.size())}).to(device);
+      Tensor::from(regions.labels, {static_cast<std::int64_t>(regions.labels.size())}).to(device);
   RegionLoss loss;
   loss.classes = times(ctx, ops::cross_entropy(ctx, predicted.classes, targets).mean, weight);
-  loss.boxes = box_loss(ctx, predicted.boxes, samples, classes, weight);
-  loss.masks = mask_loss(ctx, detector, sources, samples, batch, truths);
+  loss.boxes = box_loss(ctx, predicted.boxes, regions, classes, weight);
+  loss.masks = mask_loss(ctx, detector, sources, regions, batch, truths);
   return loss;
 }
 
