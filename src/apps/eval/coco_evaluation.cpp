@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/program.h"
+#include "apps/eval/coco_tables.h"
 #include "core/format.h"
 #include "core/seconds_since.h"
 #include "dtn/core/log.h"
@@ -13,8 +13,6 @@
 
 namespace dtn::app {
 namespace {
-
-const char* name_of(OverlapKind kind) { return kind == OverlapKind::kBoxes ? "bbox" : "segm"; }
 
 std::vector<OverlapKind> kinds_of(const CocoOptions& options, const CocoAnnotations& truths,
                                   const CocoResults& results) {
@@ -26,31 +24,6 @@ std::vector<OverlapKind> kinds_of(const CocoOptions& options, const CocoAnnotati
   const bool has_masks = results.size() > 0 && results.mask_count() == results.size() && all_truths;
   if (has_masks) return {OverlapKind::kBoxes, OverlapKind::kMasks};
   return {OverlapKind::kBoxes};
-}
-
-// One figure in percent; a dash where no category has a truth.
-std::string percent(double figure) { return figure < 0 ? "-" : format("%.1f", 100 * figure); }
-
-void print_table(const std::vector<OverlapKind>& kinds, const std::vector<CocoReport>& reports) {
-  std::string text = format("%-6s", "%");
-  for (const std::string_view name : kCocoFigures) text += format("%7s", std::string(name).c_str());
-  text += "\n";
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    text += format("%-6s", name_of(kinds[i]));
-    for (const double figure : reports[i].figures) text += format("%7s", percent(figure).c_str());
-    text += "\n";
-  }
-  std::fputs(text.c_str(), stdout);
-}
-
-void print_json(const std::vector<OverlapKind>& kinds, const std::vector<CocoReport>& reports) {
-  nlohmann::ordered_json json;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    for (std::size_t f = 0; f < kCocoFigures.size(); ++f) {
-      json[name_of(kinds[i])][std::string(kCocoFigures[f])] = reports[i].figures[f];
-    }
-  }
-  std::printf("%s\n", json.dump().c_str());
 }
 
 }  // namespace
@@ -87,10 +60,11 @@ int evaluate_coco(const CocoOptions& options, bool json) {
                counted(truths.categories().size(), "categories"), ", ",
                counted(results.size(), "results"),
                format("; read in %.1f s", seconds_since(start))));
-  const std::vector<OverlapKind> kinds = kinds_of(options, truths, results);
-  std::vector<CocoReport> reports;
-  for (const OverlapKind kind : kinds) reports.push_back(evaluate_results(truths, results, kind));
-  json ? print_json(kinds, reports) : print_table(kinds, reports);
+  std::vector<CocoFigures> figures;
+  for (const OverlapKind kind : kinds_of(options, truths, results)) {
+    figures.push_back({kind, evaluate_results(truths, results, kind)});
+  }
+  std::fputs((json ? coco_json(figures).dump() + "\n" : coco_table(figures)).c_str(), stdout);
   return kExitDone;
 }
 

@@ -14,6 +14,7 @@
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
 #include "apps/eval/coco_evaluation.h"
+#include "apps/eval/detector_evaluation.h"
 #include "apps/eval/frozen_evaluation.h"
 #include "apps/eval/result_files.h"
 #include "apps/eval/sample_evaluation.h"
@@ -50,6 +51,7 @@ struct EvalCommand {
   ResultPaths results;
   std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
+  std::string detections;  // file for the results of a detector
   bool json = false, no_clean = false;
   bool on_the_fly = false;
   std::string corruptions, severities = "1-5", corrupt_format = "jpeg", frost_dir;
@@ -265,6 +267,10 @@ int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig
 // Throws ConfigError for an option that the task of the model does not have. A diffusion model is
 // not a classifier, but --inputs and --save-logits work for it.
 void check_options(const EvalCommand& options, const ExperimentConfig& config, Task& task) {
+  if (!options.detections.empty()) {
+    throw ConfigError(
+        cat("--save-results is for detectors; the task of this model is ", config.task));
+  }
   const ResultPaths& paths = options.results;
   const bool for_any = options.suite.empty() && options.inputs.empty() &&
                        options.judged.samples.empty() && !paths.any();
@@ -285,6 +291,18 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
       cat("--suite, --save-features and --save-attention are for classifiers; the task of this "
           "model is ",
           config.task, ", which has --inputs and --save-logits"));
+}
+
+// The same for a detector.
+void check_detector_options(const EvalCommand& options) {
+  const ResultPaths& paths = options.results;
+  if (options.suite.empty() && options.judged.samples.empty() && paths.features.empty() &&
+      paths.attention.empty()) {
+    return;
+  }
+  throw ConfigError(
+      "--suite, --samples, --save-features and --save-attention are for classifiers; the task of "
+      "this model is detect, which has --save-results, and --inputs with --save-logits");
 }
 
 // Makes the file of --inputs the validation split of a diffusion model: it may bring time steps and
@@ -348,7 +366,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
   const bool wants_classes = !options.suite.empty() || !options.inputs.empty() ||
-                             !options.judged.samples.empty() || options.results.any();
+                             !options.judged.samples.empty() || options.results.any() ||
+                             !options.detections.empty();
   if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
         "--suite, --inputs, --samples and --save-... work in one process; start dtn-eval without "
@@ -373,6 +392,18 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
     log_info(note);
   starting.reset();
+  if (auto* detect = dynamic_cast<Detect*>(task.get())) {
+    check_detector_options(options);
+    return evaluate_detector({.config = config,
+                              .task = *detect,
+                              .device = device,
+                              .compute = precision_of(options.precision),
+                              .batch_size = batch_size_of(options, config),
+                              .results = options.detections,
+                              .inputs = options.inputs,
+                              .logits = options.results.logits,
+                              .json = options.json});
+  }
   check_options(options, config, *task);
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!options.suite.empty() && config.model.num_classes == 0) {
@@ -401,8 +432,9 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   EvalCommand options;
   options.weights.add_to(app, "evaluate the moving average of the weights");
   app.add_flag("--json", options.json,
-               "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb) count "
-               "images_per_second skipped (damaged images); with --suite or --samples, the results "
+               "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb; a "
+               "detector: bbox and segm as below) count images_per_second skipped (damaged "
+               "images); with --suite or --samples, the results "
                "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
                "AR1 AR10 AR100 ARs ARm ARl}, \"segm\": ...} as fractions, -1 where no category "
                "has a truth");
@@ -430,7 +462,12 @@ int eval_main(int argc, char** argv, const Registries& registries) {
                      ->excludes("--save-logits")
                      ->excludes("--save-attention");
   auto* checkpoint = app.get_option("--checkpoint")->required(false);
+  auto* detections = app.add_option(
+      "--save-results", options.detections,
+      "detectors: write the results of the validation split as a JSON file in COCO's format");
+  detections->excludes(inputs)->excludes(suite)->excludes(judged)->excludes(frozen);
   std::vector<CLI::Option*> others = saving;
+  others.push_back(detections);
   others.insert(others.end(), {checkpoint, inputs, suite, judged, frozen});
   options.coco.add_to(app, others);
   app.add_option("--suite-root", options.suite_root,

@@ -33,6 +33,7 @@ class DetectionMeter final : public Meter {
   void merge(Communicator& ranks) override;
   Metrics result() const override;
 
+  const CocoDataset& truths() const { return *truths_; }
   // The reports of boxes and, with masks, of masks.
   std::vector<CocoReport> reports() const;
 
