@@ -5,8 +5,8 @@
 
 #include "dtn/core/check.h"
 #include "dtn/tasks/detect.h"
+#include "dtn/tasks/registries.h"
 #include "models/weights/key_prefixes.h"
-#include "tasks/backbone_weights.h"
 #include "tasks/class_names.h"
 
 namespace dtn {
@@ -43,15 +43,38 @@ std::string keep_other_heads(ParameterStore& store, NamedTensors& tensors) {
   return kept;
 }
 
+// Loads a classification model, and copies what the backbone of a detector has of it.
+std::vector<std::string> load_backbone(ParameterStore& store, ModelConfig model,
+                                       const TensorFile& file, const std::string& source,
+                                       const Registries& registries) {
+  model.num_classes = 0;
+  model.detector = {};
+  Classifier classifier(model, 0, DType::kFloat32, kCpu, registries.models, registries.norms);
+  std::vector<std::string> notes = load_weights(classifier, file, source, {}, registries.presets);
+  NamedTensors all = named_values(store);
+  std::string unused;
+  for (const auto& [name, tensor] : named_values(classifier.parameters())) {
+    const auto same =
+        std::ranges::find(all, cat("backbone.", name), &NamedTensors::value_type::first);
+    if (same == all.end()) {
+      unused += cat(unused.empty() ? "" : ", ", name);
+    } else {
+      same->second = tensor;
+    }
+  }
+  load_exact(store, all, source);
+  if (!unused.empty()) notes.push_back(cat("not used by a detector: ", unused));
+  notes.push_back("the pyramid and the heads of the detector start from random weights");
+  return notes;
+}
+
 }  // namespace
 
 std::vector<std::string> Detect::load_to_train(const std::string& file) {
   const TensorFile weights = read_safetensors(file);
   ParameterStore& store = detector_.parameters();
   if (!is_detector(weights.tensors)) {
-    LoadedNetwork loaded =
-        load_network(store, config_.model, {weights.tensors, weights.metadata, file}, registries_);
-    return loaded.notes;
+    return load_backbone(store, config_.model, weights, file, registries_);
   }
   NamedTensors tensors = unwrapped(weights.tensors);
   const std::string kept = keep_other_heads(store, tensors);
