@@ -20,7 +20,8 @@
 namespace dtn {
 
 // Opens one split of data.dataset by its registry entry (dataset_registry.h), restricted to
-// data.classes if that is set. `seed` is for synthetic images.
+// data.classes if that is set. `seed` is for synthetic images. Throws DataError if the images have
+// no labels.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed,
                                       const DatasetRegistry& datasets = dataset_registry());

@@ -69,7 +69,11 @@ std::unique_ptr<Dataset> open_with(const DatasetEntry& row, const DatasetEntry::
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed, const DatasetRegistry& datasets) {
   const DatasetEntry& row = datasets.at(data.dataset);
-  return open_with(row, row.open, data, model, split, seed);
+  std::unique_ptr<Dataset> dataset = open_with(row, row.open, data, model, split, seed);
+  if (dataset->has_labels()) return dataset;
+  throw DataError(cat(dataset->description(), ": data.dataset ", data.dataset,
+                      " has no class for each image, which this task needs; choose another data "
+                      "set, or a task that needs none, such as detect (model.detector) or dino"));
 }
 
 std::unique_ptr<Dataset> open_unlabelled(const DataConfig& data, const ModelConfig& model,

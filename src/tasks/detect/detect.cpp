@@ -67,7 +67,8 @@ std::shared_ptr<const Dataset> Detect::open(Split split) const {
   const std::lock_guard lock(opening_);
   std::shared_ptr<const Dataset>& dataset = splits_[split];
   if (!dataset) {
-    dataset = open_dataset(config_.data, config_.model, split, config_.seed, registries_.datasets);
+    dataset =
+        open_unlabelled(config_.data, config_.model, split, config_.seed, registries_.datasets);
     if (learnt_) check_classes(*learnt_, *dataset);
   }
   return dataset;

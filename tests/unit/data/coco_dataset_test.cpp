@@ -38,9 +38,13 @@ class CocoFolder {
     model_.num_classes = 2;
   }
 
-  std::unique_ptr<Dataset> open(Split split) const { return open_dataset(data_, model_, split, 0); }
+  std::unique_ptr<Dataset> open(Split split) const {
+    return open_unlabelled(data_, model_, split, 0);
+  }
   ModelConfig& model() { return model_; }
   DataConfig& data() { return data_; }
+  const ModelConfig& model() const { return model_; }
+  const DataConfig& data() const { return data_; }
 
  private:
   static Bytes text_bytes(const std::string& text) { return {text.begin(), text.end()}; }
@@ -73,6 +77,12 @@ TEST(CocoDataset, ValidationHasAllImagesAndTruths) {
   ASSERT_EQ(data.size(), 3);
   EXPECT_EQ(data.truths(0).size(), 3u);
   EXPECT_EQ(data.image(2).id, 9);
+}
+
+TEST(CocoDataset, IsNoDataSetForClassifiers) {
+  const CocoFolder folder;
+  expect_error<DataError>([&] { open_dataset(folder.data(), folder.model(), Split::kTrain, 0); },
+                          {"data.dataset coco has no class for each image", "model.detector"});
 }
 
 TEST(CocoDataset, ErrorsSayWhereAndWhatToDo) {

@@ -45,7 +45,7 @@ class TwoImages {
 
   ExperimentConfig& config() { return config_; }
   DetectionSamples open(Split split) const {
-    return {open_dataset(config_.data, config_.model, split, 0), config_, split};
+    return {open_unlabelled(config_.data, config_.model, split, 0), config_, split};
   }
   void write_image(const std::filesystem::path& path, int width, int height) {
     std::string text = "P6 " + std::to_string(width) + " " + std::to_string(height) + " 255\n";
