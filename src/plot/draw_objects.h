@@ -41,9 +41,10 @@ int drawing_factor(int width, int height);
 
 // Returns the picture [H, W, 1 or 3] with the objects on it, enlarged by drawing_factor(), in 3
 // channels. Lines and texts grow with the picture. A mask is a tint of 40 % with a solid edge. A
-// tab lies inside the picture and, where possible, on no other tab; a text that is too long for the
-// picture is shortened. Many tabs have smaller texts. Boxes that are not finite, and those outside of the picture, have neither
-// frame nor tab. Throws Error for an empty picture, and for a mask whose runs have another sum.
+// tab lies inside the picture and, where possible, on no other tab. A text that is too long for the
+// picture is shortened, and many tabs have smaller texts. Boxes that are not finite, and those
+// outside of the picture, have neither frame nor tab. Throws Error for an empty picture, and for a
+// mask whose runs have another sum.
 Image draw_objects(const Image& picture, std::span<const DrawnObject> objects);
 
 }  // namespace dtn::plot

@@ -196,7 +196,7 @@ TEST(DrawnObjects, StayInsidePicture) {
                      count_of(picture, kGround) - count_of(without, kGround));
   };
   const auto middle = ink_of(300, 200);
-  // The text "zebra 0.98" in size 2 and the margin: 122 x 22 pixels, of which the letters take some.
+  // The text "zebra 0.98" in size 2 and the margin: 122 x 22 pixels; the letters take some.
   EXPECT_EQ(middle.second, -122 * 22);
   EXPECT_GT(middle.first, 122 * 22 / 2);
   EXPECT_EQ(ink_of(300, 350), middle) << "above a box at the lower border";

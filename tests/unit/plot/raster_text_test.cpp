@@ -20,7 +20,7 @@ Image ground(int width, int height) {
   return image;
 }
 
-// Returns the drawn pixels as rows of '#' and '.'. Every pixel must be of the ground or of a letter.
+// Returns the drawn pixels as rows of '#' and '.'. Each pixel must be of the ground or of a letter.
 std::string picture_of(const Image& image) {
   std::string text;
   for (int y = 0; y < image.height; ++y, text += '\n') {
