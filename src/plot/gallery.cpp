@@ -17,9 +17,13 @@ grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
 .gallery .right img{border-color:var(--s2)}
 .gallery .wrong img{border:3px dashed var(--s5)}
 .gallery .pixelated img{image-rendering:pixelated}
+.gallery ul.large{grid-template-columns:1fr}
+.gallery .large li{gap:1rem}
+.gallery .large li>div:first-child{font-weight:normal;margin-right:0}
+.gallery .large img{border-width:1px}
 .gallery small{display:block;font-size:.7rem;font-weight:normal;color:var(--soft)}
 @media(max-width:40rem){.gallery li{display:grid;grid-template-columns:repeat(3,minmax(0,1fr))}
-.gallery li>div:first-child{margin-right:0}}
+.gallery li>div:first-child{margin-right:0}.gallery .large li{grid-template-columns:1fr}}
 )css";
 
 const char* class_of(Verdict verdict) {
@@ -31,6 +35,13 @@ const char* class_of(Verdict verdict) {
   return "";
 }
 
+std::string class_of(const Gallery& gallery) {
+  if (!gallery.pixelated && !gallery.large) return "";
+  const char* between = gallery.pixelated && gallery.large ? " " : "";
+  return cat(" class=\"", gallery.pixelated ? "pixelated" : "", between,
+             gallery.large ? "large" : "", "\"");
+}
+
 std::string sign_of(Verdict verdict) {
   if (verdict == Verdict::kNone) return "";
   const bool right = verdict == Verdict::kRight;
@@ -39,17 +50,18 @@ std::string sign_of(Verdict verdict) {
 }
 
 std::string picture_html(const GalleryPicture& picture) {
+  const bool is_jpeg = picture.png.starts_with("\xFF\xD8");
   return cat("<div", class_of(picture.verdict), "><img alt=\"", escaped(picture.description),
-             "\" src=\"data:image/png;base64,", base64(picture.png), "\">", escaped(picture.text),
-             "<small>", sign_of(picture.verdict), escaped(picture.note), "</small></div>\n");
+             "\" src=\"data:image/", is_jpeg ? "jpeg" : "png", ";base64,", base64(picture.png),
+             "\">", escaped(picture.text), "<small>", sign_of(picture.verdict),
+             escaped(picture.note), "</small></div>\n");
 }
 
 }  // namespace
 
 std::string gallery_html(const Gallery& gallery) {
   std::string out = cat("<figure id=\"", gallery.name, "\" class=\"gallery\">\n<figcaption>",
-                        escaped(gallery.caption), "</figcaption>\n<ul",
-                        gallery.pixelated ? " class=\"pixelated\"" : "", ">\n");
+                        escaped(gallery.caption), "</figcaption>\n<ul", class_of(gallery), ">\n");
   for (const std::vector<GalleryPicture>& row : gallery.rows) {
     out += "<li>\n";
     for (const GalleryPicture& picture : row) out += picture_html(picture);

@@ -11,7 +11,7 @@ namespace dtn::plot {
 enum class Verdict { kNone, kRight, kWrong };
 
 struct GalleryPicture {
-  std::string png;          // bytes of the file
+  std::string png;          // bytes of the file, PNG or JPEG
   std::string description;  // visible content, for screen readers
   std::string text;         // below the picture
   std::string note;         // below the text, after the sign of the verdict
@@ -26,6 +26,7 @@ struct Gallery {
   // them in lines of three.
   std::vector<std::vector<GalleryPicture>> rows;
   bool pixelated = false;  // enlarge the pictures without smoothing, for very small ones
+  bool large = false;      // a row takes the full width, and a phone shows one picture in a line
 };
 
 std::string gallery_html(const Gallery& gallery);

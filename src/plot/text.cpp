@@ -12,27 +12,6 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns the number of bytes of the first character; 0 if it is not UTF-8 of the shortest form, or
-// if it is a surrogate.
-std::size_t character_bytes(std::string_view text) {
-  const auto at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = at(0);
-  const std::size_t n = first < 0x80                     ? 1
-                        : first >= 0xC2 && first <= 0xDF ? 2
-                        : first >= 0xE0 && first <= 0xEF ? 3
-                        : first >= 0xF0 && first <= 0xF4 ? 4
-                                                         : 0;
-  if (n == 0 || n > text.size()) return 0;
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((at(i) & 0xC0) != 0x80) return 0;
-  }
-  if ((first == 0xE0 && at(1) < 0xA0) || (first == 0xED && at(1) > 0x9F) ||
-      (first == 0xF0 && at(1) < 0x90) || (first == 0xF4 && at(1) > 0x8F)) {
-    return 0;
-  }
-  return n;
-}
-
 // Advance widths of DejaVu Sans from space to tilde, in thousandths of the text size.
 constexpr short kAdvances[] = {
     318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361,  318, 337, 636, 636, 636,
@@ -56,6 +35,25 @@ std::string without_trailing_zeros(std::string text) {
 }
 
 }  // namespace
+
+std::size_t character_bytes(std::string_view text) {
+  const auto at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = at(0);
+  const std::size_t n = first < 0x80                     ? 1
+                        : first >= 0xC2 && first <= 0xDF ? 2
+                        : first >= 0xE0 && first <= 0xEF ? 3
+                        : first >= 0xF0 && first <= 0xF4 ? 4
+                                                         : 0;
+  if (n == 0 || n > text.size()) return 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((at(i) & 0xC0) != 0x80) return 0;
+  }
+  if ((first == 0xE0 && at(1) < 0xA0) || (first == 0xED && at(1) > 0x9F) ||
+      (first == 0xF0 && at(1) < 0x90) || (first == 0xF4 && at(1) > 0x8F)) {
+    return 0;
+  }
+  return n;
+}
 
 std::string escaped(std::string_view text) {
   std::string out;

@@ -12,6 +12,10 @@ namespace dtn::plot {
 // cannot hold, and bytes that are not UTF-8 become U+FFFD.
 std::string escaped(std::string_view text);
 
+// Returns the number of bytes of the first character of a text that is not empty. 0 if it is not
+// UTF-8 of the shortest form, or if it is a surrogate.
+std::size_t character_bytes(std::string_view text);
+
 // Formats a coordinate to 1/100 of a pixel in as few characters as possible: "12", "0.5", never
 // "-0". Throws Error if it is not finite.
 std::string coordinate(double value);

@@ -26,13 +26,18 @@ std::optional<Evaluation> Validation::evaluate_weights(bool stoppable, Meter& me
   return evaluate(learner_.task(), split_->feeder(), options);
 }
 
-std::optional<Evaluations> Validation::evaluate_all(bool stoppable, Meter& meter) {
-  std::optional<Evaluation> weights = evaluate_weights(stoppable, meter);
+Validation::Meters Validation::new_meters() const {
+  const Task& task = learner_.task();
+  return {task.meter(), learner_.average() ? task.meter() : nullptr};
+}
+
+std::optional<Evaluations> Validation::evaluate_all(bool stoppable, const Meters& meters) {
+  std::optional<Evaluation> weights = evaluate_weights(stoppable, *meters.weights);
   if (!weights) return std::nullopt;
   MovingAverage* average = learner_.average();
   if (!average) return Evaluations{*weights, std::nullopt};
   average->swap();
-  std::optional<Evaluation> of_average = evaluate_weights(stoppable, *learner_.task().meter());
+  std::optional<Evaluation> of_average = evaluate_weights(stoppable, *meters.average);
   average->swap();
   if (!of_average) return std::nullopt;
   return Evaluations{*weights, of_average};
@@ -55,22 +60,24 @@ bool Validation::is_best(const Evaluation& judged) const {
 }
 
 std::optional<bool> Validation::run(bool may_be_best) {
-  const std::unique_ptr<Meter> meter = learner_.task().meter();
-  const std::optional<Evaluations> results = evaluate_all(true, *meter);
+  const Meters meters = new_meters();
+  const std::optional<Evaluations> results = evaluate_all(true, meters);
   if (!results) return std::nullopt;
   recorder_.evaluations(*results);
-  recorder_.neighbors(*meter, split_->source(), references_ ? &references_->source() : nullptr);
+  recorder_.neighbors(*meters.weights, split_->source(),
+                      references_ ? &references_->source() : nullptr);
   last_ = *results;
   const std::int64_t step = progress_.evaluated_step = progress_.step;
   if (loss_is_finite() == true) progress_.finite_step = step;
   if (loss_is_finite() == false) {
     recorder_.warn(cat("step ", step, ": the loss of the evaluation is not finite"));
   }
-  const Evaluation& judged =
-      last_.average && best_ == BestBy::kEma ? *last_.average : last_.weights;
+  const bool by_average = last_.average && best_ == BestBy::kEma;
+  const Evaluation& judged = by_average ? *last_.average : last_.weights;
   if (!may_be_best || !is_best(judged)) return false;
   progress_.best = judged.metrics.primary_value();
   progress_.best_step = step;
+  recorder_.detections(by_average ? *meters.average : *meters.weights, split_->source());
   return true;
 }
 

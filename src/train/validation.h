@@ -27,17 +27,21 @@ class Validation {
   // then the evaluation cannot be the best. Returns nothing if a signal stopped the evaluation.
   std::optional<bool> run(bool may_be_best);
   // Repeats the evaluations of a run that is finished, without a record.
-  void repeat() { last_ = evaluate_all(false, *learner_.task().meter()).value(); }
+  void repeat() { last_ = evaluate_all(false, new_meters()).value(); }
   // Returns true if the last evaluation of the weights had a finite loss. Nothing if there was no
   // evaluation, or if the task has no figure called loss.
   std::optional<bool> loss_is_finite() const { return finite_loss_in(last_.weights.metrics); }
   const Evaluations& last() const { return last_; }
 
  private:
+  // Meters of the weights and, if the run has one, of their average.
+  struct Meters {
+    std::unique_ptr<Meter> weights, average;
+  };
+  Meters new_meters() const;
   // Nothing if a signal stopped the evaluation.
   std::optional<Evaluation> evaluate_weights(bool stoppable, Meter& meter);
-  // `meter` measures the weights.
-  std::optional<Evaluations> evaluate_all(bool stoppable, Meter& meter);
+  std::optional<Evaluations> evaluate_all(bool stoppable, const Meters& meters);
   // A figure is never the best if it is not finite, or if the loss of its weights is not finite.
   bool is_best(const Evaluation& judged) const;
   static std::optional<bool> finite_loss_in(const Metrics& metrics);

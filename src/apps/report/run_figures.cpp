@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "apps/report/detections_figure.h"
 #include "apps/report/figure_parts.h"
 #include "apps/report/neighbors_figure.h"
 #include "apps/report/picture_figures.h"
@@ -286,6 +287,9 @@ void write_run_report(const std::filesystem::path& folder) {
   page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
   if (std::vector<plot::Figure> pictures = picture_figures(run.pictures); !pictures.empty()) {
     page.sections.push_back({"Samples of the model", {}, std::move(pictures)});
+  }
+  if (auto detections = detections_section(folder)) {
+    page.sections.push_back(std::move(*detections));
   }
   if (auto gallery = neighbors_gallery(run.neighbors, run.neighbors_png)) {
     page.sections.push_back({.title = gallery->title, .galleries = {*gallery}});

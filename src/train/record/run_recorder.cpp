@@ -14,6 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
 #include "tasks/frozen/neighbor_sheet.h"
+#include "train/record/detections_writer.h"
 #include "train/record/step_pictures.h"
 #include "train/run_setup.h"
 
@@ -205,6 +206,17 @@ void RunRecorder::neighbors(const Meter& meter, const SampleSource& evaluated,
     write_file_atomic(options_.output / "neighbors.json", sheet.json);
   } catch (const std::exception& e) {  // must not stop the training
     if (!pictures_failed_) warn(cat("cannot draw the nearest neighbours: ", e.what()));
+    pictures_failed_ = true;
+  }
+}
+
+void RunRecorder::detections(const Meter& meter, const SampleSource& evaluated) {
+  if (!parts_) return;
+  try {
+    const auto examples = meter.detections();
+    if (examples) write_detections(options_.output, progress_.step, *examples, evaluated);
+  } catch (const std::exception& e) {  // must not stop the training
+    if (!pictures_failed_) warn(cat("cannot write the pictures of detections: ", e.what()));
     pictures_failed_ = true;
   }
 }

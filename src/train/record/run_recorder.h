@@ -41,6 +41,9 @@ class RunRecorder {
   // Takes the meter of an evaluation of the weights. If it compares samples with references, writes
   // neighbors.png and neighbors.json.
   void neighbors(const Meter& meter, const SampleSource& evaluated, const SampleSource* references);
+  // Takes the meter of the best evaluation so far. If it detects objects, writes detections.json
+  // and its pictures; see detections_writer.h.
+  void detections(const Meter& meter, const SampleSource& evaluated);
   // Writes a picture that the task has drawn; see step_pictures.h.
   void picture(const Image& image);
   void evaluation_progress(std::int64_t done, std::int64_t total) {
