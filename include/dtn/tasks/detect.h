@@ -52,7 +52,7 @@ class Detect : public Task {
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
   std::string description() const override;
   std::string objective() const override;
-  // Of an image of data.scale, with 1000 regions and 100 masks.
+  // The cost of an image of data.scale, with 1000 regions and 100 masks.
   Complexity cost() override;
 
   Detector& detector() { return detector_; }

@@ -9,7 +9,7 @@
 #include "core/format.h"
 #include "core/seconds_since.h"
 #include "dtn/core/log.h"
-#include "tasks/detect/coco_files.h"
+#include "tasks/coco/files.h"
 
 namespace dtn::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/detect/coco_evaluator.h"
+#include "tasks/coco/evaluator.h"
 
 namespace dtn::app {
 

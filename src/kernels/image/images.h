@@ -20,7 +20,7 @@ struct NormalizeImages {
 void run(CpuQueue&, const NormalizeImages&);
 void run(CudaQueue&, const NormalizeImages&);
 
-// The same for images of different sizes, each padded with 0 to height x width after the conversion:
+// The same for images of different sizes, each padded with 0 to height x width afterwards:
 //    images[b, c, y, x] = table[c, pixels[b, (y w[b] + x) channels + c]]   y < h[b] and x < w[b]
 //                         0                                               otherwise
 struct PadImages {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tasks/detect/nms.h"
+#include "tasks/boxes/nms.h"
 
 namespace dtn {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "dtn/core/check.h"
-#include "tasks/detect/box_deltas.h"
+#include "tasks/boxes/box_deltas.h"
 #include "tasks/detect/candidates.h"
 
 namespace dtn {

@@ -4,7 +4,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/ops/primitive.h"
-#include "tasks/detect/box_deltas.h"
+#include "tasks/boxes/box_deltas.h"
 
 namespace dtn {
 namespace {

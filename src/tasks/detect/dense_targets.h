@@ -7,10 +7,10 @@
 
 #include "dtn/models/detector.h"
 #include "dtn/ops/detection.h"
-#include "tasks/detect/anchors.h"
-#include "tasks/detect/assignment.h"
+#include "tasks/boxes/anchors.h"
+#include "tasks/boxes/assignment.h"
+#include "tasks/boxes/sample_boxes.h"
 #include "tasks/detect/batch.h"
-#include "tasks/detect/sample_boxes.h"
 
 namespace dtn {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn {
 

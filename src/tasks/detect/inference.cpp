@@ -19,7 +19,7 @@ Tensor host_values(Context& ctx, const Variable& x) {
   return primitive::cast(ctx, x, DType::kFloat32).value().to(kCpu);
 }
 
-// Predicts the masks of the objects: [objects, kMaskTargetSize kMaskTargetSize] logits of their classes.
+// Predicts the masks of the objects, as logits of their classes: [objects, cells].
 std::vector<float> masks_of(Context& ctx, const Detector& detector,
                             const std::vector<ops::RoiLevel>& levels,
                             const std::vector<Detection>& objects, const ResizedImage& image) {

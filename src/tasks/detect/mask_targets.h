@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/coco/rle.h"
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 #include "tasks/detect/detection.h"
 
 namespace dtn {

@@ -10,6 +10,8 @@
 #include "dtn/core/parallel.h"
 #include "dtn/dist/communicator.h"
 #include "tasks/detect/paste_mask.h"
+#include "tasks/detect_examples/detections_file.h"
+#include "tasks/detect_examples/example_images.h"
 
 namespace dtn {
 namespace {
@@ -84,8 +86,42 @@ std::vector<FoundObject> found_in(const Fields& outputs, std::int64_t row,
   return found;
 }
 
+namespace {
+
+std::array<double, 4> corners_of(const CocoBox& box) {
+  return {box[0], box[1], box[0] + box[2], box[1] + box[3]};
+}
+
+std::string mask_text(const Rle& mask) { return mask.runs.empty() ? "" : rle_text(mask); }
+
+// Returns an image with its truths and detections; with masks for kMasks.
+DetectionExample example_of(const CocoDataset& truths, std::int64_t sample,
+                            const std::vector<FoundObject>& found, OverlapKind kind) {
+  const CocoImage& image = truths.image(sample);
+  const CocoAnnotations& all = truths.annotations();
+  DetectionExample example{.index = sample, .width = image.width, .height = image.height};
+  for (const TruthObject& truth : truths_of(truths, sample, kind)) {
+    example.truths.push_back({.box = corners_of(truth.box),
+                              .label = all.find_category(truth.category),
+                              .crowd = truth.crowd,
+                              .mask = mask_text(truth.mask)});
+  }
+  for (const FoundObject& object : found) {
+    if (object.score < kShownScore) continue;
+    example.detections.push_back({.box = corners_of(object.box),
+                                  .label = all.find_category(object.category),
+                                  .score = object.score,
+                                  .mask = mask_text(object.mask)});
+  }
+  return example;
+}
+
+}  // namespace
+
 DetectionMeter::DetectionMeter(std::shared_ptr<const CocoDataset> truths, bool masks)
-    : truths_(std::move(truths)), kinds_{OverlapKind::kBoxes} {
+    : truths_(std::move(truths)),
+      kinds_{OverlapKind::kBoxes},
+      shown_(example_images(truths_->size())) {
   if (masks) kinds_.push_back(OverlapKind::kMasks);
   for (const OverlapKind kind : kinds_) {
     evaluators_.emplace_back(ids_of(truths_->annotations().categories()), kind);
@@ -102,6 +138,9 @@ void DetectionMeter::add(const Fields& batch, const Fields& outputs) {
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
       evaluators_[k].add(truths_->image(sample).id, truths_of(*truths_, sample, kinds_[k]), found);
     }
+    if (std::ranges::binary_search(shown_, sample)) {
+      examples_.push_back(example_of(*truths_, sample, found, kinds_.back()));
+    }
   }
 }
 
@@ -110,6 +149,20 @@ void DetectionMeter::merge(Communicator& ranks) {
   for (std::size_t k = 0; k < kinds_.size(); ++k) {
     evaluators_[k] = merged(evaluators_[k], kinds_[k], ranks);
   }
+  examples_ = gather_examples(examples_, ranks);
+}
+
+std::shared_ptr<const DetectionExamples> DetectionMeter::detections() const {
+  auto examples = std::make_shared<DetectionExamples>();
+  examples->images = examples_;
+  const std::vector<CocoReport> all = reports();
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    PrecisionCurves& curves = examples->curves.emplace_back();
+    curves.name = name_of(kinds_[k]);
+    curves.ap = all[k].at("AP");
+    curves.precision = all[k].precision;
+  }
+  return examples;
 }
 
 std::vector<CocoReport> DetectionMeter::reports() const {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "data/coco/coco_dataset.h"
-#include "data/coco/results.h"
+#include "dtn/core/detection_examples.h"
 #include "dtn/core/metrics.h"
-#include "tasks/detect/coco_evaluator.h"
+#include "tasks/coco/evaluator.h"
 #include "tasks/detect/samples.h"
 
 namespace dtn {
@@ -32,6 +32,8 @@ class DetectionMeter final : public Meter {
   void add(const Fields& batch, const Fields& outputs) override;
   void merge(Communicator& ranks) override;
   Metrics result() const override;
+  // The images of example_images(), with truths and the detections of a score that is shown.
+  std::shared_ptr<const DetectionExamples> detections() const override;
 
   const CocoDataset& truths() const { return *truths_; }
   // The reports of boxes and, with masks, of masks.
@@ -41,6 +43,8 @@ class DetectionMeter final : public Meter {
   std::shared_ptr<const CocoDataset> truths_;
   std::vector<OverlapKind> kinds_;
   std::vector<CocoEvaluator> evaluators_;  // one for each kind
+  std::vector<std::int64_t> shown_;        // positions of the examples, ascending
+  std::vector<DetectionExample> examples_;
 };
 
 }  // namespace dtn

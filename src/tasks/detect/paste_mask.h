@@ -5,7 +5,7 @@
 #include <span>
 
 #include "data/coco/rle.h"
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn {
 

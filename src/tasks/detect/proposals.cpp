@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "dtn/core/check.h"
-#include "tasks/detect/box_deltas.h"
+#include "tasks/boxes/box_deltas.h"
+#include "tasks/boxes/nms.h"
 #include "tasks/detect/candidates.h"
-#include "tasks/detect/nms.h"
 
 namespace dtn {
 namespace {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "tasks/detect/assignment.h"
-#include "tasks/detect/box_deltas.h"
-#include "tasks/detect/sample_boxes.h"
+#include "tasks/boxes/assignment.h"
+#include "tasks/boxes/box_deltas.h"
+#include "tasks/boxes/sample_boxes.h"
 
 namespace dtn {
 

@@ -7,7 +7,7 @@
 #include "data/sample/random.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/detect/coco_evaluator.h"
+#include "tasks/coco/evaluator.h"
 
 namespace dtn {
 namespace {

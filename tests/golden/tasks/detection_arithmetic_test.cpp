@@ -1,8 +1,8 @@
 // RoIAlign, the focal loss, NMS and box deltas against PyTorch and torchvision in float64.
 #include "dtn/io/safetensors.h"
 #include "dtn/ops/detection.h"
-#include "tasks/detect/box_deltas.h"
-#include "tasks/detect/nms.h"
+#include "tasks/boxes/box_deltas.h"
+#include "tasks/boxes/nms.h"
 #include "tensors.h"
 
 namespace dtn::test {

@@ -1,8 +1,8 @@
-#include "tasks/detect/assignment.h"
+#include "tasks/boxes/assignment.h"
 
 #include <gtest/gtest.h>
 
-#include "tasks/detect/anchors.h"
+#include "tasks/boxes/anchors.h"
 #include "unit/tasks/detect_boxes.h"
 
 namespace dtn::test {

@@ -1,6 +1,4 @@
 // COCO's figures from the matches of images.
-#include "tasks/detect/coco_evaluator.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,6 +6,7 @@
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
 #include "dtn/core/philox.h"
+#include "tasks/coco/evaluator.h"
 #include "texts.h"
 #include "unit/tasks/coco_objects.h"
 

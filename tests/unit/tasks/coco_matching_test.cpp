@@ -1,6 +1,4 @@
 // COCO's rules for matching the detections of one image with its truths.
-#include "tasks/detect/coco_matching.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +6,8 @@
 #include <string>
 
 #include "dtn/core/check.h"
-#include "tasks/detect/coco_overlap.h"
+#include "tasks/coco/matching.h"
+#include "tasks/coco/overlap.h"
 #include "texts.h"
 #include "unit/tasks/coco_objects.h"
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "tasks/detect/coco_objects.h"
+#include "tasks/coco/objects.h"
 
 namespace dtn::test {
 

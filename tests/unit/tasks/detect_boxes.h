@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dtn/core/philox.h"
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn::test {
 

@@ -1,4 +1,4 @@
-#include "tasks/detect/nms.h"
+#include "tasks/boxes/nms.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "tasks/detect/sample_boxes.h"
+#include "tasks/boxes/sample_boxes.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "tasks/detect/assignment.h"
+#include "tasks/boxes/assignment.h"
 #include "tensors.h"
 
 namespace dtn::test {

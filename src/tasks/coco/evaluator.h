@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/detect/coco_matching.h"
-#include "tasks/detect/coco_objects.h"
+#include "tasks/coco/matching.h"
+#include "tasks/coco/objects.h"
 
 namespace dtn {
 

@@ -1,9 +1,9 @@
-#include "tasks/detect/sample_boxes.h"
+#include "tasks/boxes/sample_boxes.h"
 
 #include <algorithm>
 
 #include "data/feed/shuffle.h"
-#include "tasks/detect/assignment.h"
+#include "tasks/boxes/assignment.h"
 
 namespace dtn {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn {
 

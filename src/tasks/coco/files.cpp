@@ -1,4 +1,4 @@
-#include "tasks/detect/coco_files.h"
+#include "tasks/coco/files.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "tasks/detect/coco_evaluator.h"
+#include "tasks/coco/evaluator.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tasks/detect/box_deltas.h"
+#include "tasks/boxes/box_deltas.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tasks/detect/assignment.h"
+#include "tasks/boxes/assignment.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tasks/detect/coco_overlap.h"
+#include "tasks/coco/overlap.h"
 
 #include <algorithm>
 

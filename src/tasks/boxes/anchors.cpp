@@ -1,4 +1,4 @@
-#include "tasks/detect/anchors.h"
+#include "tasks/boxes/anchors.h"
 
 #include <cmath>
 

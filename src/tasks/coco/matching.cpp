@@ -1,11 +1,11 @@
-#include "tasks/detect/coco_matching.h"
+#include "tasks/coco/matching.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "dtn/core/check.h"
-#include "tasks/detect/coco_overlap.h"
+#include "tasks/coco/overlap.h"
 
 namespace dtn {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn {
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "tasks/detect/boxes.h"
+#include "tasks/boxes/boxes.h"
 
 namespace dtn {
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "tasks/detect/coco_objects.h"
+#include "tasks/coco/objects.h"
 
 namespace dtn {
 

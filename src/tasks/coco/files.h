@@ -3,7 +3,7 @@
 
 #include "data/coco/annotations.h"
 #include "data/coco/results.h"
-#include "tasks/detect/coco_evaluator.h"
+#include "tasks/coco/evaluator.h"
 
 namespace dtn {
 
