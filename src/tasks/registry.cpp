@@ -1,3 +1,4 @@
+#include "dtn/core/check.h"
 #include "dtn/tasks/classify.h"
 #include "dtn/tasks/detect.h"
 #include "dtn/tasks/diffusion.h"
@@ -102,10 +103,12 @@ TaskSchema detect_schema() {
                              "data.scale", "data.size_divisor", "data.flip"},
                     .implied_by = "model.detector",
                     .check = detect_problem};
-  schema.figures = {{.name = "bbox_AP", .title = "box AP"},
-                    {.name = "bbox_AP50", .title = "box AP50"},
-                    {.name = "segm_AP", .title = "mask AP"},
-                    {.name = "segm_AP50", .title = "mask AP50"}};
+  for (const char* figure : {"AP", "AP50", "AP75", "APs", "APm", "APl"}) {
+    schema.figures.push_back({.name = cat("bbox_", figure), .title = cat("box ", figure)});
+  }
+  for (const char* figure : {"AP", "AP50", "AP75"}) {
+    schema.figures.push_back({.name = cat("segm_", figure), .title = cat("mask ", figure)});
+  }
   const std::vector<std::string> images = {
       "data.classes",       "data.label_sets",          "data.crop_pct",
       "data.interpolation", "data.train_interpolation", "data.resample",
