@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 class Pictures final : public Dataset {
  public:
-  Pictures(const std::vector<std::string>& paths, std::optional<std::int64_t> style) {
-    for (const std::string& path : paths) add(path);
+  Pictures(const std::vector<InputPicture>& pictures, std::optional<std::int64_t> style) {
+    for (const InputPicture& picture : pictures) files_.push_back(picture.file);
     labels_.assign(files_.size(), 0);
     description_ = counted(files_.size(), "images");
     if (!style) return;
@@ -34,28 +34,39 @@ class Pictures final : public Dataset {
   }
 
  private:
-  void add(const std::string& path) {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      if (!fs::exists(path, error)) throw DataError(cat(path, ": no such file or folder"));
-      files_.push_back(path);
-      return;
-    }
-    LeftOut left_out;
-    const std::vector<std::string> found = list_images(path, left_out);
-    if (left_out.count() > 0) log_warn(left_out.warning(path));
-    if (found.empty()) throw DataError(cat(path, ": contains no image file of a supported format"));
-    for (const std::string& file : found) files_.push_back((fs::path(path) / file).string());
-  }
-
   std::vector<std::string> files_;
 };
 
+void add_pictures(const std::string& path, std::vector<InputPicture>& out) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    if (!fs::exists(path, error)) throw DataError(cat(path, ": no such file or folder"));
+    out.push_back({path, fs::path(path).filename().string()});
+    return;
+  }
+  LeftOut left_out;
+  const std::vector<std::string> found = list_images(path, left_out);
+  if (left_out.count() > 0) log_warn(left_out.warning(path));
+  if (found.empty()) throw DataError(cat(path, ": contains no image file of a supported format"));
+  for (const std::string& name : found) out.push_back({(fs::path(path) / name).string(), name});
+}
+
 }  // namespace
+
+std::vector<InputPicture> list_pictures(const std::vector<std::string>& paths) {
+  std::vector<InputPicture> pictures;
+  for (const std::string& path : paths) add_pictures(path, pictures);
+  return pictures;
+}
+
+std::shared_ptr<const Dataset> open_pictures(const std::vector<InputPicture>& pictures,
+                                             std::optional<std::int64_t> style) {
+  return std::make_shared<Pictures>(pictures, style);
+}
 
 std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths,
                                              std::optional<std::int64_t> style) {
-  return std::make_shared<Pictures>(paths, style);
+  return open_pictures(list_pictures(paths), style);
 }
 
 void FaultKeepingSource::make(std::int64_t index, const SampleKey& key, FieldRow& row,

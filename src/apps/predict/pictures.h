@@ -13,10 +13,22 @@
 
 namespace dtn::app {
 
-// Opens the images in `paths`: files named directly, whatever their extension, and the images in
-// folders at any depth. Each image is loaded on demand. With `style`, Dataset::ready_fields() has
-// it for every image. Throws DataError for a path that does not exist and for a folder without
+// An image file that the user names.
+struct InputPicture {
+  std::string file;  // its path
+  std::string name;  // within the folder that the user names, or the file name without folders
+};
+
+// Lists the images in `paths`: files named directly, whatever their extension, and the images in
+// folders at any depth. Throws DataError for a path that does not exist and for a folder without
 // images.
+std::vector<InputPicture> list_pictures(const std::vector<std::string>& paths);
+
+// Opens images, each of which is loaded on demand. With `style`, Dataset::ready_fields() has it for
+// every image.
+std::shared_ptr<const Dataset> open_pictures(const std::vector<InputPicture>& pictures,
+                                             std::optional<std::int64_t> style = {});
+// Opens the images of list_pictures().
 std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths,
                                              std::optional<std::int64_t> style = {});
 
