@@ -1,5 +1,6 @@
 #include "dtn/app/predict_main.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
 #include "apps/predict/pictures.h"
+#include "apps/predict/predict_objects.h"
 #include "apps/predict/predictions.h"
 #include "config/codec.h"
 #include "core/format.h"
@@ -29,13 +31,13 @@ struct PredictCommand {
   int topk = 5;
   std::int64_t batch_size = 64;
   bool json = false;
+  DetectionFormat objects;  // of a detector
   MachineOptions machine;
 };
 
-// Number of predicted and of damaged images.
-struct Count {
-  std::int64_t done = 0, damaged = 0;
-};
+DType compute_of(const PredictCommand& options) {
+  return options.precision == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+}
 
 // Adjusts the config so that images are prepared as dtn-eval prepares them.
 ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
@@ -52,18 +54,18 @@ ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
   return config;
 }
 
-Count predict_all(const PredictCommand& options, const ExperimentConfig& config, Classify& task,
-                  const std::shared_ptr<const FaultKeepingSource>& source, Device device,
-                  PredictionWriter& writer) {
+PictureCount predict_all(const PredictCommand& options, const ExperimentConfig& config,
+                         Classify& task, const std::shared_ptr<const FaultKeepingSource>& source,
+                         Device device, PredictionWriter& writer) {
   const auto split =
       open_split(source, config, Split::kVal, {.device = device, .batch_size = options.batch_size});
-  Count count;
+  PictureCount count;
   const auto write_faults = [&](std::int64_t end) {
     for (; const auto fault = source->take_fault(end); ++count.damaged) {
       writer.add_fault(source->sample_name(fault->first), fault->second);
     }
   };
-  const DType compute = options.precision == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+  const DType compute = compute_of(options);
   if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
   BatchFeeder& feeder = split->feeder();
   feeder.start(0);
@@ -123,20 +125,61 @@ void check_has_classes(const PredictCommand& options, const ExperimentConfig& co
                         " --task knn"));
 }
 
+// Reports the end of the work, and returns the exit code.
+int finish(const PictureCount& count, std::chrono::steady_clock::time_point start) {
+  log_info(cat(counted(count.done, "images"), format(" in %.1f s", seconds_since(start))));
+  if (count.damaged == 0) return kExitDone;
+  log_error(cat(count.damaged, " of ", counted(count.done + count.damaged, "images"),
+                " could not be read"));
+  return kExitData;
+}
+
+int run_detector(const PredictCommand& options, const ExperimentConfig& config, Detect& task,
+                 const std::vector<InputPicture>& pictures, const StringMap& metadata,
+                 Device device) {
+  if (!options.csv.empty()) {
+    throw ConfigError("--csv is a table of classes; for a detector use --json or --output");
+  }
+  for (const std::string& note :
+       task.load_weights(options.weights.file().string(), WeightsUse::kEvaluation)) {
+    log_info(note);
+  }
+  DetectionFormat format = options.objects;
+  format.json = options.json;
+  format.text = !options.json;
+  const auto start = std::chrono::steady_clock::now();
+  const PictureCount count =
+      predict_objects({.config = config,
+                       .task = task,
+                       .device = device,
+                       .compute = compute_of(options),
+                       .batch_size = std::min<std::int64_t>(options.batch_size, 8),
+                       .pictures = pictures,
+                       .format = format,
+                       .names = class_words(metadata, config.model.num_classes)});
+  return finish(count, start);
+}
+
 int run_predict(const PredictCommand& options, const Registries& registries) {
   const Device device = options.machine.apply();
   const std::filesystem::path file = options.weights.file();
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig stored = options.weights.config_of(weights, registries.schemas());
-  const std::shared_ptr<const Dataset> pictures =
-      open_pictures(options.paths, style_of(options.style, stored));
+  const std::vector<InputPicture> listed = list_pictures(options.paths);
+  const auto pictures = open_pictures(listed, style_of(options.style, stored));
   const ExperimentConfig config = for_pictures(stored, pictures->size());
   check_has_classes(options, config, registries);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
+  if (auto* detect = dynamic_cast<Detect*>(task.get())) {
+    return run_detector(options, config, *detect, listed, weights.metadata, device);
+  }
+  if (!options.objects.output.empty()) {
+    throw ConfigError(cat("--output draws objects, and the task of this model is ", config.task));
+  }
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
-    throw ConfigError(
-        cat("dtn-predict needs a classifier; the task of this model is ", config.task));
+    throw ConfigError(cat(
+        "dtn-predict needs a classifier or a detector; the task of this model is ", config.task));
   }
   if (config.model.max_length > 0) {
     throw ConfigError(
@@ -151,20 +194,17 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
       {.text = !options.json && options.csv.empty(), .json = options.json, .csv = options.csv},
       class_words(weights.metadata, config.model.num_classes));
   const auto start = std::chrono::steady_clock::now();
-  const Count count = predict_all(options, config, *classify, source, device, writer);
+  const PictureCount count = predict_all(options, config, *classify, source, device, writer);
   writer.finish();
-  log_info(cat(counted(count.done, "images"), format(" in %.1f s", seconds_since(start))));
-  if (count.damaged == 0) return kExitDone;
-  log_error(cat(count.damaged, " of ", counted(pictures->size(), "images"), " could not be read"));
-  return kExitData;
+  return finish(count, start);
 }
 
 }  // namespace
 
 int predict_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
-      "Predicts the classes of images, which are prepared as dtn-eval prepares them. Damaged "
-      "images are reported and skipped; the exit code is then 3.",
+      "Predicts the classes of images, or finds the objects in them, after preparing them as "
+      "dtn-eval does. Damaged images are reported and skipped; the exit code is then 3.",
       "dtn-predict"};
   PredictCommand options;
   app.add_option(
@@ -177,9 +217,12 @@ int predict_main(int argc, char** argv, const Registries& registries) {
   add_count(app, "--topk", options.topk, "number of classes to print for each image");
   app.add_option("--csv", options.csv,
                  "write a table to this file instead: file, rank, label, name, probability");
-  app.add_flag("--json", options.json,
-               "print one JSON object per line: file and top, or file and error; top has label, "
-               "name and probability");
+  app.add_flag(
+      "--json", options.json,
+      "print one JSON object per line: file and top, or file and error; top has label, "
+      "name and probability. A detector: file and detections, each with label, name, score, "
+      "box [x1, y1, x2, y2] and with masks mask {size, counts}");
+  options.objects.add_to(app);
   app.add_option("--style", options.style,
                  "condition of all images, for a model with model.condition.from: index: its "
                  "number, or the name of a label set (data.label_sets)");
