@@ -9,7 +9,7 @@
 #include "core/format.h"
 #include "core/seconds_since.h"
 #include "dtn/core/log.h"
-#include "tasks/coco/files.h"
+#include "tasks/coco_figures/files.h"
 
 namespace dtn::app {
 namespace {

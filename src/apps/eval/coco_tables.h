@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/coco/evaluator.h"
+#include "tasks/coco_figures/evaluator.h"
 
 namespace dtn::app {
 

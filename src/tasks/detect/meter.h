@@ -8,7 +8,7 @@
 #include "data/coco/coco_dataset.h"
 #include "dtn/core/detection_examples.h"
 #include "dtn/core/metrics.h"
-#include "tasks/coco/evaluator.h"
+#include "tasks/coco_figures/evaluator.h"
 #include "tasks/detect/samples.h"
 
 namespace dtn {

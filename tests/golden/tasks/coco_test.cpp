@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/coco/evaluator.h"
+#include "tasks/coco_figures/evaluator.h"
 
 namespace dtn {
 namespace {

@@ -6,7 +6,7 @@
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
 #include "dtn/core/philox.h"
-#include "tasks/coco/evaluator.h"
+#include "tasks/coco_figures/evaluator.h"
 #include "texts.h"
 #include "unit/tasks/coco_objects.h"
 

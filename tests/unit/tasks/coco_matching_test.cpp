@@ -6,8 +6,8 @@
 #include <string>
 
 #include "dtn/core/check.h"
-#include "tasks/coco/matching.h"
-#include "tasks/coco/overlap.h"
+#include "tasks/coco_figures/matching.h"
+#include "tasks/coco_figures/overlap.h"
 #include "texts.h"
 #include "unit/tasks/coco_objects.h"
 

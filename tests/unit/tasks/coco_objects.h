@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "tasks/coco/objects.h"
+#include "tasks/coco_figures/objects.h"
 
 namespace dtn::test {
 

@@ -1,4 +1,4 @@
-#include "tasks/coco/overlap.h"
+#include "tasks/coco_figures/overlap.h"
 
 #include <algorithm>
 

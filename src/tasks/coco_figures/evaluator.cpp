@@ -1,4 +1,4 @@
-#include "tasks/coco/evaluator.h"
+#include "tasks/coco_figures/evaluator.h"
 
 #include <algorithm>
 #include <cmath>

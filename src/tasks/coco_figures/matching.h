@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "tasks/coco/objects.h"
+#include "tasks/coco_figures/objects.h"
 
 namespace dtn {
 

@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/coco/matching.h"
-#include "tasks/coco/objects.h"
+#include "tasks/coco_figures/matching.h"
+#include "tasks/coco_figures/objects.h"
 
 namespace dtn {
 

@@ -1,11 +1,11 @@
-#include "tasks/coco/matching.h"
+#include "tasks/coco_figures/matching.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "dtn/core/check.h"
-#include "tasks/coco/overlap.h"
+#include "tasks/coco_figures/overlap.h"
 
 namespace dtn {
 namespace {

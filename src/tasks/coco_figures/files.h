@@ -3,7 +3,7 @@
 
 #include "data/coco/annotations.h"
 #include "data/coco/results.h"
-#include "tasks/coco/evaluator.h"
+#include "tasks/coco_figures/evaluator.h"
 
 namespace dtn {
 

@@ -1,4 +1,4 @@
-#include "tasks/coco/files.h"
+#include "tasks/coco_figures/files.h"
 
 #include <algorithm>
 #include <numeric>
