@@ -236,20 +236,21 @@ class Margin:
 
 def nms(boxes, scores, threshold, margin):
     """Indices of the boxes that stay, by falling score."""
+    if len(boxes) == 0:
+        return torch.zeros(0, dtype=torch.long)
     order = scores.argsort(descending=True, stable=True)
-    margin.order(scores[order])
-    kept = []
-    for i in order.tolist():
-        if kept:
-            overlap = ious(boxes[i:i + 1], boxes[kept])[0]
-            above = (overlap > threshold).nonzero().flatten()
-            # A box that another one removes clearly may be near the threshold with a third.
-            if len(above):
-                margin.cut(overlap.max(), threshold, "iou")
-                continue
-            margin.cut(overlap, threshold, "iou")
-        kept.append(i)
-    return torch.tensor(kept, dtype=torch.long)
+    boxes, scores = boxes[order], scores[order]
+    overlap, kept = ious(boxes, boxes).tril(-1), []  # with boxes of higher scores
+    above = overlap > threshold
+    for i in range(len(order)):
+        if not above[i, kept].any():
+            kept.append(i)
+    # A box that one box removes clearly may be near the threshold, or the score, of others.
+    margin.cut(overlap[:, kept].max(1).values, threshold, "iou")
+    gaps = (scores[kept] - scores[:, None]) * above[:, kept]
+    margin.cut(gaps[above[:, kept].any(1)].amax(1), 0)
+    margin.order(scores[kept])
+    return order[kept]
 
 
 def best_of(scores, most, margin):
