@@ -23,15 +23,15 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxFileBytes = 64 << 20;
 constexpr int kJpegQuality = 90;
 
-using Precision = std::array<double, PrecisionCurves::kRecalls>;
+using PrecisionRow = std::array<double, PrecisionCurves::kRecalls>;
 
-double mean_of(const Precision& values) {
+double mean_of(const PrecisionRow& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double threshold_at(std::size_t index) { return 0.5 + 0.05 * static_cast<double>(index); }
 
-plot::Series line_of(const Precision& precision, const std::string& label, std::size_t style,
+plot::Series line_of(const PrecisionRow& precision, const std::string& label, std::size_t style,
                      double weight) {
   plot::Series line{.label = label, .style = style, .weight = weight};
   for (std::size_t r = 0; r < precision.size(); ++r) {
@@ -41,9 +41,9 @@ plot::Series line_of(const Precision& precision, const std::string& label, std::
   return line;
 }
 
-Precision mean_over_thresholds(const PrecisionCurves& curves) {
-  Precision mean{};
-  for (const Precision& row : curves.precision) {
+PrecisionRow mean_over_thresholds(const PrecisionCurves& curves) {
+  PrecisionRow mean{};
+  for (const PrecisionRow& row : curves.precision) {
     for (std::size_t r = 0; r < mean.size(); ++r) {
       mean[r] += row[r] / static_cast<double>(PrecisionCurves::kThresholds);
     }
@@ -53,7 +53,7 @@ Precision mean_over_thresholds(const PrecisionCurves& curves) {
 
 plot::Table table_of(const PrecisionCurves& curves) {
   plot::Table table{{"IoU", "AP (%)", "precision (%) at recall 20 %", "at 50 %", "at 80 %"}, {}};
-  const auto add = [&](const std::string& name, const Precision& row) {
+  const auto add = [&](const std::string& name, const PrecisionRow& row) {
     std::vector<std::string> cells{name, format("%.2f", 100 * mean_of(row))};
     for (const std::size_t recall : {20, 50, 80}) {
       cells.push_back(format("%.2f", 100 * row[recall]));
@@ -143,11 +143,11 @@ std::optional<plot::Figure> precision_figure(const PrecisionCurves& curves) {
   chart.y = {.label = "precision (%)", .data = plot::kPercent, .limit = plot::kPercent};
   std::size_t style = 0;
   for (const std::size_t t : {0, 5, 9}) {
-    const Precision& row = curves.precision[t];
+    const PrecisionRow& row = curves.precision[t];
     chart.series.push_back(line_of(
         row, format("IoU %.2f: AP %.1f %%", threshold_at(t), 100 * mean_of(row)), style++, 1));
   }
-  const Precision mean = mean_over_thresholds(curves);
+  const PrecisionRow mean = mean_over_thresholds(curves);
   chart.series.push_back(
       line_of(mean, format("mean of 0.50 to 0.95: AP %.1f %%", 100 * mean_of(mean)), 6, 1.5));
   const std::string description =
