@@ -23,8 +23,8 @@ struct DenseLevel {
 //    their boxes: decoded, cut at the resized image, in original pixels
 //    the classes of these anchors with a score above rule.score
 //    NMS for each class, and then the best rule.most of all classes
-// If scores are equal, the first anchors are taken. A logit that is NaN counts as score 0. A
-// box that is not finite after the cut is dropped. rule.score is in [0, 1).
+// The first of equal scores is taken. A logit that is NaN counts as score 0. A box that is not
+// finite after the cut is dropped. rule.score is in [0, 1); throws Error otherwise.
 std::vector<Detection> dense_detections(std::span<const DenseLevel> levels,
                                         const ResizedImage& image, const DetectionRule& rule = {});
 

@@ -19,7 +19,7 @@ struct PixelGroup {
   std::vector<double> next;
 };
 
-// Returns the pixels that the cells of a box reach, in order. Its sides are low and high.
+// Returns the pixels that the cells of a box reach, in order. low and high are its sides.
 std::vector<PixelGroup> pixel_groups(float low, float high, std::int64_t n, std::int64_t pixels) {
   std::vector<PixelGroup> groups;
   const double side = static_cast<double>(high) - low, cell = side / static_cast<double>(n);

@@ -27,8 +27,8 @@ struct Proposals {
 //    of each level, the rule.per_level anchors with the largest logits
 //    their boxes: decoded, cut at the resized image; those with a positive width and height
 //    NMS within the level, and then the best rule.most of all levels
-// If logits are equal, the first anchor and the first level come first. A logit that is NaN, and a box
-// that is not finite after the cut, are dropped.
+// The first anchor, and the first level, come first among equal logits. A logit that is NaN, and a
+// box that is not finite after the cut, are dropped.
 Proposals proposals_of(std::span<const DenseLevel> levels, const ResizedImage& image,
                        const ProposalRule& rule);
 

@@ -1,5 +1,4 @@
-// Detections, proposals, targets of masks, and masks from the outputs of detectors, against PyTorch
-// and torchvision in float64.
+// Detections, proposals, masks and their targets against PyTorch and torchvision in float64.
 #include "dtn/io/safetensors.h"
 #include "tasks/detect/dense_detections.h"
 #include "tasks/detect/mask_targets.h"
@@ -95,8 +94,7 @@ TEST(DetectorOutputsGolden, RoiDetections) {
                      kRule));
 }
 
-// All of the cells of the targets, for an image that grows and is padded, and for one that shrinks
-// to the height of its padding.
+// An image that grows and is padded, and one that shrinks to the height of its padding.
 TEST(DetectorOutputsGolden, MaskTargets) {
   const Golden golden;
   const Tensor& bitmap = golden.at("target.mask");

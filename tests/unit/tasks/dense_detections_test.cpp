@@ -84,7 +84,7 @@ TEST(DenseDetections, BestAnchorsOfEachLevel) {
   // Anchor 0 with its best score of 0.3 is left out. The second level repeats anchor 2.
   EXPECT_EQ(scores, (std::vector<float>{0.4f, 0.35f, 0.15f, 0.1f}));
   EXPECT_EQ(dense_detections(levels, kImage, {.most = 1}).size(), 1u);
-  // If scores are equal, the first anchor stays.
+  // The first of equal scores stays.
   const std::vector<Detection> tied = detect(Level(kAnchors, {1, 1, 1}), {.per_level = 1});
   ASSERT_EQ(tied.size(), 1u);
   EXPECT_EQ(tied[0].box.x1, 0);
