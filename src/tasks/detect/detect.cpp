@@ -109,8 +109,12 @@ Variable Detect::loss(Context& ctx, const Fields& fields, std::vector<Term>& log
   }
   add_term("loss_rpn_cls", first.classes, sum, ctx, logged);
   add_term("loss_rpn_bbox", first.boxes, sum, ctx, logged);
+  const auto annotations = truths(Split::kTrain);
   const RegionLoss second =
-      region_loss(ctx, detector_, *rule_, levels, dense, batch, *truths(Split::kTrain));
+      region_loss(ctx, detector_, levels, sample_regions(ctx, detector_, *rule_, dense, batch),
+                  batch, [&](std::int64_t annotation) {
+                    return annotations->annotations().mask(static_cast<std::size_t>(annotation));
+                  });
   add_term("loss_cls", second.classes, sum, ctx, logged);
   add_term("loss_bbox", second.boxes, sum, ctx, logged);
   add_term("loss_mask", second.masks, sum, ctx, logged);

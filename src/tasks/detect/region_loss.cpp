@@ -10,56 +10,11 @@
 #include "tasks/detect/inference.h"
 #include "tasks/detect/mask_targets.h"
 #include "tasks/detect/proposals.h"
-#include "tasks/detect/roi_samples.h"
 
 namespace dtn {
 namespace {
 
 namespace p = primitive;
-
-// A sampled region with an object.
-struct ObjectRegion {
-  std::int64_t region;  // index in Regions::boxes
-  std::int64_t truth;   // index in the truths of its image
-  BoxDeltas deltas;     // from the region to the truth, in kRoiUnits
-};
-
-// The sampled regions of a batch.
-struct Regions {
-  std::vector<Box> boxes;            // in pixels of the resized images
-  std::vector<std::int64_t> images;  // index of the image of each
-  std::vector<std::int64_t> labels;  // a class, or the number of classes for the background
-  std::vector<ObjectRegion> objects;
-
-  void add(const RoiSamples& samples, std::int64_t image) {
-    for (std::size_t i = 0; i < samples.truths.size(); ++i) {
-      const auto region = static_cast<std::int64_t>(boxes.size() + i);
-      objects.push_back({region, samples.truths[i], samples.deltas[i]});
-    }
-    boxes.insert(boxes.end(), samples.boxes.begin(), samples.boxes.end());
-    labels.insert(labels.end(), samples.labels.begin(), samples.labels.end());
-    images.resize(boxes.size(), image);
-  }
-};
-
-Regions sample_regions(Context& ctx, const Detector& detector, const DenseRule& rule,
-                       const std::vector<DensePrediction>& dense, const DetectionBatch& batch) {
-  const std::vector<Box> anchors = anchors_of(rule.levels, grids_of(dense));
-  const std::vector<HostLevel> host = on_host(ctx, dense, rule);
-  const ModelConfig& model = detector.config();
-  const std::int64_t most = model.detector.roi_samples;
-  const RoiRule roi_rule{.classes = model.num_classes, .sampling = {most, most / 4}};
-  Regions regions;
-  for (std::size_t b = 0; b < batch.images.size(); ++b) {
-    const BatchImage& image = batch.images[b];
-    const auto index = static_cast<std::int64_t>(b);
-    const Proposals proposals =
-        proposals_of(levels_of(host, index, anchors), image.frame(), kTrainingProposals);
-    regions.add(roi_samples(proposals.boxes, {image.boxes, image.classes}, roi_rule, image.key),
-                index);
-  }
-  return regions;
-}
 
 // A step without any region still passes through the heads, so that all ranks do the same. This
 // region then stands in, and its losses are multiplied by 0.
@@ -93,7 +48,7 @@ MaskFrame frame_of(const BatchImage& image) {
 
 // The targets of the masks of all objects: [objects cells, 1].
 Tensor mask_targets(const Regions& regions, const DetectionBatch& batch,
-                    const CocoDataset& truths) {
+                    const MaskOfAnnotation& mask_of) {
   constexpr std::int64_t kCells = kMaskTargetSize * kMaskTargetSize;
   const auto count = static_cast<std::int64_t>(regions.objects.size());
   Tensor targets = Tensor::empty({count * kCells, 1}, DType::kFloat32);
@@ -106,11 +61,10 @@ Tensor mask_targets(const Regions& regions, const DetectionBatch& batch,
     const BatchImage& image = batch.images[static_cast<std::size_t>(index)];
     auto found = masks.find({index, object.truth});
     if (found == masks.end()) {
-      const auto annotation =
-          static_cast<std::size_t>(image.annotations[static_cast<std::size_t>(object.truth)]);
+      const std::int64_t annotation = image.annotations[static_cast<std::size_t>(object.truth)];
       found = masks
                   .emplace(std::pair(index, object.truth),
-                           TruthMask(truths.annotations().mask(annotation), frame_of(image)))
+                           TruthMask(mask_of(annotation), frame_of(image)))
                   .first;
     }
     found->second.write_target(regions.boxes[region], cells);
@@ -135,7 +89,8 @@ Variable own_logits(Context& ctx, const Variable& masks, const std::vector<std::
 }
 
 Variable mask_loss(Context& ctx, const Detector& detector, const std::vector<ops::RoiLevel>& levels,
-                   const Regions& regions, const DetectionBatch& batch, const CocoDataset& truths) {
+                   const Regions& regions, const DetectionBatch& batch,
+                   const MaskOfAnnotation& mask_of) {
   std::vector<Box> boxes;
   std::vector<std::int64_t> images, labels;
   for (const ObjectRegion& object : regions.objects) {
@@ -144,7 +99,7 @@ Variable mask_loss(Context& ctx, const Detector& detector, const std::vector<ops
     labels.push_back(regions.labels[static_cast<std::size_t>(object.region)]);
   }
   const bool any = !boxes.empty();
-  Tensor targets = any ? mask_targets(regions, batch, truths)
+  Tensor targets = any ? mask_targets(regions, batch, mask_of)
                        : Tensor::zeros({kMaskTargetSize * kMaskTargetSize, 1}, DType::kFloat32);
   if (!any) boxes = {kNoRegion}, images = {0}, labels = {0};
   const Device device = levels[0].features.value().device();
@@ -158,12 +113,40 @@ Variable mask_loss(Context& ctx, const Detector& detector, const std::vector<ops
 
 }  // namespace
 
-RegionLoss region_loss(Context& ctx, const Detector& detector, const DenseRule& rule,
-                       const Features& levels, const std::vector<DensePrediction>& dense,
-                       const DetectionBatch& batch, const CocoDataset& truths) {
+void Regions::add(const RoiSamples& samples, std::int64_t image) {
+  for (std::size_t i = 0; i < samples.truths.size(); ++i) {
+    const auto region = static_cast<std::int64_t>(boxes.size() + i);
+    objects.push_back({region, samples.truths[i], samples.deltas[i]});
+  }
+  boxes.insert(boxes.end(), samples.boxes.begin(), samples.boxes.end());
+  labels.insert(labels.end(), samples.labels.begin(), samples.labels.end());
+  images.resize(boxes.size(), image);
+}
+
+Regions sample_regions(Context& ctx, const Detector& detector, const DenseRule& rule,
+                       const std::vector<DensePrediction>& dense, const DetectionBatch& batch) {
   Context unrecorded = ctx;
   unrecorded.tape = nullptr;
-  Regions regions = sample_regions(unrecorded, detector, rule, dense, batch);
+  const std::vector<Box> anchors = anchors_of(rule.levels, grids_of(dense));
+  const std::vector<HostLevel> host = on_host(unrecorded, dense, rule);
+  const ModelConfig& model = detector.config();
+  const std::int64_t most = model.detector.roi_samples;
+  const RoiRule roi_rule{.classes = model.num_classes, .sampling = {most, most / 4}};
+  Regions regions;
+  for (std::size_t b = 0; b < batch.images.size(); ++b) {
+    const BatchImage& image = batch.images[b];
+    const auto index = static_cast<std::int64_t>(b);
+    const Proposals proposals =
+        proposals_of(levels_of(host, index, anchors), image.frame(), kTrainingProposals);
+    regions.add(roi_samples(proposals.boxes, {image.boxes, image.classes}, roi_rule, image.key),
+                index);
+  }
+  return regions;
+}
+
+RegionLoss region_loss(Context& ctx, const Detector& detector, const Features& levels,
+                       Regions regions, const DetectionBatch& batch,
+                       const MaskOfAnnotation& mask_of) {
   const std::int64_t classes = detector.config().num_classes;
   const double weight = regions.boxes.empty() ? 0 : 1;
   if (regions.boxes.empty()) regions = {{kNoRegion}, {0}, {classes}, {}};
@@ -178,7 +161,7 @@ RegionLoss region_loss(Context& ctx, const Detector& detector, const DenseRule& 
   RegionLoss loss;
   loss.classes = times(ctx, ops::cross_entropy(ctx, predicted.classes, targets).mean, weight);
   loss.boxes = box_loss(ctx, predicted.boxes, regions, classes, weight);
-  loss.masks = mask_loss(ctx, detector, sources, regions, batch, truths);
+  loss.masks = mask_loss(ctx, detector, sources, regions, batch, mask_of);
   return loss;
 }
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "dtn/core/check.h"
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "dtn/core/check.h"
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {

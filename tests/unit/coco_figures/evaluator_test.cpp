@@ -1,4 +1,6 @@
 // COCO's figures from the matches of images.
+#include "tasks/coco_figures/evaluator.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -6,9 +8,8 @@
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
 #include "dtn/core/philox.h"
-#include "tasks/coco_figures/evaluator.h"
 #include "texts.h"
-#include "unit/tasks/coco_objects.h"
+#include "unit/coco_figures/objects.h"
 
 namespace dtn {
 namespace {

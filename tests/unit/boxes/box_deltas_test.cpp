@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {

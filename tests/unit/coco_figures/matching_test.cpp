@@ -1,4 +1,6 @@
 // COCO's rules for matching the detections of one image with its truths.
+#include "tasks/coco_figures/matching.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,10 +8,9 @@
 #include <string>
 
 #include "dtn/core/check.h"
-#include "tasks/coco_figures/matching.h"
 #include "tasks/coco_figures/overlap.h"
 #include "texts.h"
-#include "unit/tasks/coco_objects.h"
+#include "unit/coco_figures/objects.h"
 
 namespace dtn {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tasks/boxes/anchors.h"
-#include "unit/tasks/detect_boxes.h"
+#include "unit/boxes/random_boxes.h"
 
 namespace dtn::test {
 namespace {
