@@ -80,7 +80,7 @@ TEST(DetectorGolden, PredictionsForRegions) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
     SCOPED_TRACE(name_of(dtype));
     Loaded loaded(c, dtype);
-    const Detector& model = loaded.model;
+    Detector& model = loaded.model;
     Tape tape;
     Context ctx = test::computing_in(dtype);
     ctx.tape = &tape;
