@@ -56,13 +56,11 @@ struct Sizes {
       : text(std::max(1, static_cast<int>(
                              std::lround(std::max(image.width, image.height) / kPixelsPerText)))),
         line(std::max(2, text)),
-        outline(std::max(1, text / 2)),
-        edge(std::max(1, text / 2)) {}
+        outline(std::max(1, text / 2)) {}
 
   int text;     // factor of the font
-  int line;     // width of a frame
+  int line;     // width of a frame, and of the edge of a mask
   int outline;  // width of the line in a contrasting colour on both sides of a frame
-  int edge;     // width of the edge of a mask
   // Chooses smaller texts.
   void make_room() { text = std::max(1, text * 2 / 3); }
   int margin() const {
@@ -215,7 +213,7 @@ std::vector<std::uint8_t> eroded(const MaskPixels& mask, int by) {
 void draw_mask(Image& image, const DrawnMask& mask, Rgb color, const Sizes& sizes) {
   const MaskPixels pixels = mask_on(image, mask);
   if (pixels.bounds.empty()) return;
-  const std::vector<std::uint8_t> inner = eroded(pixels, sizes.edge);
+  const std::vector<std::uint8_t> inner = eroded(pixels, sizes.line);
   const auto tinted = [](std::uint8_t below, std::uint8_t tint) {
     return static_cast<std::uint8_t>((below * (100 - kTintPercent) + tint * kTintPercent + 50) /
                                      100);

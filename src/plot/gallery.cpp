@@ -20,7 +20,7 @@ grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
 .gallery ul.large{grid-template-columns:1fr}
 .gallery .large li{gap:1rem}
 .gallery .large li>div:first-child{font-weight:normal;margin-right:0}
-.gallery .large img{border-width:1px}
+.gallery .large img{border-width:1px;width:auto;max-width:100%;max-height:30rem}
 .gallery small{display:block;font-size:.7rem;font-weight:normal;color:var(--soft)}
 @media(max-width:40rem){.gallery li{display:grid;grid-template-columns:repeat(3,minmax(0,1fr))}
 .gallery li>div:first-child{margin-right:0}.gallery .large li{grid-template-columns:1fr}}

@@ -189,24 +189,26 @@ plot::Gallery detections_gallery(const DetectionsFile& file, const fs::path& fol
   return gallery;
 }
 
-std::optional<plot::Section> detections_section(const fs::path& run) {
+std::vector<plot::Section> detections_sections(const fs::path& run) {
   const fs::path path = run / kDetectionsFile;
   std::error_code error;
-  if (!fs::exists(path, error)) return std::nullopt;
-  plot::Section section{.title = "Detections"};
+  if (!fs::exists(path, error)) return {};
+  plot::Section pictures{.title = "Detections"}, curves{.title = "Precision and recall"};
   try {
     const DetectionsFile file =
         read_detections(read_text(path.string(), kMaxFileBytes), path.string());
-    for (const PrecisionCurves& curves : file.curves) {
-      if (auto figure = precision_figure(curves)) section.figures.push_back(std::move(*figure));
-    }
     plot::Gallery gallery = detections_gallery(file, run / kDetectionsFolder);
-    if (!gallery.rows.empty()) section.galleries.push_back(std::move(gallery));
+    if (!gallery.rows.empty()) pictures.galleries.push_back(std::move(gallery));
+    for (const PrecisionCurves& kind : file.curves) {
+      if (auto figure = precision_figure(kind)) curves.figures.push_back(std::move(*figure));
+    }
   } catch (const DataError&) {
-    return std::nullopt;
+    return {};
   }
-  if (section.figures.empty() && section.galleries.empty()) return std::nullopt;
-  return section;
+  std::vector<plot::Section> sections;
+  if (!pictures.galleries.empty()) sections.push_back(std::move(pictures));
+  if (!curves.figures.empty()) sections.push_back(std::move(curves));
+  return sections;
 }
 
 }  // namespace dtn

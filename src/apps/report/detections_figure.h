@@ -20,7 +20,8 @@ std::optional<plot::Figure> precision_figure(const PrecisionCurves& curves);
 // damaged are left out.
 plot::Gallery detections_gallery(const DetectionsFile& file, const std::filesystem::path& folder);
 
-// Returns the section of a report; nothing if the run has no detections.json, or a damaged one.
-std::optional<plot::Section> detections_section(const std::filesystem::path& run);
+// Returns the sections of a report: the pictures, and the curves. None if the run has no
+// detections.json, or a damaged one.
+std::vector<plot::Section> detections_sections(const std::filesystem::path& run);
 
 }  // namespace dtn

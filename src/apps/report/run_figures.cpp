@@ -288,8 +288,8 @@ void write_run_report(const std::filesystem::path& folder) {
   if (std::vector<plot::Figure> pictures = picture_figures(run.pictures); !pictures.empty()) {
     page.sections.push_back({"Samples of the model", {}, std::move(pictures)});
   }
-  if (auto detections = detections_section(folder)) {
-    page.sections.push_back(std::move(*detections));
+  for (plot::Section& section : detections_sections(folder)) {
+    page.sections.push_back(std::move(section));
   }
   if (auto gallery = neighbors_gallery(run.neighbors, run.neighbors_png)) {
     page.sections.push_back({.title = gallery->title, .galleries = {*gallery}});

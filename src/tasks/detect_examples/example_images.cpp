@@ -37,8 +37,10 @@ std::vector<DetectionExample> gather_examples(const std::vector<DetectionExample
     }
   }
   std::ranges::stable_sort(all, {}, &DetectionExample::index);
-  const auto repeated = std::ranges::unique(all, {}, &DetectionExample::index);
-  all.erase(repeated.begin(), repeated.end());
+  const auto same = [](const DetectionExample& a, const DetectionExample& b) {
+    return a.index == b.index;
+  };
+  all.erase(std::unique(all.begin(), all.end(), same), all.end());
   return all;
 }
 

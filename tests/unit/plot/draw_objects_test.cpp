@@ -263,7 +263,7 @@ TEST(DrawnObjects, MaskIsTintedAndHasEdge) {
   const Image drawn = draw_objects(ground(500, 300), std::vector{object});
   const Rgb color = object_color(1);
   EXPECT_EQ(count_of(drawn, kGround), 500 * 300 - 100 * 100);
-  EXPECT_EQ(count_of(drawn, color), 4 * 99);
+  EXPECT_EQ(count_of(drawn, color), 100 * 100 - 96 * 96);
   EXPECT_EQ(at(drawn, 100, 60), color);
   EXPECT_EQ(at(drawn, 199, 149), color);
   const Rgb inner = at(drawn, 150, 100);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -11,6 +12,8 @@
 #include "tasks/detect_examples/detections_file.h"
 #include "temp_folder.h"
 #include "texts.h"
+#include "train/trainer.h"
+#include "two_views_config.h"
 
 namespace dtn {
 namespace {
@@ -113,6 +116,64 @@ TEST(DetectionsWriter, ReducesLargeImages) {
 
 TEST(DetectionsWriter, NeedsPixels) {
   test::expect_error<Error>([] { example_picture(PlainNumbers(), 0); }, {"have no pictures"});
+}
+
+// A task whose evaluations have known figures: those of the weights and of their average in turn.
+class TaskOfFigures final : public test::TwoViewsTask {
+ public:
+  using TwoViewsTask::TwoViewsTask;
+
+  std::unique_ptr<Meter> meter() const override {
+    constexpr std::array<double, 8> kFigures = {0.3, 0.1, 0.6, 0.2, 0.5, 0.4, 0.4, 0.3};
+    return std::make_unique<KnownMeter>(kFigures.at(evaluations_++));
+  }
+
+ private:
+  class KnownMeter final : public Meter {
+   public:
+    explicit KnownMeter(double figure) : figure_(figure) {}
+    void add(const Fields&, const Fields&) override {}
+    void merge(Communicator&) override {}
+    Metrics result() const override { return {.values = {{"AP", figure_}}, .primary = "AP"}; }
+    std::shared_ptr<const DetectionExamples> detections() const override {
+      DetectionExamples examples;
+      examples.curves.push_back({.name = "bbox", .ap = figure_});
+      return std::make_shared<const DetectionExamples>(examples);
+    }
+
+   private:
+    double figure_;
+  };
+
+  mutable std::size_t evaluations_ = 0;
+};
+
+// Trains for 20 steps with an evaluation every 5 steps. Returns the file of detections.
+DetectionsFile trained(BestBy best) {
+  Registries registries;
+  registries.tasks.add({{"figures", "known figures", {{"AP", "AP", true}}},
+                        [](const TaskSetup& s) { return std::make_unique<TaskOfFigures>(s); }});
+  ExperimentConfig config = test::two_views_config();
+  config.task = "figures";
+  config.train.eval_every = {5, false};
+  config.train.best = best;
+  const test::TempFolder folder;
+  TrainerOptions options;
+  options.output = folder.path() / "run";
+  options.registries = &registries;
+  EXPECT_EQ(train(config, options), RunStatus::kFinished);
+  return read_detections(folder.read("run/detections.json"), "file");
+}
+
+TEST(DetectionsOfRuns, AreThoseOfBestEvaluation) {
+  const DetectionsFile raw = trained(BestBy::kRaw);
+  EXPECT_EQ(raw.step, 10);
+  ASSERT_EQ(raw.curves.size(), 1U);
+  EXPECT_EQ(raw.curves[0].ap, 0.6);
+  const DetectionsFile average = trained(BestBy::kEma);
+  EXPECT_EQ(average.step, 15);
+  ASSERT_EQ(average.curves.size(), 1U);
+  EXPECT_EQ(average.curves[0].ap, 0.4);
 }
 
 }  // namespace
