@@ -11,6 +11,9 @@ Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device de
   synthetic.data.dataset = "synthetic";
   synthetic.data.size = n;
   synthetic.data.workers = 0;
+  synthetic.data.scale_long = config.data.scale_long;
+  synthetic.data.scale_short = config.data.scale_short;
+  synthetic.data.size_divisor = config.data.size_divisor;
   const auto source = make_task({synthetic, kMeta, registries})->source(Split::kTrain, device);
   const auto split =
       open_split(source, synthetic, Split::kTrain, {.device = device, .batch_size = n});

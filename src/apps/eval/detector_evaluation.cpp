@@ -7,6 +7,7 @@
 #include "apps/eval/coco_tables.h"
 #include "core/format.h"
 #include "core/progress.h"
+#include "data/coco/results.h"
 #include "data/feed/open_split.h"
 #include "data/source/input_file.h"
 #include "dtn/core/check.h"

@@ -16,7 +16,7 @@ namespace dtn {
 // The classes are the categories by ascending id, and samples themselves have no label. The
 // training split leaves out images and annotations, see TrainingTruths; the validation split has
 // all images. Each keeps the order of the annotations.
-class CocoDataset final : public Dataset {
+class CocoDataset : public Dataset {
  public:
   // Image files are `folder`/<file name>. Throws DataError if there are no images or categories, or
   // more categories than classes of the model.

@@ -13,6 +13,7 @@
 #include "tasks/detect/meter.h"
 #include "tasks/detect/region_loss.h"
 #include "tasks/detect/samples.h"
+#include "tasks/detect/synthetic_objects.h"
 #include "tasks/model_text.h"
 
 namespace dtn {
@@ -66,6 +67,9 @@ Detect::~Detect() = default;
 std::shared_ptr<const Dataset> Detect::open(Split split) const {
   const std::lock_guard lock(opening_);
   std::shared_ptr<const Dataset>& dataset = splits_[split];
+  if (!dataset && config_.data.dataset == "synthetic") {
+    dataset = make_synthetic_objects(config_, split);
+  }
   if (!dataset) {
     dataset =
         open_unlabelled(config_.data, config_.model, split, config_.seed, registries_.datasets);

@@ -8,6 +8,7 @@
 #include "dtn/io/image.h"
 #include "io/atomic_file.h"
 #include "tasks/detect/samples.h"
+#include "tasks/detect/synthetic_objects.h"
 #include "temp_folder.h"
 #include "texts.h"
 
@@ -151,6 +152,27 @@ TEST(DetectionSamples, TrainingNeedsBoxes) {
   TwoImages images;
   images.config().data.dataset = "synthetic";
   expect_error<ConfigError>([&] { images.open(Split::kTrain); }, {"synthetic", "coco or yolo"});
+}
+
+TEST(DetectionSamples, SyntheticObjectsLieInTheirImages) {
+  TwoImages images;
+  images.config().data.size = 5;
+  const DetectionSamples samples(make_synthetic_objects(images.config(), Split::kTrain),
+                                 images.config(), Split::kTrain);
+  ASSERT_EQ(samples.size(), 5);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    const Fields row = make_row(samples, i);
+    EXPECT_EQ(values<std::int64_t>(row, "size", 2), (std::vector<std::int64_t>{120, 160}));
+    ASSERT_EQ(row.at(lengths_of("boxes")).data<std::int64_t>()[0], 7);
+    const std::vector<float> boxes = values<float>(row, "boxes", 28);
+    for (std::size_t k = 0; k < 28; k += 4) {
+      EXPECT_LT(0, boxes[k]);
+      EXPECT_LT(boxes[k] + 10, boxes[k + 2]);
+      EXPECT_LE(boxes[k + 2], 160);
+    }
+  }
+  EXPECT_EQ(values<float>(make_row(samples, 3), "boxes", 28),
+            values<float>(make_row(samples, 3), "boxes", 28));
 }
 
 }  // namespace
