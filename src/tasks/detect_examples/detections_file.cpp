@@ -141,7 +141,7 @@ DetectionExample read_image(const Value& value) {
 
 // A picture must not lie elsewhere.
 std::string read_picture(const Value& value) {
-  const std::string name = value.text();
+  std::string name = value.text();
   const bool plain = !name.empty() && name.front() != '.' &&
                      name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
   if (!plain) value.fail("is not the name of a file");
