@@ -80,11 +80,11 @@ TEST(DetectorGolden, PredictionsForRegions) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
     SCOPED_TRACE(name_of(dtype));
     Loaded loaded(c, dtype);
-    const Detector& model = loaded.model;
+    Detector& model = loaded.model;
     Tape tape;
     Context ctx = test::computing_in(dtype);
     ctx.tape = &tape;
-    const Features levels = loaded.model.levels(ctx, loaded.images);
+    const Features levels = model.levels(ctx, loaded.images);
     const auto read = golden::roi_levels_of(model, levels);
     const ops::Rois rois = golden::given_rois(c);
     const RoiPrediction boxes =
