@@ -14,7 +14,7 @@ constexpr std::uint32_t kDense = 2000, kRegions = 2100;
 
 // Sums have up to 784 products; about sixty sums follow one another.
 double rounding(DType dtype) {
-  return dtype == DType::kFloat64 ? 1e-9
+  return dtype == DType::kFloat64 ? 1e-12
                                   : 60 * test::unit_roundoff(DType::kFloat32) * std::sqrt(784.0);
 }
 
