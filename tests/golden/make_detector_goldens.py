@@ -26,8 +26,8 @@ retinanet_{ln,dtn}, mask_rcnn_dtn
   loss.gradients          of `loss`, as `gradients`
   detections.image        uint8 [1, 3, 64, 64], as images; its size is 50 x 61, before resizing 75 x 83
   detections.{boxes,scores,labels}  of it: float32 [n, 4] in original pixels, float32, int64 [n]
-retinanet_{ln,dtn}: ten steps with AdamW on the batch; RATE, DECAY (of everything), WARMUP below
-  trained.loss_cls, trained.loss_bbox, trained.loss  [10], each before its step
+ten steps with AdamW on the batch, see detector_training.py; for Mask R-CNN with all anchors and RoIs
+  trained.<loss>          [10], the losses above, each before its step
   trained.rate            [10]
   trained.weight.<parameter>  float32, some weights after the steps
 mask_rcnn_dtn
@@ -54,25 +54,20 @@ import sys
 import torch
 
 import detection_oracle as do
+from detector_batch import CLASSES, SIZE, SIZES, Batch, as_input, dense_targets, make_images, normal
 from detector_oracle import Detector, roi_levels
+from detector_training import assigned_rois, of_image, retinanet_losses, train
 
 HERE = pathlib.Path(__file__).parent
 sys.path.append(str(HERE.parent / "peers"))
 import safetensors_io  # noqa: E402
 
 FOLDER = HERE / "detection"
-CLASSES, SIZE, SIZES, PADDED = 3, (64, 96), ((64, 96), (50, 61)), ((64, 96), (64, 64))
 TEST_SIZE, TEST_PADDED, ORIGINAL = (50, 61), (64, 64), (75, 83)
 # The tables of positions are for images of 96 x 64, whose grids have as many tokens as 64 x 96.
 MODEL = dict(size=(96, 64), depths=(1, 1, 2, 1), widths=(8, 16, 20, 32), heads=(2, 4, 5, 8),
              ratios=(2, 2, 2, 2), classes=CLASSES, fpn=16, convs=2, hidden=24)
-NORM_ONLY = ("mean_norm_weight", "var_norm_weight", "pos_proj")
-INERT = "pos_proj.bias"  # without effect under a softmax: its gradient is rounding
 COTANGENTS, PROJECTION, SAMPLES = 2000, 3000, 3
-STEPS, RATE, DECAY, WARMUP = 10, 2e-3, 0.05, 4
-KEPT_WEIGHTS = ("backbone.pos_embed1", "backbone.pos_embed4", "backbone.block1.0.norm1.",
-                "backbone.block3.1.attn.sr.weight", "neck.lateral_convs.0.", "neck.fpn_convs.4.",
-                "bbox_head.cls_convs.0.", "bbox_head.retina_cls.bias", "bbox_head.retina_reg.")
 # Fan-in times the variance of weights whose names contain the word; 2 for others. Outputs are of
 # the order of 1.
 GAINS = {"lateral": 0.05, "_cls": 0.5, "_reg": 0.1, "conv_logits": 0.5}
@@ -91,10 +86,6 @@ def values(seed, count):
     h = (h * 0x5BD1E995) & 0xFFFFFFFF
     h = h ^ (h >> 15)
     return (h >> 16).double() / 32768 - 1
-
-
-def normal(generator, *shape):
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def single(tensor):
@@ -145,82 +136,6 @@ def make_model(kind, norm, weights):
     return model
 
 
-def make_images(generator, sizes, shape):
-    """Noise of several scales, uint8; 128 outside of each image."""
-    noise = torch.zeros(len(sizes), 3, *shape, dtype=torch.float64)
-    for cells in (2, 8, 32):
-        coarse = normal(generator, len(sizes), 3, cells, cells)
-        noise += torch.nn.functional.interpolate(coarse, shape, mode="bilinear")
-    images = (128 + 50 * noise).round().clamp(0, 255).to(torch.uint8)
-    for image, (height, width) in zip(images, sizes):
-        image[:, height:], image[:, :, width:] = 128, 128
-    return images
-
-
-def as_input(images):
-    return (images.double() - 128) / 64
-
-
-def grids_of(levels, padded):
-    return [tuple(math.ceil(n / stride) for n in padded) for stride, _ in levels]
-
-
-class Batch:
-    """Images and truths, for which every assignment of anchors is clear."""
-
-    def __init__(self, seed):
-        self.images = make_images(torch.Generator().manual_seed(seed), SIZES, SIZE)
-        generator = torch.Generator().manual_seed(11)
-        self.truths = [self.clear_truths(generator, i, n) for i, n in enumerate((3, 2))]
-        self.labels = [torch.tensor([2, 0, 1]), torch.tensor([1, 2])]
-        self.bitmaps = [torch.stack([self.ellipse(box) for box in t]) for t in self.truths]
-        self.first = [0, 3]
-
-    def clear_truths(self, generator, i, count):
-        """Boxes with corners at multiples of 1/8 pixel."""
-        height, width = SIZES[i]
-        while True:
-            draw = torch.rand(count, 4, generator=generator, dtype=torch.float64)
-            side = 14 + draw[:, 2:] * (draw.new_tensor([width, height]) - 16)
-            corner = draw[:, :2] * (draw.new_tensor([width, height]) - side)
-            boxes = (torch.cat([corner, corner + side], 1) * 8).floor() / 8
-            overlap = do.ious(boxes, boxes).fill_diagonal_(0).max()
-            margins = [do.assignment_margin(torch.cat(do.anchors_of(levels, grids_of(levels, SIZE))),
-                                            boxes, rule, counting(levels, i))
-                       for levels, rule in ((do.RETINANET_LEVELS, do.RETINANET_RULE),
-                                            (do.RPN_LEVELS, do.RPN_RULE))]
-            if min(margins) > 1e-4 and overlap < 0.4:
-                return boxes
-
-    @staticmethod
-    def ellipse(box):
-        y, x = (torch.arange(n) + 0.5 for n in SIZE)
-        middle, half = (box[:2] + box[2:]) / 2, (box[2:] - box[:2]) / 2
-        inside = ((x - middle[0]) / half[0]) ** 2 + ((y[:, None] - middle[1]) / half[1]) ** 2 <= 1
-        return inside.to(torch.uint8)
-
-    def tensors(self):
-        return {"images": self.images, "sizes": torch.tensor(SIZES), "padded": torch.tensor(PADDED),
-                "truth.boxes": single(torch.cat(self.truths)),
-                "truth.labels": torch.cat(self.labels), "truth.image": torch.tensor([0, 0, 0, 1, 1]),
-                "truth.bitmaps": torch.cat(self.bitmaps)}
-
-
-def counting(levels, i):
-    return do.anchors_that_count(levels, grids_of(levels, SIZE), PADDED[i])
-
-
-def dense_targets(batch, levels, rule, class_agnostic):
-    """assigned, labels [B, N] and deltas [B, N, 4]."""
-    anchors = torch.cat(do.anchors_of(levels, grids_of(levels, SIZE)))
-    rows = []
-    for i, (truths, labels) in enumerate(zip(batch.truths, batch.labels)):
-        assigned = do.assign(anchors, truths, rule, counting(levels, i))
-        labels = labels * 0 if class_agnostic else labels
-        rows.append((assigned, *do.dense_targets(anchors, assigned, truths, labels)))
-    return [torch.stack(part) for part in zip(*rows)]
-
-
 # --- Parts of the files --------------------------------------------------------------------------
 
 def summary(gradient):
@@ -252,34 +167,6 @@ def named_losses(losses):
     return out | {"loss": sum(losses.values()).detach()[None]}
 
 
-def retinanet_losses(model, images, targets):
-    _, labels, deltas = targets
-    outputs, grids = model.dense(model.levels(images))
-    return do.retinanet_losses(*do.joined(outputs, do.anchors_of(do.RETINANET_LEVELS, grids)), labels,
-                               deltas.to(images))
-
-
-def train(model, images, targets):
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=DECAY)
-    rates = [do.learning_rate(RATE, t, WARMUP) for t in range(STEPS)]
-    logged = {"loss_cls": [], "loss_bbox": [], "loss": []}
-    for rate in rates:
-        optimizer.param_groups[0]["lr"] = rate
-        losses = retinanet_losses(model, images, targets)
-        total = sum(losses.values())
-        optimizer.zero_grad()
-        total.backward()
-        for p in model.parameters():
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        optimizer.step()
-        for name, value in (losses | {"loss": total}).items():
-            logged[name].append(value.item())
-    out = {f"trained.{k}": torch.tensor(v, dtype=torch.float64) for k, v in logged.items()}
-    out["trained.rate"] = torch.tensor(rates, dtype=torch.float64)
-    return out | {f"trained.weight.{k}": single(v) for k, v in model.state_dict().items()
-                  if k.startswith(KEPT_WEIGHTS) and not k.endswith(INERT)}
-
-
 def clear_detections(run):
     """run(image, margin) on images until every decision is clear: its tensors and the image."""
     for seed in range(1000):
@@ -300,16 +187,12 @@ def detections(found):
             "detections.labels": labels}
 
 
-def of_image(outputs, i):
-    return [(classes[i], boxes[i]) for classes, boxes in outputs]
-
-
 def make_retinanet(norm, weights, batch):
     model = make_model("retinanet", norm, weights)
     targets = dense_targets(batch, do.RETINANET_LEVELS, do.RETINANET_RULE, False)
     images = as_input(batch.images)
     outputs, grids = model.dense(model.levels(images))
-    losses = retinanet_losses(model, images, targets)
+    losses = retinanet_losses(model, images, batch)
     out = outputs_and_gradients(model, outputs) | named_losses(losses)
     out |= {"anchors.labels": targets[1], "anchors.deltas": single(targets[2])}
     out["loss.gradients"] = gradients(model, sum(losses.values()))
@@ -321,7 +204,7 @@ def make_retinanet(norm, weights, batch):
                                               margin))
 
     out |= clear_detections(run)
-    return out | train(model, images, targets)
+    return out | train(model, images, batch)
 
 
 # --- Mask R-CNN ----------------------------------------------------------------------------------
@@ -355,18 +238,12 @@ def sampled_rois(batch, found):
     """The RoIs of the batch."""
     generator, parts = torch.Generator().manual_seed(5), []
     for i, (boxes, _) in enumerate(found):
-        truths = batch.truths[i]
-        rois = torch.cat([truths, boxes.float().double()])
-        assigned = do.assign(rois, truths, do.ROI_RULE)
-        best = do.ious(rois, truths).max(1).values
+        rois, *rest = assigned_rois(batch, i, boxes.float().double())
+        best = do.ious(rois, batch.truths[i]).max(1).values
         assert (best - 0.5).abs().min() > COMPUTED
+        assigned = torch.where(rest[1] >= 0, 0, do.BACKGROUND)
         rows = torch.cat(do.sample(assigned, *ROI_SAMPLE, generator))
-        of = assigned[rows]
-        deltas = torch.zeros(len(rows), 4, dtype=torch.float64)
-        deltas[of >= 0] = do.encode(rois[rows][of >= 0], truths[of[of >= 0]], do.ROI_UNITS)
-        labels = torch.where(of >= 0, batch.labels[i][of.clamp(min=0)], CLASSES)
-        truth = torch.where(of >= 0, of + batch.first[i], -1)
-        parts.append((rois[rows], torch.full((len(rows),), i), truth, labels, deltas))
+        parts.append([part[rows] for part in (rois, *rest)])
     names = ("rois.boxes", "rois.image", "rois.truth", "rois.labels", "rois.deltas")
     return dict(zip(names, (torch.cat(part) for part in zip(*parts))))
 
@@ -406,6 +283,7 @@ def make_mask_rcnn(norm, weights, batch):
                    "masks.rows": rows,
                    "masks.targets": targets.flatten(1).to(torch.uint8)}
     out |= given_regions(model, levels)
+    out |= train(make_model("mask_rcnn", norm, weights), as_input(batch.images), batch)
     return out | clear_detections(lambda *args: mask_rcnn_detections(model, *args))
 
 
@@ -473,20 +351,17 @@ def difference(a, b):
 
 
 def check():
-    """Trains and runs RetinaNet in float32, as the tests do."""
-    weights = make_weights()
-    stored = safetensors_io.load(FOLDER / "detector_data.safetensors")
-    batch = Batch(0)
-    batch.images = stored["images"]
-    targets = dense_targets(batch, do.RETINANET_LEVELS, do.RETINANET_RULE, False)
+    """Runs and trains the detectors in float32, as the tests do."""
+    weights, batch = make_weights(), Batch(0)
+    batch.images = safetensors_io.load(FOLDER / "detector_data.safetensors")["images"]
     images = as_input(batch.images).float()
-    for norm in ("ln", "dtn"):
-        want = safetensors_io.load(FOLDER / f"retinanet_{norm}.safetensors")
-        model = make_model("retinanet", norm, weights).float()
+    for kind, norm in (("retinanet", "ln"), ("retinanet", "dtn"), ("mask_rcnn", "dtn")):
+        want = safetensors_io.load(FOLDER / f"{kind}_{norm}.safetensors")
+        model = make_model(kind, norm, weights).float()
         outputs, _ = model.dense(model.levels(images))
-        got = outputs_and_gradients(model, outputs) | train(model, images, targets)
+        got = outputs_and_gradients(model, outputs) | train(model, images, batch)
         for name, value in got.items():
-            print(f"{difference(value, want[name]):.1e} {norm} {name}")
+            print(f"{difference(value, want[name]):.1e} {kind} {norm} {name}")
 
 
 if __name__ == "__main__":

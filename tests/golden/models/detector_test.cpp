@@ -14,7 +14,7 @@ constexpr std::uint32_t kDense = 2000, kRegions = 2100;
 
 // Sums have up to 784 products; about sixty sums follow one another.
 double rounding(DType dtype) {
-  return dtype == DType::kFloat64 ? 1e-9
+  return dtype == DType::kFloat64 ? 1e-12
                                   : 60 * test::unit_roundoff(DType::kFloat32) * std::sqrt(784.0);
 }
 
@@ -84,7 +84,7 @@ TEST(DetectorGolden, PredictionsForRegions) {
     Tape tape;
     Context ctx = test::computing_in(dtype);
     ctx.tape = &tape;
-    const Features levels = loaded.model.levels(ctx, loaded.images);
+    const Features levels = model.levels(ctx, loaded.images);
     const auto read = golden::roi_levels_of(model, levels);
     const ops::Rois rois = golden::given_rois(c);
     const RoiPrediction boxes =

@@ -80,7 +80,8 @@ double loss_value(Detector& model) {
 // sizes is about 100; the quotient divides this error by the step.
 bool is_slope(double gradient, double scale, Detector& model, Parameter& parameter,
               std::int64_t i) {
-  double& value = parameter.variable.value().data<double>()[i];
+  Tensor leaf = parameter.variable.value();
+  double& value = leaf.data<double>()[i];
   const double original = value;
   for (double h : {1e-5, 1e-6, 1e-7}) {
     value = original + h;
