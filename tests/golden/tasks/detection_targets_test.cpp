@@ -2,9 +2,9 @@
 // expected values are in tests/golden/detection, which make_detector_goldens.py writes and lists.
 #include "dtn/io/safetensors.h"
 #include "dtn/ops/detection.h"
-#include "tasks/detect/anchors.h"
-#include "tasks/detect/assignment.h"
-#include "tasks/detect/box_deltas.h"
+#include "tasks/boxes/anchors.h"
+#include "tasks/boxes/assignment.h"
+#include "tasks/boxes/box_deltas.h"
 #include "tensors.h"
 
 namespace dtn::test {
