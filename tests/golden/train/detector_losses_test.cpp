@@ -6,6 +6,7 @@
 #include "golden/models/detector_cases.h"
 #include "tasks/detect/dense_targets.h"
 #include "tasks/detect/inference.h"
+#include "tasks/detect/paste_mask.h"
 #include "tasks/detect/region_loss.h"
 #include "train/learner.h"
 
@@ -248,6 +249,14 @@ TEST_P(DetectorLosses, DetectionsOfAnImage) {
     EXPECT_NEAR(object.box.y1, box[1], 83 * kOutputs) << i;
     EXPECT_NEAR(object.box.x2, box[2], 83 * kOutputs) << i;
     EXPECT_NEAR(object.box.y2, box[3], 83 * kOutputs) << i;
+  }
+  const Tensor* bitmaps = c.expected.find("detections.bitmaps");
+  for (std::int64_t i = 0; bitmaps && i < bitmaps->dim(0); ++i) {
+    constexpr std::size_t kCells = kMaskTargetSize * kMaskTargetSize;
+    const auto k = static_cast<std::size_t>(i);
+    const Rle mask = paste_mask(std::span(found.masks).subspan(k * kCells, kCells),
+                                found.objects[k].box, 75, 83);
+    EXPECT_EQ(mask, rle_of_mask(bitmaps->data<std::uint8_t>() + i * 75 * 83, 75, 83)) << i;
   }
 }
 
