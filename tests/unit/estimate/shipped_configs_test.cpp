@@ -53,7 +53,7 @@ TEST_P(Shipped, ExperimentsLoadAndBuildModel) {
 
 INSTANTIATE_TEST_SUITE_P(Folders, Shipped,
                          testing::Values("imagenet", "fashion_mnist", "images32", "finetune",
-                                         "diffusion", "self_supervised"),
+                                         "diffusion", "self_supervised", "detection"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(ShippedSweeps, LoadWithPaperResults) {
@@ -78,7 +78,7 @@ TEST(ShippedSweeps, LoadWithPaperResults) {
     // The paper names supervised contrastive learning, but has no figure of it, and it has no
     // model with a condition.
     if (sweep.name.ends_with("table7_supcon") || sweep.name == "fashion_mnist_dit" ||
-        sweep.name == "fashion_mnist_label_sets") {
+        sweep.name == "shapes_table11" || sweep.name == "fashion_mnist_label_sets") {
       continue;
     }
     EXPECT_GE(known, 2) << "nothing of the paper to compare with";
