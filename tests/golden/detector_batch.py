@@ -32,6 +32,10 @@ def grids_of(levels, padded):
     return [tuple(math.ceil(n / stride) for n in padded) for stride, _ in levels]
 
 
+def all_anchors(levels):
+    return torch.cat(do.anchors_of(levels, grids_of(levels, SIZE)))
+
+
 class Batch:
     """Images and truths, for which every assignment of anchors is clear."""
 
@@ -52,8 +56,7 @@ class Batch:
             corner = draw[:, :2] * (draw.new_tensor([width, height]) - side)
             boxes = (torch.cat([corner, corner + side], 1) * 8).floor() / 8
             overlap = do.ious(boxes, boxes).fill_diagonal_(0).max()
-            margins = [do.assignment_margin(torch.cat(do.anchors_of(levels, grids_of(levels, SIZE))),
-                                            boxes, rule, counting(levels, i))
+            margins = [do.assignment_margin(all_anchors(levels), boxes, rule, counting(levels, i))
                        for levels, rule in ((do.RETINANET_LEVELS, do.RETINANET_RULE),
                                             (do.RPN_LEVELS, do.RPN_RULE))]
             if min(margins) > 1e-4 and overlap < 0.4:
@@ -69,7 +72,8 @@ class Batch:
     def tensors(self):
         return {"images": self.images, "sizes": torch.tensor(SIZES), "padded": torch.tensor(PADDED),
                 "truth.boxes": torch.cat(self.truths).float(),
-                "truth.labels": torch.cat(self.labels), "truth.image": torch.tensor([0, 0, 0, 1, 1]),
+                "truth.labels": torch.cat(self.labels),
+                "truth.image": torch.tensor([0, 0, 0, 1, 1]),
                 "truth.bitmaps": torch.cat(self.bitmaps)}
 
 
@@ -79,7 +83,7 @@ def counting(levels, i):
 
 def dense_targets(batch, levels, rule, class_agnostic):
     """assigned, labels [B, N] and deltas [B, N, 4]."""
-    anchors = torch.cat(do.anchors_of(levels, grids_of(levels, SIZE)))
+    anchors = all_anchors(levels)
     rows = []
     for i, (truths, labels) in enumerate(zip(batch.truths, batch.labels)):
         assigned = do.assign(anchors, truths, rule, counting(levels, i))

@@ -1,7 +1,7 @@
 """RetinaNet and Mask R-CNN on a pyramid vision transformer in PyTorch, as an oracle for detectors.
 
-Written from the papers (Lin et al., ICCV 2017; He et al., ICCV 2017; Wang et al., ICCV 2021) and the
-settings of MMDetection, made to be plain and not to be fast. Parameters have MMDetection's names.
+Written from the papers (Lin et al., ICCV 2017; He et al., ICCV 2017; Wang et al., ICCV 2021) and
+the settings of MMDetection, made to be plain, not fast. Parameters have MMDetection's names.
 Targets, losses and results are in detection_oracle.py.
 """
 import pathlib
@@ -33,8 +33,8 @@ class TokenNorm(DynamicTokenNorm):
 
 
 class Backbone(Pvt):
-    """The features of the four stages, [B, C, H, W], as they leave the last residual branch. `size`:
-    of the images whose positions the tables are for."""
+    """The features of the four stages, [B, C, H, W], as they leave the last residual branch.
+    `size`: of the images whose positions the tables are for."""
 
     def __init__(self, size, depths, widths, heads, ratios, norm):
         super().__init__(size, depths, widths, heads, ratios)
@@ -75,8 +75,8 @@ class ConvModule(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """`convolutions`: the levels above the backbone's are two convolutions of stride 2; else there is
-    one, every second row and column of the last level."""
+    """`convolutions`: the levels above the backbone's are two convolutions of stride 2. Else there
+    is one level, every second row and column of the last one."""
 
     def __init__(self, widths, width, convolutions):
         super().__init__()
@@ -182,7 +182,8 @@ class Detector(nn.Module):
     """`kind`: retinanet or mask_rcnn."""
 
     def __init__(self, kind, norm, size=(224, 224), depths=(2, 2, 2, 2), widths=(64, 128, 320, 512),
-                 heads=(1, 2, 5, 8), ratios=(8, 8, 4, 4), classes=80, fpn=256, convs=4, hidden=1024):
+                 heads=(1, 2, 5, 8), ratios=(8, 8, 4, 4), classes=80, fpn=256, convs=4,
+                 hidden=1024):
         super().__init__()
         self.retina, self.classes = kind == "retinanet", classes
         self.backbone = Backbone(size, depths, widths, heads, ratios, norm)

@@ -7,8 +7,8 @@ it instead. Needs PyTorch and torchvision. The tests read only the files.
 A batch has B = 2 images, padded to 64 x 96, N anchors and T truths; there are K = 3 classes. Values
 are float64 where no type is given. Boxes and values that tests read as inputs are rounded.
 
-detector_weights    bfloat16: backbone.* of all; retinanet.* and mask_rcnn.*, whose names go on as in
-                    a checkpoint. A model with LayerNorm has no mean_norm_weight, var_norm_weight
+detector_weights    bfloat16: backbone.* of all; retinanet.* and mask_rcnn.*, whose names go on as
+                    in a checkpoint. A model with LayerNorm has no mean_norm_weight, var_norm_weight
                     and pos_proj.
 detector_data       images uint8 [B, 3, 64, 96]: the input is (value - 128) / 64; sizes and padded
                     int64 [B, 2], height and width of each image without and with its own padding
@@ -24,9 +24,11 @@ retinanet_{ln,dtn}, mask_rcnn_dtn
   anchors.deltas          float32 [B, N, 4], 0 without a truth
   loss.<name>, loss       [1], with the names of MMDetection; Mask R-CNN's with the samples given
   loss.gradients          of `loss`, as `gradients`
-  detections.image        uint8 [1, 3, 64, 64], as images; its size is 50 x 61, before resizing 75 x 83
+  detections.image        uint8 [1, 3, 64, 64], as images. It has 50 x 61 pixels, 75 x 83 before
+                          resizing
   detections.{boxes,scores,labels}  of it: float32 [n, 4] in original pixels, float32, int64 [n]
-ten steps with AdamW on the batch, see detector_training.py; for Mask R-CNN with all anchors and RoIs
+all of them, ten steps with AdamW on the batch, see detector_training.py; Mask R-CNN's with all
+anchors and RoIs
   trained.<loss>          [10], the losses above, each before its step
   trained.rate            [10]
   trained.weight.<parameter>  float32, some weights after the steps
@@ -34,14 +36,14 @@ mask_rcnn_dtn
   proposals.<i>.{boxes,scores}  float32, of image i of the batch in training: at most 2000 of a
                           level, 1000 in all; by falling score
   proposals.test.{boxes,scores} float32, of detections.image: at most 1000 of a level
-  rois.boxes, image, truth, labels  the sampled RoIs: float32 [R, 4], int64 [R], truth -1 and label K
-                          for background
+  rois.{boxes,image,truth,labels}  the sampled RoIs: float32 [R, 4], int64 [R]; truth -1 and label
+                          K for background
   rois.deltas             [R, 4], 0 for background
   rois.level              int64 [R]
   rois.classes, rois.boxes_out  float32: outputs [R, K + 1], [R, 4 K]
   masks.rows              int64 [P], the RoIs with a truth
   masks.targets           uint8 [P, 784]
-  given.boxes, image      RoIs of all levels, some larger than the image: float32 [4, 4], int64
+  given.{boxes,image}     RoIs of all levels, some larger than the image: float32 [4, 4], int64
   given.{classes,deltas,masks}  float32, outputs for them: [4, K + 1], [4, 4 K], [4, 784, K]
   given.gradients         as `gradients`, of the sum of these with values(2100), (2101), (2102)
   detections.logits       float32 [4, 784, K]: mask logits of the first detections

@@ -135,7 +135,7 @@ def compare(args, norm):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default="build/bin", help="folder of dtn-bench; none: PyTorch only")
+    parser.add_argument("--bin", default="build/bin", help="folder of dtn-bench, or none")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="another setting of dtn-bench")
     parser.add_argument("--norms", default="ln,dtn")
