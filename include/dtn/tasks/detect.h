@@ -47,6 +47,8 @@ class Detect : public Task {
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override;
+  // The masks of training are those of these samples.
+  void learn_classes(const SampleSource& training) override;
   // For training, a file is a detector, whose layers for other classes are left out, or a
   // classification model, which becomes the backbone.
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;

@@ -182,7 +182,7 @@ BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTim
   Learner learner(config, *task, device, &ranks, registries.optimizers);
   const auto make_batch = [&] {
     return config.task == "classify" ? random_batch(config.model, images, device)
-                                     : synthetic_batch(config, images, device, registries);
+                                     : synthetic_batch(config, images, device, registries, *task);
   };
   const Fields batch = make_batch();
   reset_peak_memory(device);

@@ -30,8 +30,9 @@ class RandomValues {
 // Returns random images, or sequences of the maximum length, with labels, as Classify expects them.
 Fields random_batch(const ModelConfig& model, std::int64_t n, Device device);
 
-// Returns n training samples of the config's task, made from synthetic images.
+// Returns n training samples of the config's task, made from synthetic images, and shows their
+// source to the task.
 Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device device,
-                       const Registries& registries);
+                       const Registries& registries, Task& task);
 
 }  // namespace dtn

@@ -5,7 +5,7 @@
 namespace dtn {
 
 Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device device,
-                       const Registries& registries) {
+                       const Registries& registries, Task& task) {
   ExperimentConfig synthetic = config;
   synthetic.data = DataConfig();
   synthetic.data.dataset = "synthetic";
@@ -15,6 +15,7 @@ Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device de
   synthetic.data.scale_short = config.data.scale_short;
   synthetic.data.size_divisor = config.data.size_divisor;
   const auto source = make_task({synthetic, kMeta, registries})->source(Split::kTrain, device);
+  task.learn_classes(*source);
   const auto split =
       open_split(source, synthetic, Split::kTrain, {.device = device, .batch_size = n});
   split->feeder().start(0);

@@ -49,10 +49,11 @@ ExperimentConfig with_synthetic_samples(ExperimentConfig config, Split split) {
     std::int64_t train, val;
   };
   constexpr Sizes kImageNet{1'281'167, 50'000}, kCifar{50'000, 10'000}, kMnist{60'000, 10'000};
-  constexpr Sizes kListops{96'000, 2'000};
+  constexpr Sizes kListops{96'000, 2'000}, kCoco{117'266, 5'000};
   const std::string& kind = config.data.dataset;
   const bool imagenet = kind == "imagenet" || config.model.num_classes == 1000;
   const Sizes sizes = kind == "listops"           ? kListops
+                      : kind == "coco"            ? kCoco
                       : imagenet                  ? kImageNet
                       : kind.starts_with("cifar") ? kCifar
                                                   : kMnist;

@@ -89,6 +89,13 @@ std::shared_ptr<const SampleSource> Detect::source(Split split, Device) const {
   return std::make_shared<DetectionSamples>(open(split), config_, split);
 }
 
+void Detect::learn_classes(const SampleSource& training) {
+  const auto* samples = dynamic_cast<const DetectionSamples*>(&training);
+  if (!samples) return;
+  const std::lock_guard lock(opening_);
+  splits_[Split::kTrain] = samples->dataset();
+}
+
 std::shared_ptr<const SampleSource> Detect::samples_of(
     std::shared_ptr<const Dataset> images) const {
   return std::make_shared<DetectionSamples>(std::move(images), config_, Split::kVal);

@@ -35,6 +35,8 @@ class DetectionSamples final : public SampleSource {
   DetectionSamples(std::shared_ptr<const Dataset> dataset, const ExperimentConfig& config,
                    Split split);
 
+  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+
   std::int64_t size() const override { return dataset_->size(); }
   const std::string& description() const override { return dataset_->description(); }
   std::string noun() const override { return "images"; }
