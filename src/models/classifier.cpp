@@ -63,8 +63,9 @@ std::string Backbone::size_problem(const ImageSize& size) const {
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
                        const ModelRegistry& models, const NormRegistry& norms)
     : config_(config), row_(models.at(config.family)), norms_(&norms) {
+  config_.detector = {};  // of another model on the same backbone
   const Scope root{store_, "", &norms};
-  backbone_ = row_.make(root, config);
+  backbone_ = row_.make(root, config_);
   const std::set<std::string> before = names_in(store_);
   const bool reads_classes = dynamic_cast<const ImageModel*>(backbone_.get()) != nullptr;
   if (config.num_classes > 0 && !reads_classes) {

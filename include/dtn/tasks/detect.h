@@ -42,8 +42,8 @@ class Detect : public Task {
   // Shapes depend on the images, and the targets are found on the host.
   bool has_fixed_shapes() const override { return false; }
   Fields outputs(Context&, const Fields& batch) override;
-  // COCO's figures for the validation split, times 100: bbox_AP and so on, and segm_AP and so on
-  // with masks.
+  // COCO's figures for the validation split, times 100: bbox_AP and so on, and segm_AP and so on,
+  // which are NaN without masks.
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override;

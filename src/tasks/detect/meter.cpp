@@ -174,14 +174,16 @@ std::vector<CocoReport> DetectionMeter::reports() const {
 Metrics DetectionMeter::result() const {
   Metrics metrics{.values = {}, .primary = "bbox_AP"};
   const std::vector<CocoReport> all = reports();
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    const CocoReport& report = all[k];
+  for (const OverlapKind kind : {OverlapKind::kBoxes, OverlapKind::kMasks}) {
+    const auto k = static_cast<std::size_t>(kind == OverlapKind::kMasks);
     for (std::size_t f = 0; f < kCocoFigures.size(); ++f) {
-      const double value = report.figures[f];
+      const double value = k < all.size() ? all[k].figures[f] : -1;
       metrics.values.emplace_back(
-          cat(name_of(kinds_[k]), "_", kCocoFigures[f]),
+          cat(name_of(kind), "_", kCocoFigures[f]),
           value < 0 ? std::numeric_limits<double>::quiet_NaN() : 100 * value);
     }
+    if (k >= all.size()) continue;
+    const CocoReport& report = all[k];
     metrics.text += format("%s%s AP %.2f  AP50 %.2f  AP75 %.2f", k ? "  " : "", k ? "mask" : "box",
                            100 * report.at("AP"), 100 * report.at("AP50"), 100 * report.at("AP75"));
   }

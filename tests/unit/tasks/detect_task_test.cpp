@@ -133,7 +133,9 @@ TEST_P(DetectTask, PictureWithoutObjectsTrainsTheBackground) {
   for (const Term& term : step.terms) {
     const float value = term.value.data<float>()[0];
     EXPECT_TRUE(std::isfinite(value)) << term.name;
-    if (term.name.ends_with("bbox") || term.name == "loss_mask") EXPECT_EQ(value, 0) << term.name;
+    if (term.name.ends_with("bbox") || term.name == "loss_mask") {
+      EXPECT_EQ(value, 0) << term.name;
+    }
   }
   EXPECT_TRUE(std::isfinite(largest(step.gradients)));
 }
@@ -196,6 +198,21 @@ TEST(DetectTaskWeights, TakeABackboneFromClassification) {
     ASSERT_NE(from, nullptr) << p.name;
     EXPECT_TRUE(same_bits(p.variable.value(), from->variable.value())) << p.name;
   }
+}
+
+// Multiply-adds of the backbone without and with attention, the neck and the heads, as counted by
+// hand. Resizing the positions adds a few tenths.
+TEST(DetectTaskCost, IsThatOfTheParts) {
+  const auto cost_of = [](const char* detector) {
+    const ExperimentConfig config =
+        parse_experiment("model: {preset: pvt_tiny, num_classes: 80}", "test",
+                         std::vector<std::string>{std::string("model.detector=") + detector},
+                         standard_registries().schemas());
+    return Detect({config, kCpu, standard_registries()}).cost();
+  };
+  EXPECT_NEAR(cost_of("retinanet").multiply_adds, (39.6 + 35.0 + 14.4 + 144.7) * 1e9, 0.6e9);
+  EXPECT_NEAR(cost_of("mask_rcnn").multiply_adds, (39.6 + 35.0 + 54.8 + 53.2 + 67.3) * 1e9, 0.6e9);
+  EXPECT_EQ(cost_of("retinanet").parameters, 22'964'724);
 }
 
 TEST(DetectTaskConfig, DetectorImpliesTheTask) {

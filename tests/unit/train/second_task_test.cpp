@@ -145,6 +145,13 @@ TEST(Tasks, FigureSchemasMatchMeters) {
     config.model.class_token_at = 0;
     config.task = row.name();
     if (row.schema.own_families) config.model = preset_registry().at("dit_tiny").model;
+    if (row.name() == "detect") {
+      config.model = preset_registry().at("pvt_tiny").model;
+      config.model.num_classes = 3;
+      config.model.detector.kind = DetectorKind::kRetinaNet;
+      config.data.dataset = "synthetic";
+      config.data.size = 2;
+    }
     const Metrics metrics = row.make({config, kCpu, registries})->meter()->result();
     ASSERT_FALSE(row.schema.figures.empty());
     EXPECT_EQ(row.schema.figures.front().name, metrics.primary);
