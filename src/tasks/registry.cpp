@@ -109,11 +109,15 @@ TaskSchema detect_schema() {
   for (const char* figure : {"AP", "AP50", "AP75"}) {
     schema.figures.push_back({.name = cat("segm_", figure), .title = cat("mask ", figure)});
   }
-  const std::vector<std::string> images = {
-      "data.classes",       "data.label_sets",          "data.crop_pct",
-      "data.interpolation", "data.train_interpolation", "data.resample",
-      "data.decode",        "augment.preset",           "augment.hflip",
-      "augment.repeats"};
+  const std::vector<std::string> images = {"data.classes",
+                                           "data.label_sets",
+                                           "data.crop_pct",
+                                           "data.interpolation",
+                                           "data.train_interpolation",
+                                           "data.decode",
+                                           "augment.preset",
+                                           "augment.hflip",
+                                           "augment.repeats"};
   schema.unread = joined(joined(images, augmentation_but_flip()), classify_loss());
   return schema;
 }
