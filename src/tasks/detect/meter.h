@@ -24,7 +24,8 @@ std::vector<FoundObject> found_in(const Fields& outputs, std::int64_t row,
                                   std::span<const CocoCategory> categories, PixelSize image);
 
 // COCO's twelve figures of boxes, bbox_AP ..., and of masks, segm_AP ..., times 100. A figure of no
-// object is NaN, and so are those of masks if the model has none. Reads the fields "index" and "original" of a batch.
+// object is NaN, and so are those of masks if the model has none. Reads the fields "index" and
+// "original" of a batch.
 class DetectionMeter final : public Meter {
  public:
   DetectionMeter(std::shared_ptr<const CocoDataset> truths, bool masks);
