@@ -129,9 +129,10 @@ schedules() {
 part() {
   case $1 in
     cuda-*) cuda "${1#cuda-}" ;;
-    sanitizers-data) sanitizers data $(unit_tests core config io plot data dist) ;;
+    sanitizers-data) sanitizers data $(unit_tests core config io plot data coco yolo dist) ;;
     sanitizers-models)
-      sanitizers models $(unit_tests kernels autograd ops nn norms models optim tasks) ;;
+      sanitizers models \
+        $(unit_tests kernels autograd ops nn norms models optim boxes coco_figures tasks) ;;
     sanitizers-programs)
       sanitizers programs $(unit_tests train $(ls src/apps)) ;;
     sanitizers-emulator)
