@@ -60,6 +60,27 @@ assert own["count"] == 10 and own["skipped"] == 0, own
 EOF
 done
 
+echo "size of a detector"
+expect 0 dtn-info --config retinanet_pvt_tiny_ln
+expect_text "22964724"
+expect_text "image up to 800 x 1333"
+
+echo "pictures and objects"
+"$bin/dtn-predict" --checkpoint mask_rcnn shapes/val --output found --score 0 --json > objects.txt 2> "$log" ||
+  fail "dtn-predict exited with $?"
+check "objects of images" << 'EOF'
+lines = [json.loads(l) for l in open("objects.txt")]
+assert len(lines) == 10, len(lines)
+for l in lines:
+    scores = [d["score"] for d in l["detections"]]
+    assert scores == sorted(scores, reverse=True) and len(scores) <= 100, l
+    for d in l["detections"]:
+        assert d["box"][0] <= d["box"][2] and d["mask"]["size"][0] > 0, d
+assert any(l["detections"] for l in lines)
+EOF
+expect_equal "pictures" "$(ls found | wc -l)" 10
+expect 2 dtn-predict --checkpoint mask_rcnn shapes/val --output shapes/val
+
 echo "raw outputs"
 python3 - << 'EOF'
 import files, random
@@ -114,4 +135,8 @@ expect 2 dtn-eval --checkpoint retinanet --suite imagenet-r
 expect_text "detect"
 expect 2 dtn-eval --checkpoint retinanet --save-logits z.safetensors
 expect_text "--inputs"
+expect 2 dtn-eval --checkpoint retinanet --task knn
+expect_text "the model is a detector"
+expect 2 dtn-bench eval --config tiny.yaml
+expect_text "dtn-bench train"
 expect_no_leftovers .

@@ -30,8 +30,8 @@ struct DenseRule;
 // number of objects, as MMDetection does on each device.
 class Detect : public Task {
  public:
-  // Throws ConfigError if the backbone cannot process images of data.scale, see
-  // Backbone::size_problem().
+  // Throws ConfigError if the backbone cannot process images whose sides are multiples of
+  // data.size_divisor, see Backbone::size_problem().
   explicit Detect(const TaskSetup&);
   ~Detect() override;
 

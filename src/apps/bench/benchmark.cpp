@@ -225,6 +225,11 @@ BenchmarkResult benchmark_train(const ExperimentConfig& config, const StepsToTim
 
 BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
                                Device device, const Registries& registries) {
+  if (config.model.detector.kind) {
+    throw ConfigError(
+        "dtn-bench eval measures classifiers; dtn-eval prints the rate of a detector, and "
+        "dtn-bench train measures its steps");
+  }
   DType dtype = dtype_of(config.train.precision);
   std::int64_t micro = micro_batch(config.train);
   auto ceiling = [&] {

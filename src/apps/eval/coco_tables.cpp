@@ -5,8 +5,6 @@
 namespace dtn::app {
 namespace {
 
-const char* name_of(OverlapKind kind) { return kind == OverlapKind::kBoxes ? "bbox" : "segm"; }
-
 std::string percent(double figure) { return figure < 0 ? "-" : format("%.1f", 100 * figure); }
 
 }  // namespace

@@ -57,6 +57,11 @@ LoadedWeights read_weights(const FrozenCommand& command) {
   LoadedWeights read{options.trained_file(command.registries.tasks), {}, {}};
   read.file = read_safetensors(read.path);
   read.config = options.config_of(read.file, command.registries.schemas());
+  if (read.config.model.detector.kind) {
+    throw ConfigError(
+        "--task evaluates the features of whole images, and the model is a detector; evaluate it "
+        "without --task");
+  }
   if (read.config.model.condition.from) {
     throw ConfigError(
         "--task evaluates features of images alone, and this model also reads a condition "

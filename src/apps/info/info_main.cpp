@@ -27,8 +27,11 @@ std::string norm_text(const ModelConfig& m) {
 }
 
 // Describes the model's input.
-std::string input_text(const ModelConfig& m) {
+std::string input_text(const ModelConfig& m, const DataConfig& data) {
   if (m.max_length > 0) return cat("up to ", m.max_length, " tokens");
+  if (m.detector.kind) {
+    return cat("patch ", m.patch_size, ", image up to ", data.scale_short, " x ", data.scale_long);
+  }
   return cat("patch ", m.patch_size, ", image ", m.image_size);
 }
 
@@ -37,11 +40,14 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
   const ConfigSchemas schemas = registries.schemas();
   const ExperimentConfig config = load_experiment(find_config(name, schemas), overrides, schemas);
   const ModelConfig& m = config.model;
-  Complexity c = complexity_of(m, registries.models, registries.norms);
+  // A detector costs more than its backbone.
+  const Complexity c = m.detector.kind ? make_task({config, kMeta, registries})->cost()
+                                       : complexity_of(m, registries.models, registries.norms);
   const char* sample = m.max_length > 0 ? "sequence" : "image";
-  std::printf("model            %s\n", cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads,
-                                           " heads, depth ", m.depth, ", ", input_text(m))
-                                           .c_str());
+  std::printf("model            %s\n",
+              cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads, " heads, depth ",
+                  m.depth, ", ", input_text(m, config.data))
+                  .c_str());
   std::printf("normalizer       %s\n", norm_text(m).c_str());
   std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
   const bool separable = c.paper_multiply_adds != c.multiply_adds;

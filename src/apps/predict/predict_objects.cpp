@@ -1,34 +1,26 @@
 #include "apps/predict/predict_objects.h"
 
 #include "data/feed/open_split.h"
-#include "tasks/detect/paste_mask.h"
+#include "tasks/detect/inference.h"
 
 namespace dtn::app {
 namespace {
 
-// Returns the objects in row `row` of the outputs of the task.
-std::vector<PredictedObject> objects_in(const Fields& outputs, std::int64_t row,
-                                        std::int64_t height, std::int64_t width, double least) {
-  const std::int64_t count = outputs.at("count").data<std::int64_t>()[row];
-  const std::int64_t first = row * outputs.at("boxes").dim(1);
-  const Tensor* masks = outputs.find("masks");
-  std::vector<PredictedObject> objects;
-  for (std::int64_t at = first; at < first + count; ++at) {
-    PredictedObject object;
-    object.score = outputs.at("scores").data<float>()[at];
+// Returns the objects in row `row` of the outputs of the task that have at least this score.
+std::vector<PredictedObject> predicted_in(const Fields& outputs, std::int64_t row,
+                                          const PixelSize& image, double least) {
+  std::vector<PredictedObject> predicted;
+  for (const Detection& object : objects_in(outputs, row)) {
     if (object.score < least) break;  // the scores fall
-    object.label = outputs.at("labels").data<std::int64_t>()[at];
-    const float* box = outputs.at("boxes").data<float>() + 4 * at;
-    object.box = {box[0], box[1], box[2], box[3]};
-    if (masks) {
-      const auto cells = static_cast<std::size_t>(masks->dim(2));
-      const auto logits =
-          masks->values<float>().subspan(static_cast<std::size_t>(at) * cells, cells);
-      object.mask = paste_mask(logits, {box[0], box[1], box[2], box[3]}, height, width);
-    }
-    objects.push_back(std::move(object));
+    const auto position = static_cast<std::int64_t>(predicted.size());
+    const Box& b = object.box;
+    PredictedObject& to = predicted.emplace_back();
+    to.label = object.label;
+    to.score = object.score;
+    to.box = {b.x1, b.y1, b.x2, b.y2};
+    if (outputs.has("masks")) to.mask = mask_in(outputs, row, position, image);
   }
-  return objects;
+  return predicted;
 }
 
 }  // namespace
@@ -57,7 +49,7 @@ PictureCount predict_objects(const ObjectPrediction& p) {
       const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
       write_faults(index);
       const std::int64_t* size = sizes.data<std::int64_t>() + 2 * i;
-      writer.add(index, objects_in(outputs, i, size[0], size[1], p.format.score));
+      writer.add(index, predicted_in(outputs, i, {size[0], size[1]}, p.format.score));
     }
     count.done += batch.n;
   }

@@ -12,6 +12,10 @@ namespace dtn {
 // The overlap that decides whether a detection finds a truth. It is an intersection over union of
 // boxes, or of masks, which COCO calls `segm`.
 enum class OverlapKind { kBoxes, kMasks };
+// COCO's word for it.
+inline const char* name_of(OverlapKind kind) {
+  return kind == OverlapKind::kBoxes ? "bbox" : "segm";
+}
 
 // A box: x and y of its left upper corner, width, height. No value is rounded, and the width is
 // right minus left without "+ 1".

@@ -9,10 +9,6 @@
 namespace dtn {
 namespace {
 
-std::int64_t padded_side(std::int64_t side, std::int64_t divisor) {
-  return (side + divisor - 1) / divisor * divisor;
-}
-
 PixelSize size_at(const Tensor& sizes, std::size_t i) {
   const std::int64_t* size = sizes.data<std::int64_t>() + 2 * i;
   return {size[0], size[1]};
@@ -61,8 +57,7 @@ DetectionBatch read_batch(const Fields& fields, const DataConfig& data, std::uin
     BatchImage& image = batch.images[i];
     image.size = size_at(host.at("size"), i);
     image.original = size_at(host.at("original"), i);
-    image.padded = {padded_side(image.size.height, data.size_divisor),
-                    padded_side(image.size.width, data.size_divisor)};
+    image.padded = padded_size(image.size, data);
     if (!draws) continue;
     const std::int64_t* draw = draws->data<std::int64_t>() + 3 * i;
     image.key = {seed, static_cast<std::uint32_t>(draw[1]), static_cast<std::uint64_t>(draw[0])};

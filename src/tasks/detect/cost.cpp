@@ -2,20 +2,16 @@
 
 #include "core/meta_device.h"
 #include "dtn/models/detector.h"
+#include "tasks/detect/samples.h"
 
 namespace dtn {
 namespace {
 
-std::int64_t padded(std::int64_t side, std::int64_t divisor) {
-  return (side + divisor - 1) / divisor * divisor;
-}
-
 // Runs the model on the meta device. The results stay alive in `kept`.
 void run_all(Detector& model, Context& ctx, const DataConfig& data, std::vector<Variable>& kept) {
-  const std::int64_t height = padded(data.scale_short, data.size_divisor);
-  const std::int64_t width = padded(data.scale_long, data.size_divisor);
+  const PixelSize size = padded_size({data.scale_short, data.scale_long}, data);
   const Features levels =
-      model.levels(ctx, Tensor::empty({1, 3, height, width}, DType::kFloat32, kMeta));
+      model.levels(ctx, Tensor::empty({1, 3, size.height, size.width}, DType::kFloat32, kMeta));
   for (const DensePrediction& level : model.predict(ctx, levels)) {
     kept.insert(kept.end(), {level.classes, level.boxes});
   }

@@ -4,6 +4,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/ops/primitive.h"
+#include "tasks/detect/paste_mask.h"
 #include "tasks/detect/proposals.h"
 #include "tasks/detect/roi_detections.h"
 
@@ -148,6 +149,27 @@ Fields fields_of(const std::vector<ImageDetections>& found, bool masks) {
   Fields fields{{"count", counts}, {"boxes", boxes}, {"scores", scores}, {"labels", labels}};
   if (masks) fields["masks"] = logits;
   return fields;
+}
+
+std::vector<Detection> objects_in(const Fields& outputs, std::int64_t row) {
+  const std::int64_t count = outputs.at("count").data<std::int64_t>()[row];
+  const std::int64_t first = row * outputs.at("boxes").dim(1);
+  std::vector<Detection> objects;
+  for (std::int64_t at = first; at < first + count; ++at) {
+    const float* b = outputs.at("boxes").data<float>() + 4 * at;
+    objects.push_back({{b[0], b[1], b[2], b[3]},
+                       outputs.at("scores").data<float>()[at],
+                       static_cast<std::int32_t>(outputs.at("labels").data<std::int64_t>()[at])});
+  }
+  return objects;
+}
+
+Rle mask_in(const Fields& outputs, std::int64_t row, std::int64_t object, const PixelSize& image) {
+  const Tensor &masks = outputs.at("masks"), &boxes = outputs.at("boxes");
+  const std::int64_t at = row * boxes.dim(1) + object, cells = masks.dim(2);
+  const float* b = boxes.data<float>() + 4 * at;
+  return paste_mask({masks.data<float>() + at * cells, static_cast<std::size_t>(cells)},
+                    {b[0], b[1], b[2], b[3]}, image.height, image.width);
 }
 
 }  // namespace dtn

@@ -23,6 +23,10 @@ ImageDetections detect_objects(Context&, Detector& detector, const DenseRule& ru
 
 // Returns the outputs of Detect for the images of a batch.
 Fields fields_of(const std::vector<ImageDetections>& found, bool masks);
+// The objects in row `row` of these outputs, by falling score.
+std::vector<Detection> objects_in(const Fields& outputs, std::int64_t row);
+// The mask of one of them, of the size of its image in the file. Only for outputs with masks.
+Rle mask_in(const Fields& outputs, std::int64_t row, std::int64_t object, const PixelSize& image);
 
 // The values of the predictions on the host, float32.
 struct HostLevel {

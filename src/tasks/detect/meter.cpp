@@ -9,14 +9,12 @@
 #include "dtn/core/fields.h"
 #include "dtn/core/parallel.h"
 #include "dtn/dist/communicator.h"
-#include "tasks/detect/paste_mask.h"
+#include "tasks/detect/inference.h"
 #include "tasks/detect_examples/detections_file.h"
 #include "tasks/detect_examples/example_images.h"
 
 namespace dtn {
 namespace {
-
-const char* name_of(OverlapKind kind) { return kind == OverlapKind::kBoxes ? "bbox" : "segm"; }
 
 std::vector<std::int64_t> ids_of(std::span<const CocoCategory> categories) {
   std::vector<std::int64_t> ids;
@@ -64,24 +62,17 @@ std::vector<TruthObject> truths_of(const CocoDataset& truths, std::int64_t sampl
 
 std::vector<FoundObject> found_in(const Fields& outputs, std::int64_t row,
                                   std::span<const CocoCategory> categories, PixelSize image) {
-  const std::int64_t count = outputs.at("count").data<std::int64_t>()[row];
-  const Tensor& boxes = outputs.at("boxes");
-  const std::int64_t first = row * boxes.dim(1);
-  const Tensor* masks = outputs.find("masks");
-  std::vector<FoundObject> found(static_cast<std::size_t>(count));
-  parallel_for(count, [&](std::int64_t i) {
-    const std::int64_t at = first + i;
-    const float* b = boxes.data<float>() + 4 * at;
-    const std::int64_t label = outputs.at("labels").data<std::int64_t>()[at];
-    FoundObject& object = found[static_cast<std::size_t>(i)];
-    object.category = categories[static_cast<std::size_t>(label)].id;
-    object.box = {b[0], b[1], static_cast<double>(b[2]) - b[0], static_cast<double>(b[3]) - b[1]};
-    object.score = outputs.at("scores").data<float>()[at];
-    if (!masks) return;
-    const auto values = static_cast<std::size_t>(masks->dim(2));
-    object.mask =
-        paste_mask(masks->values<float>().subspan(static_cast<std::size_t>(at) * values, values),
-                   {b[0], b[1], b[2], b[3]}, image.height, image.width);
+  const std::vector<Detection> objects = objects_in(outputs, row);
+  std::vector<FoundObject> found(objects.size());
+  parallel_for(static_cast<std::int64_t>(objects.size()), [&](std::int64_t i) {
+    const Detection& object = objects[static_cast<std::size_t>(i)];
+    const Box& box = object.box;
+    FoundObject& to = found[static_cast<std::size_t>(i)];
+    to.category = categories[static_cast<std::size_t>(object.label)].id;
+    to.box = {box.x1, box.y1, static_cast<double>(box.x2) - box.x1,
+              static_cast<double>(box.y2) - box.y1};
+    to.score = object.score;
+    if (outputs.has("masks")) to.mask = mask_in(outputs, row, i, image);
   });
   return found;
 }

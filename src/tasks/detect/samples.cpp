@@ -41,6 +41,11 @@ PixelSize resized_size(const PixelSize& original, const DataConfig& data) {
   return {resized(original.height), resized(original.width)};
 }
 
+PixelSize padded_size(const PixelSize& size, const DataConfig& data) {
+  const std::int64_t d = data.size_divisor;
+  return {(size.height + d - 1) / d * d, (size.width + d - 1) / d * d};
+}
+
 struct DetectionSamples::ImageWorkspace final : SampleSource::Workspace {
   SampleWorkspace sample;
   Image decoded, colour;

@@ -29,6 +29,9 @@ struct PixelSize {
 // side), each side becomes int(side f + 0.5), and at least 1.
 PixelSize resized_size(const PixelSize& original, const DataConfig& data);
 
+// Returns the size padded to multiples of data.size_divisor.
+PixelSize padded_size(const PixelSize& size, const DataConfig& data);
+
 class DetectionSamples final : public SampleSource {
  public:
   // Training needs a CocoDataset; for an evaluation any images will do.

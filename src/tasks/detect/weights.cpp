@@ -27,7 +27,8 @@ NamedTensors unwrapped(const NamedTensors& tensors) {
   return plain;
 }
 
-// Replaces heads of another shape, such as those for other classes, by the values of the store.
+// Replaces tensors of the pyramid and the heads that have another shape, such as those for other
+// classes, by the values of the store.
 // Returns their names.
 std::string keep_other_heads(ParameterStore& store, NamedTensors& tensors) {
   std::string kept;
@@ -80,7 +81,7 @@ std::vector<std::string> Detect::load_to_train(const std::string& file) {
   const std::string kept = keep_other_heads(store, tensors);
   load_exact(store, tensors, file);
   if (kept.empty()) return {};
-  return {cat("not loaded, because their shapes belong to other classes: ", kept)};
+  return {cat("not loaded, because their shapes differ, as those for other classes do: ", kept)};
 }
 
 std::vector<std::string> Detect::load_weights(const std::string& file, WeightsUse use) {

@@ -166,14 +166,19 @@ class DetectorLosses : public testing::TestWithParam<std::size_t> {
   const Batch batch;
 };
 
-TEST_P(DetectorLosses, TargetsOfAnchors) {
-  const DenseRule rule = dense_rule(golden::model_of(c));
-  if (rule.sampling) return;  // the script has samples of its own
-  const DenseTargets targets = dense_targets(rule, grids_of(rule.levels, 64, 96), batch.host, kCpu);
-  const auto got = targets.anchors.labels.values<std::int64_t>();
-  const auto want = c.at("anchors.labels").values<std::int64_t>();
-  EXPECT_TRUE(std::ranges::equal(got, want));
-  expect_close(targets.anchors.deltas, c.at("anchors.deltas"), 1e-6);
+// The script samples the anchors of Mask R-CNN by itself.
+TEST(DetectorTargets, OfAllAnchorsOfRetinaNet) {
+  const Batch batch;
+  for (const DetectorCase& c : golden::detector_cases()) {
+    if (c.kind != DetectorKind::kRetinaNet) continue;
+    SCOPED_TRACE(c.name);
+    const DenseRule rule = dense_rule(golden::model_of(c));
+    const DenseTargets targets =
+        dense_targets(rule, grids_of(rule.levels, 64, 96), batch.host, kCpu);
+    EXPECT_TRUE(std::ranges::equal(targets.anchors.labels.values<std::int64_t>(),
+                                   c.at("anchors.labels").values<std::int64_t>()));
+    expect_close(targets.anchors.deltas, c.at("anchors.deltas"), 1e-6);
+  }
 }
 
 TEST_P(DetectorLosses, LossesAndGradients) {
@@ -241,8 +246,9 @@ TEST_P(DetectorLosses, LossesAndGradients) {
   golden::expect_gradients(detector, c.at("loss.gradients"), kLosses);
 }
 
-// AdamW with a warmup of the rate, and weight decay of everything. Rounding may turn decisions of
-// NMS, and so change the regions of Mask R-CNN: nine of its steps are compared, and then weights.
+// AdamW with a warmup of the rate, and weight decay of everything. In the last step of Mask R-CNN,
+// rounding turns one decision of NMS, which gives 944 regions in place of 945. That changes the
+// means over the regions by a thousandth, so this loss is not compared.
 TEST_P(DetectorLosses, TenTrainingSteps) {
   ExperimentConfig config = config_of(c);
   config.model.detector.rpn_samples = 4000;  // more than there are, so that nothing is drawn
