@@ -1,6 +1,7 @@
 #include "tasks/detect/samples.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "data/sample/bilinear.h"
@@ -35,7 +36,8 @@ PixelSize resized_size(const PixelSize& original, const DataConfig& data) {
   const double factor = std::min(data.scale_long / static_cast<double>(large),
                                  data.scale_short / static_cast<double>(small));
   const auto resized = [&](std::int64_t side) {
-    const auto pixels = static_cast<std::int64_t>(static_cast<double>(side) * factor + 0.5);
+    const auto pixels =
+        static_cast<std::int64_t>(std::floor(static_cast<double>(side) * factor + 0.5));
     return std::max<std::int64_t>(pixels, 1);
   };
   return {resized(original.height), resized(original.width)};
