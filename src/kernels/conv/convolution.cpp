@@ -1,5 +1,6 @@
 // Convolutions of tokens as matrix products whose left factor is gathered tile by tile
-// (conv_patches.h); see convolution.h.
+// (conv_patches.h); see convolution.h. Depthwise and pointwise convolutions and those that suit
+// kernels/conv/winograd.h have kernels of their own.
 //
 // The taps of a kernel come before its channels, w[o, (u, v), c]. So a window of the grid is a few
 // runs of memory, and a convolution is patches [positions, kh kw C] times w^T. The gradient of x is
@@ -13,6 +14,7 @@
 #include "dtn/core/parallel.h"
 #include "kernels/conv/conv_patches.h"
 #include "kernels/conv/depthwise_tokens.h"
+#include "kernels/conv/winograd.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/gemm/linear_epilogue.h"
@@ -248,6 +250,7 @@ void run(CpuQueue& queue, const ConvolutionForward& args) {
     return run(queue, LinearForward{s.dtype, s.positions(), s.channels, s.outputs, args.x,
                                     args.weight, args.bias, args.y});
   }
+  if (suits_winograd(s)) return run(queue, WinogradForward{args});
   const std::int64_t unit = unit_of(s), out = s.outputs_of_group();
   const std::int64_t columns = s.taps() * s.channels_of_group();
   Scratch::Scope scope(queue.scratch());
@@ -290,6 +293,7 @@ void run(CpuQueue& queue, const ConvolutionBackwardInput& args) {
     return run(queue, LinearBackwardInput{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
                                           args.weight, args.dx});
   }
+  if (suits_winograd(s)) return run(queue, WinogradBackwardInput{args});
   if (leaves_out_inputs(s)) clear(args);
   tiles_the_grid(s) ? backward_patches(queue, args) : backward_phases(queue, args);
 }
@@ -301,6 +305,12 @@ void run(CpuQueue& queue, const ConvolutionBackwardWeight& args) {
   if (s.pointwise() || !args.dweight) {
     return run(queue, LinearBackwardWeight{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
                                            args.x, args.dweight, args.dbias});
+  }
+  if (suits_winograd_weight(s)) {
+    ConvolutionBackwardWeight bias_alone = args, weight_alone = args;
+    bias_alone.dweight = nullptr, weight_alone.dbias = nullptr;
+    if (args.dbias) run(queue, bias_alone);
+    return run(queue, WinogradBackwardWeight{weight_alone});
   }
   const DType acc = accumulator_of(s.dtype);
   const std::int64_t out = s.outputs_of_group(), columns = s.taps() * s.channels_of_group();

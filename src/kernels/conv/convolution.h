@@ -2,8 +2,9 @@
 //    y[b, (i, j), o] = bias[o] + sum over (c, u, v) of
 //                      w[o, c, u, v] x[b, (i stride_h + u - pad_h, j stride_w + v - pad_w), c]
 // x is 0 outside the grid, and c runs over the channels of o's group. Tokens are in raster order,
-// channels innermost. Sums are computed in the accumulator type and rounded once. The bits of the
-// results depend on the shape alone.
+// channels innermost. Sums are computed in the accumulator type and rounded once. On the CPU, most
+// 3 x 3 kernels in float32 and float64 are computed otherwise (kernels/conv/winograd.h). The bits
+// of the results depend on the shape alone, and those of an image not on the batch.
 #pragma once
 
 #include "core/queue.h"
