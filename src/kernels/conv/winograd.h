@@ -8,8 +8,8 @@
 // and tiles are matrix products, one for each of the 36 elements. winograd_transforms.h has A, B
 // and G.
 //
-// In float32 the root mean square error of y is about 1e-6 of its values with 256 channels, which is
-// five times the error of direct products; the points of A, B and G are chosen for that. A value
+// In float32 the root mean square error of y is about 1e-6 of its values with 256 channels, which
+// is five times the error of direct products; the points of A, B and G are chosen for that. A value
 // that is not finite spreads over its tile.
 #pragma once
 
