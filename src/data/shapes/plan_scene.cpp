@@ -27,6 +27,8 @@ class Draws {
 
 // Directions are in 96ths of a turn, which corners of 3, 4 and 32 divide.
 constexpr int kTurn = 96, kQuarter = kTurn / 4;
+// Forms are tilted by up to this, 15 degrees.
+constexpr int kMaxTilt = kTurn / 24;
 constexpr int kUnitShift = 14;
 // 2^14 cos(2 pi i / 96), rounded.
 constexpr std::array<int, kQuarter + 1> kCosines = {
@@ -57,6 +59,10 @@ Shape make_shape(Form form, Point center, int radius, int direction, const Color
   }
   return shape;
 }
+
+// Direction of the first corner if the form stands upright: a square on a side, a triangle with a
+// corner above the others. y points down.
+int upright_direction(Form form) { return form == Form::kSquare ? kTurn / 8 : 3 * kQuarter; }
 
 Form draw_form(Draws& draws) { return static_cast<Form>(draws.below(kForms)); }
 
@@ -89,7 +95,7 @@ struct Area {
 Shape draw_shape_in(const Area& area, Form form, int radius, Draws& draws) {
   const Point center{draws.between(area.x0 + radius, area.x1 - radius),
                      draws.between(area.y0 + radius, area.y1 - radius)};
-  const int direction = draws.below(kTurn);
+  const int direction = upright_direction(form) + draws.between(-kMaxTilt, kMaxTilt);
   return make_shape(form, center, radius, direction, draw_color(draws));
 }
 
