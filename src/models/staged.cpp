@@ -44,11 +44,13 @@ void StagedTransformer::close(Context& ctx, int stage, Tokens& tokens) const {
 
 Features StagedTransformer::forward(Context& ctx, const Fields& fields) {
   Features features;
-  const Tokens pixels = image_as_tokens(ctx, image_of(fields));
+  Tokens tokens = image_as_tokens(ctx, image_of(fields));
   for (int stage = 0; stage < config_.stages(); ++stage) {
-    const Tokens entered = enter(ctx, stage, stage == 0 ? pixels : features.back());
-    features.push_back(run_blocks(ctx, stage, entered, false));
-    close(ctx, stage, features.back());
+    tokens = run_blocks(ctx, stage, enter(ctx, stage, tokens), false);
+    close(ctx, stage, tokens);
+    features.push_back(tokens);
+    const auto& norm = stages_[static_cast<std::size_t>(stage)].feature_norm;
+    if (norm) features.back().x = norm->forward(ctx, tokens.x, tokens.arrangement());
   }
   return features;
 }

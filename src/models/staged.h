@@ -12,7 +12,7 @@ namespace dtn {
 
 class StagedTransformer : public ImageBackbone {
  public:
-  // Returns one entry for each stage, after its norm if it has one.
+  // Returns one entry for each stage, after its norms if it has some.
   Features forward(Context&, const Fields&) override;
   // The class token of the last stage, or the mean of its tokens.
   Variable pooled(Context&, const Fields&) override;
@@ -24,6 +24,8 @@ class StagedTransformer : public ImageBackbone {
   struct Stage {
     std::vector<Block> blocks;
     std::unique_ptr<Normalizer> norm;  // after the blocks; null: none, except in the last stage
+    // Normalizes the feature alone; the next stage reads the tokens before it. Null: none.
+    std::unique_ptr<Normalizer> feature_norm{};
   };
 
   using ImageBackbone::ImageBackbone;

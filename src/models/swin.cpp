@@ -6,7 +6,8 @@
 // in every second block. `downsample` halves the grid at the end of every stage but the last. If a
 // side of the grid is no longer than the window, the window has the length of that side and is not
 // shifted. Images of another size have windows of the same length. The head reads the mean of the
-// last tokens after `norm`.
+// last tokens after `norm`. In a detector there is no `norm`; norm{0..} normalise the features of
+// the stages that the detector reads, as in MMDetection.
 #include <algorithm>
 
 #include "dtn/nn/norm_layers.h"
@@ -40,39 +41,6 @@ std::vector<StageConfig> stages_of(const ModelConfig& c) {
 // Pixels of a side of the last stage's tokens.
 int last_patch_size(const ModelConfig& c) { return c.patch_size << (c.stages() - 1); }
 
-bool fits(const TokenGrid& grid, std::int64_t window) {
-  const std::int64_t side = window_side(grid.height, grid.width, window);
-  return grid.height % side == 0 && grid.width % side == 0;
-}
-
-// Returns the window nearest to `window` that fits all stages, or 0 if there is none up to twice
-// its size.
-std::int64_t fitting_window(const std::vector<StageConfig>& stages, std::int64_t window) {
-  for (std::int64_t step = 1; step <= window; ++step) {
-    for (const std::int64_t side : {window + step, window - step}) {
-      const auto fits_stage = [&](const StageConfig& s) { return fits(s.grid, side); };
-      if (side > 1 && std::ranges::all_of(stages, fits_stage)) return side;
-    }
-  }
-  return 0;
-}
-
-std::optional<ConfigProblem> window_problem(const ModelConfig& c,
-                                            const std::vector<StageConfig>& stages) {
-  for (const StageConfig& s : stages) {
-    if (fits(s.grid, *c.window)) continue;
-    const std::int64_t other = fitting_window(stages, *c.window);
-    const std::int64_t fitting = std::int64_t{c.patch_size} * *c.window << (c.stages() - 1);
-    return ConfigProblem{
-        {"model.image_size", "model.window"},
-        cat("windows of ", *c.window, " x ", *c.window, " tokens do not fill the grid of stage ",
-            s.number(), ", ", s.grid.height, " x ", s.grid.width,
-            "; set model.image_size to multiples of ", fitting,
-            other > 0 ? cat(", or model.window: ", other) : "")};
-  }
-  return std::nullopt;
-}
-
 std::optional<ConfigProblem> check_swin(const ModelConfig& c, const NormSchema&) {
   if (!c.window) return ConfigProblem{{"model.window"}, "model.window is not set; 7 is usual"};
   const int step = last_patch_size(c);
@@ -83,9 +51,7 @@ std::optional<ConfigProblem> check_swin(const ModelConfig& c, const NormSchema&)
                              ", the patch size of the last stage; the nearest multiple is ",
                              std::max(1, (side + step / 2) / step) * step)};
   }
-  const std::vector<StageConfig> stages = stages_of(c);
-  if (auto problem = stage_problem(c, stages)) return problem;
-  return window_problem(c, stages);
+  return stage_problem(c, stages_of(c));
 }
 
 std::vector<NormSite> swin_norm_sites(const ModelConfig& c) {
@@ -120,13 +86,17 @@ class SwinTransformer final : public StagedTransformer {
       : StagedTransformer(scope, config, check_swin),
         patch_embed_(scope / "patch_embed", config.channels, config.embed_dim.at(0),
                      {.kernel = config.patch_size, .stride = config.patch_size}) {
+    const bool detects = config.detector.kind.has_value();
+    const int first_read = config.detector.kind == DetectorKind::kRetinaNet ? 1 : 0;
     for (const StageConfig& s : stages_of(config)) {
       const Scope stage = scope / "layers" / s.index;
       const bool last = s.index + 1 == config.stages();
-      stages_.push_back(
-          {make_blocks(stage / "blocks", config, s),
-           last ? make_layer_norm({s.channels, s.heads, config.eps, s.grid}, scope / "norm")
-                : nullptr});
+      const auto norm = [&](const std::string& name) {
+        return make_layer_norm({s.channels, s.heads, config.eps, s.grid}, scope / name);
+      };
+      stages_.push_back({make_blocks(stage / "blocks", config, s),
+                         last && !detects ? norm("norm") : nullptr,
+                         detects && s.index >= first_read ? norm(cat("norm", s.index)) : nullptr});
       if (last) continue;
       downsamples_.emplace_back(stage / "downsample", s.channels, config.embed_dim.at(s.index + 1),
                                 config.eps);

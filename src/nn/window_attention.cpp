@@ -5,8 +5,32 @@
 
 #include "dtn/nn/observer.h"
 #include "dtn/nn/windows.h"
+#include "dtn/ops/primitive.h"
 
 namespace dtn {
+namespace {
+
+std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Adds zeros below and to the right of a grid: x [B, T, C].
+Variable fill_up(Context& ctx, const Variable& x, const TokenGrid& grid, const TokenGrid& filled) {
+  const std::int64_t channels = x.dim(2);
+  Variable y = primitive::reshape(ctx, x, {x.dim(0), grid.height, grid.width, channels});
+  y = primitive::pad(ctx, y, 2, 0, filled.width - grid.width);
+  y = primitive::pad(ctx, y, 1, 0, filled.height - grid.height);
+  return primitive::reshape(ctx, y, {x.dim(0), filled.height * filled.width, channels});
+}
+
+// Removes what fill_up() has added.
+Variable cut_off(Context& ctx, const Variable& x, const TokenGrid& filled, const TokenGrid& grid) {
+  const std::int64_t channels = x.dim(2);
+  Variable y = primitive::reshape(ctx, x, {x.dim(0), filled.height, filled.width, channels});
+  y = primitive::narrow(ctx, y, 1, 0, grid.height);
+  y = primitive::narrow(ctx, y, 2, 0, grid.width);
+  return primitive::reshape(ctx, y, {x.dim(0), grid.height * grid.width, channels});
+}
+
+}  // namespace
 
 WindowAttention::WindowAttention(const Scope& scope, const Options& o)
     : options_(o),
@@ -20,10 +44,7 @@ WindowAttention::WindowAttention(const Scope& scope, const Options& o)
 
 std::string WindowAttention::grid_problem(const TokenGrid& grid) const {
   if (grid.prefix > 0) return cat("windows cannot cover ", grid.prefix, " tokens before the grid");
-  const std::int64_t side = window_side(grid.height, grid.width, options_.window);
-  if (side > 0 && grid.height % side == 0 && grid.width % side == 0) return {};
-  return cat("windows of ", side, " x ", side, " tokens do not fill a grid of ", grid.height, " x ",
-             grid.width);
+  return {};
 }
 
 const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& grid,
@@ -33,7 +54,8 @@ const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& gri
               " tokens before the grid");
     const std::int64_t side = window_side(grid.height, grid.width, options_.window);
     const std::int64_t shift = std::min(grid.height, grid.width) > side ? options_.shift : 0;
-    return Windows{side, shifted_windows(grid.height, grid.width, side, shift, device),
+    const TokenGrid filled{round_up(grid.height, side), round_up(grid.width, side)};
+    return Windows{side, filled, shifted_windows(filled.height, filled.width, side, shift, device),
                    window_bias_index(side, options_.window, device)};
   });
 }
@@ -41,7 +63,8 @@ const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& gri
 Variable WindowAttention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
   const std::int64_t channels = options_.channels, heads = options_.heads;
   const Windows& windows = windows_of(grid, x.device());
-  const Variable qkv = qkv_.forward(ctx, x);
+  const bool is_filled = windows.filled == grid;
+  const Variable qkv = qkv_.forward(ctx, is_filled ? x : fill_up(ctx, x, grid, windows.filled));
   const Variable bias =
       bias_from_rows(ctx, bias_table_->variable, windows.bias_index, windows.side * windows.side);
   const std::int64_t width = channels / heads;
@@ -56,10 +79,11 @@ Variable WindowAttention::mix(Context& ctx, const Variable& x, const TokenGrid& 
                              .keys = qkv.value(),
                              .bias = bias.value(),
                              .how = how,
-                             .query_grid = grid,
-                             .key_grid = grid});
+                             .query_grid = windows.filled,
+                             .key_grid = windows.filled});
   }
-  return ops::grouped_attention(ctx, qkv, qkv, bias, how);
+  const Variable y = ops::grouped_attention(ctx, qkv, qkv, bias, how);
+  return is_filled ? y : cut_off(ctx, y, windows.filled, grid);
 }
 
 }  // namespace dtn

@@ -1,7 +1,9 @@
 // Self-attention inside windows of a grid, which may be shifted (Swin; Liu et al., Swin
 // Transformer, ICCV 2021, Section 3.2). On a grid with a side shorter than the window, the windows
 // have the length of that side. On a grid with a side not longer than the window, they are not
-// shifted. Parameters: qkv.weight [3 C, C] and, with qkv_bias,
+// shifted. If the windows do not fill the grid, zeros are added below and to the right of it before
+// the shift, as in torchvision and MMDetection: keys and values there are the bias of qkv.
+// Parameters: qkv.weight [3 C, C] and, with qkv_bias,
 // qkv.bias [3 C]; relative_position_bias_table [(2 w - 1)^2, H]; proj.{weight, bias}.
 #pragma once
 
@@ -24,7 +26,7 @@ class WindowAttention final : public BlockAttention {
   };
   WindowAttention(const Scope&, const Options&);
 
-  // Throws Error if the windows do not fill the grid or there are prefix tokens.
+  // Throws Error if there are prefix tokens.
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
   std::string grid_problem(const TokenGrid& grid) const override;
   const Linear* projection() const override { return &proj_; }
@@ -33,6 +35,7 @@ class WindowAttention final : public BlockAttention {
   // Windows of a grid.
   struct Windows {
     std::int64_t side;  // tokens
+    TokenGrid filled;   // the grid with the zeros that fill the windows
     std::shared_ptr<const ops::TokenGroups> groups;
     Tensor bias_index;
   };

@@ -7,6 +7,7 @@
 
 #include "dtn/models/presets.h"
 #include "tensors.h"
+#include "tiny_vit.h"
 
 namespace dtn::test {
 namespace {
@@ -104,6 +105,75 @@ TEST(Detector, PredictsAtEveryTokenOfImagesOfAnySize) {
       }
     }
   }
+}
+
+// A small model of each family whose stages a detector can read.
+std::vector<ModelConfig> small_backbones() {
+  std::vector<ModelConfig> models;
+  for (const char* preset : {"pvt_tiny", "pvt_v2_b3", "swin_t", "resnet50"}) {
+    ModelConfig c = preset_registry().at(preset).model;
+    if (c.family == "resnet") {
+      c.embed_dim = {16, 32, 48, 64};
+    } else {
+      c.embed_dim = {8, 16, 24, 32};
+      c.num_heads = {2, 2, 4, 4};
+    }
+    c.depth = {1, 2, 1, 2};
+    c.num_classes = 3;
+    c.detector.fpn_channels = 12;
+    c.detector.head_convs = 1;
+    c.detector.head_fc = 24;
+    models.push_back(c);
+  }
+  return models;
+}
+
+// The sides are not those of the config, and the windows of Swin do not fill the grids.
+TEST(Detector, TrainsEveryParameterOfEachFamily) {
+  for (ModelConfig c : small_backbones()) {
+    for (DetectorKind kind : {DetectorKind::kRetinaNet, DetectorKind::kMaskRcnn}) {
+      c.detector.kind = kind;
+      SCOPED_TRACE(c.preset);
+      Detector model(c, 1, DType::kFloat64);
+      perturb(model.parameters());
+      Tape tape;
+      Context ctx = computing_in(DType::kFloat64);
+      ctx.tape = &tape;
+      ctx.mode.training = true;
+      const Features levels = model.levels(ctx, random_tensor({2, 3, 96, 160}, 1));
+      Variable sum;
+      for (const DensePrediction& p : model.predict(ctx, levels)) {
+        for (const Variable& x : {p.classes, p.boxes}) {
+          const Variable squares = primitive::sum(ctx, primitive::mul(ctx, x, x), {0, 1, 2});
+          sum = sum.defined() ? primitive::add(ctx, sum, squares) : squares;
+        }
+      }
+      EXPECT_EQ(levels[0].grid,
+                kind == DetectorKind::kMaskRcnn ? TokenGrid({24, 40}) : TokenGrid({12, 20}));
+      tape.backward(sum, Tensor::full(sum.shape(), DType::kFloat64, 1));
+      for (const Parameter& p : model.parameters().parameters()) {
+        if (p.name.starts_with("roi_head.")) continue;
+        ASSERT_TRUE(p.variable.grad().defined()) << p.name;
+        EXPECT_GT(max_abs(doubles(p.variable.grad())), 0) << p.name;
+      }
+    }
+  }
+}
+
+TEST(Detector, NormalizesTheFeaturesOfSwin) {
+  ModelConfig c = small_backbones()[2];
+  const auto has = [&](DetectorKind kind, const std::string& name) {
+    c.detector.kind = kind;
+    const Detector model(c, 0, DType::kFloat32, kMeta);
+    return std::ranges::any_of(model.parameters().parameters(),
+                               [&](const Parameter& p) { return p.name == name; });
+  };
+  EXPECT_TRUE(has(DetectorKind::kMaskRcnn, "backbone.norm0.weight"));
+  EXPECT_FALSE(has(DetectorKind::kRetinaNet, "backbone.norm0.weight"));
+  for (const char* name : {"backbone.norm1.weight", "backbone.norm3.bias"}) {
+    EXPECT_TRUE(has(DetectorKind::kRetinaNet, name)) << name;
+  }
+  EXPECT_FALSE(has(DetectorKind::kMaskRcnn, "backbone.norm.weight"));
 }
 
 // The probability of every class of RetinaNet is 1 % at first.

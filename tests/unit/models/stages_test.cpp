@@ -220,7 +220,7 @@ TEST(StageModels, AcceptAnySizeDivisibleByStrides) {
         "preset: pvt_v2_b3, image_size: 150", "preset: pvt_v2_b3, norm: {type: dtn, layers: 4}",
         "preset: pvt_tiny, norm: {type: rms, layers: 4}",
         "preset: pvt_tiny, norm: {type: dtn, layers: 4, prefix: ln}",
-        "preset: swin_t, image_size: [224, 448]", "preset: swin_t, image_size: 256, window: 8",
+        "preset: swin_t, image_size: [224, 448]", "preset: swin_t, image_size: 256",
         "preset: swin_t, image_size: 32, window: 4, norm: {type: dtn, pool: [2, 2, 1, 1]}"}) {
     EXPECT_EQ(error_of(model), "");
   }
@@ -243,8 +243,6 @@ TEST(StageModels, RejectInvalidConfigs) {
   expect_error("preset: pvt_tiny, pool: mean", {"model.pool", "is not read by"});
   expect_error("preset: swin_t, reduction: 2", {"model.reduction", "is not read by"});
   expect_error("preset: swin_t, image_size: 230", {"230", "divisible by 32", "224"});
-  expect_error("preset: swin_t, image_size: 256", {"7 x 7", "64 x 64", "224", "model.window: 8"});
-  expect_error("preset: swin_t, image_size: 32, norm: dtn", {"model.window"});
 }
 
 }  // namespace
