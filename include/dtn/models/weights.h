@@ -36,6 +36,8 @@ struct HeadOptions {
   // True: throws DataError if the file has no head or one that does not fit, because random weights
   // would take its place. False: the head then keeps its initialisation.
   bool must_fit = false;
+  // Reason why a model without classes does not use the file's head, for a note.
+  const char* why_unused = "model.num_classes is 0";
 };
 
 // load_exact() with adaptations, for weights trained for a slightly different model:

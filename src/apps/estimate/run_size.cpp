@@ -70,8 +70,10 @@ namespace {
 
 void add_pictures(Task& task, RunData& data) {
   data.picture_period = task.picture_period();
+  const double pictures = task.picture_multiply_adds();
+  if (pictures == 0) return;
   const double step = 3 * task.cost().computed_multiply_adds;
-  if (step > 0) data.picture_share = task.picture_multiply_adds() / step;
+  if (step > 0) data.picture_share = pictures / step;
 }
 
 }  // namespace

@@ -129,7 +129,8 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
   {
     SampleProgress progress(n, sampler.steps());
     request.on_progress = [&](std::int64_t done, std::int64_t) { return progress(done); };
-    const Denoiser denoiser = replayed(denoiser_of(task->model(), DType::kFloat32), device);
+    const Denoiser denoiser =
+        replayed(denoiser_of(task->model(), DType::kFloat32), device, config.train.step_graph);
     samples = sample_images(sampler, denoiser, device, request);
   }
   if (!samples.defined()) {

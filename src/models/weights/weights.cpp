@@ -164,7 +164,7 @@ class Adapter {
     if (name == "mask_token") why = "it belongs to DINOv2's training";
     if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
     if (name.starts_with("head_dist.")) why = "model.distilled is false";
-    if (is_head(name) && config_.num_classes == 0) why = "model.num_classes is 0";
+    if (is_head(name) && config_.num_classes == 0) why = head_.why_unused;
     if (module_of(name) == "norm" && config_.fc_norm) why = "model.fc_norm replaces it";
     if (why) notes_.push_back(cat(name, ": not used, ", why));
     return why != nullptr;

@@ -51,7 +51,8 @@ std::vector<std::string> load_backbone(ParameterStore& store, ModelConfig model,
   model.num_classes = 0;
   model.detector = {};
   Classifier classifier(model, 0, DType::kFloat32, kCpu, registries.models, registries.norms);
-  std::vector<std::string> notes = load_weights(classifier, file, source, {}, registries.presets);
+  const HeadOptions head{.why_unused = "a detector has heads of its own"};
+  std::vector<std::string> notes = load_weights(classifier, file, source, head, registries.presets);
   NamedTensors all = named_values(store);
   std::string unused;
   for (const auto& [name, tensor] : named_values(classifier.parameters())) {
