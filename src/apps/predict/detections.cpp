@@ -33,10 +33,15 @@ void make_folder(const fs::path& folder) {
 double rounded(double value, double per_unit) { return std::round(value * per_unit) / per_unit; }
 
 // Returns the objects that are shown, the highest score first.
-std::vector<PredictedObject> shown(std::vector<PredictedObject> objects, double score) {
-  std::erase_if(objects, [score](const PredictedObject& o) { return !(o.score >= score); });
-  std::ranges::stable_sort(objects, std::greater<>(), &PredictedObject::score);
-  return objects;
+std::vector<PredictedObject> shown(const std::vector<PredictedObject>& objects, double score) {
+  std::vector<const PredictedObject*> order;
+  for (const PredictedObject& o : objects) {
+    if (o.score >= score) order.push_back(&o);
+  }
+  std::ranges::stable_sort(order, std::greater<>(), &PredictedObject::score);
+  std::vector<PredictedObject> sorted;
+  for (const PredictedObject* o : order) sorted.push_back(*o);
+  return sorted;
 }
 
 }  // namespace
