@@ -119,6 +119,32 @@ EOF
 expect 0 dtn-train --config tiny.yaml --output yolo_run --set data.dataset=yolo --set data.root=yolo \
   --set schedule.steps=2 --set train.eval_every=2
 
+echo "truths as pictures"
+expect 0 dtn-data preview --config tiny.yaml --output truths.png --images 6 --epochs 1 --set data.flip=0
+expect_text "23 images with [0-9]+ truths" "6 images in truths.png"
+check "the truths are not drawn" << 'EOF'
+import struct, zlib
+data = open("truths.png", "rb").read()
+width, height = struct.unpack(">II", data[16:24])
+packed, at = b"", 8
+while at < len(data):
+    size, kind = struct.unpack(">I4s", data[at:at + 8])
+    packed += data[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+    at += 12 + size
+raw, stride = zlib.decompress(packed), 3 * width
+above, seen = bytes(stride), set()
+for y in range(height):
+    kind, line = raw[y * (stride + 1)], bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+    for x in range(stride):
+        left, up, corner = line[x - 3] if x > 2 else 0, above[x], above[x - 3] if x > 2 else 0
+        guess = min((left, up, corner), key=lambda v: abs(left + up - corner - v))
+        line[x] = line[x] + (0, left, up, (left + up) // 2, guess)[kind] & 255
+    above = bytes(line)
+    seen.update(above[i:i + 3] for i in range(0, stride, 3))
+# The colours of the first three classes.
+assert {b"\x00\x72\xb2", b"\xe6\x9f\x00", b"\x00\x9e\x73"} <= seen, (width, height, len(seen))
+EOF
+
 echo "errors"
 expect 3 dtn-train --config tiny.yaml --output bad --set task=classify
 expect_text "has no class for each image"

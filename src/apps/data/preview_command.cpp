@@ -13,17 +13,19 @@
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
+#include "plot/draw_objects.h"
 
 namespace dtn::app {
 namespace {
 
-// The task whose images are prepared without augment.preset.
+// The tasks whose images are prepared without augment.preset.
 bool is_diffusion(const ExperimentConfig& config) { return config.task == "diffusion"; }
+bool detects(const ExperimentConfig& config) { return config.task == "detect"; }
 
 // Returns the training samples: several views of each image, or images.
 std::shared_ptr<const SampleSource> training_samples(const ExperimentConfig& config,
                                                      const Registries& registries) {
-  if (is_diffusion(config)) {
+  if (is_diffusion(config) || detects(config)) {
     // The model is not used, so it needs no values.
     return make_task({config, kMeta, registries})->source(Split::kTrain, kCpu);
   }
@@ -36,10 +38,14 @@ class SamplePictures {
  public:
   SamplePictures(std::shared_ptr<const SampleSource> source, const ExperimentConfig& config,
                  const Registries& registries)
-      : source_(std::move(source)), seed_(config.seed), workspace_(source_->make_workspace()) {
-    for (const FieldSpec& spec : source_->host_fields()) {
+      : source_(std::move(source)),
+        seed_(config.seed),
+        workspace_(source_->make_workspace()),
+        classes_(source_->class_names()) {
+    for (const FieldSpec& spec : with_lengths(source_->host_fields())) {
       fields_[spec.name] = allocate_rows(spec, 1, kCpu);
     }
+    if (fields_.has("boxes")) return;
     const int channels = config.model.channels;
     if (config.data.dataset != "tensors" && (channels == 1 || channels == 3)) {
       normal_ =
@@ -52,6 +58,7 @@ class SamplePictures {
   void add(std::int64_t index, std::uint32_t epoch, std::vector<Image>& row) {
     FieldRow to(fields_, 0);
     source_->make(index, {seed_, epoch, static_cast<std::uint64_t>(index)}, to, *workspace_);
+    if (fields_.has("boxes")) return row.push_back(with_boxes());
     for (const auto& [name, tensor] : fields_) {
       if (name == "noise") continue;  // of a diffusion model
       if (tensor.dtype() == DType::kFloat32 && tensor.rank() >= 4) add_images(tensor, row);
@@ -72,9 +79,32 @@ class SamplePictures {
     }
   }
 
+  // The image of a detector with its truths; src/tasks/detect/samples.h has the fields.
+  Image with_boxes() const {
+    const auto* size = fields_.at("size").data<std::int64_t>();
+    Image image;
+    image.reshape(static_cast<int>(size[1]), static_cast<int>(size[0]), 3);
+    std::copy_n(fields_.at("pixels").data<std::uint8_t>(), image.pixels.size(),
+                image.pixels.begin());
+    const auto count = *fields_.at(lengths_of("boxes")).data<std::int64_t>();
+    const auto* box = fields_.at("boxes").data<float>();
+    const auto* truth = fields_.at("truths").data<std::int64_t>();
+    std::vector<plot::DrawnObject> objects;
+    for (std::int64_t i = 0; i < count; ++i, box += 4, truth += 2) {
+      objects.push_back({.x1 = box[0],
+                         .y1 = box[1],
+                         .x2 = box[2],
+                         .y2 = box[3],
+                         .label = truth[0],
+                         .text = classes_.at(static_cast<std::size_t>(truth[0]))});
+    }
+    return plot::draw_objects(image, objects);
+  }
+
   std::shared_ptr<const SampleSource> source_;
   std::uint64_t seed_;
   std::unique_ptr<SampleSource::Workspace> workspace_;
+  std::vector<std::string> classes_;
   Fields fields_;
   Normalization normal_;
 };
@@ -85,13 +115,15 @@ CLI::App* PreviewCommand::add_to(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "preview",
       "write a PNG of augmented training images, one image per row: its views, if augment.preset "
-      "makes several of each, or its appearance in different epochs");
+      "makes several of each, or its appearance in different epochs; for a detector with the boxes "
+      "and names of the truths");
   sub->add_option("--config", config_, "config file or name")->required();
   add_overrides(*sub, overrides_, "override one key of the config (repeatable)");
   sub->add_option("--output", output_, "file to write")->required();
   add_defaulted(*sub, "--images", images_, "number of images")->check(CLI::Range(1, 1000));
   sub->add_option("--epochs", epochs_,
-                  "number of epochs shown for each image (default: 1 with several views, else 8)")
+                  "number of epochs shown for each image (default: 1 with several views, 2 for a "
+                  "detector, else 8)")
       ->check(CLI::Range(1, 1000));
   return sub;
 }
@@ -103,7 +135,9 @@ int PreviewCommand::run(const Registries& registries) const {
   const auto source = training_samples(config, registries);
   log_info(source->description());
   SamplePictures pictures(source, config, registries);
-  const std::int64_t epochs = epochs_.value_or(trains_on_views(config) ? 1 : 8);
+  const std::int64_t epochs = epochs_.value_or(trains_on_views(config) ? 1
+                                               : detects(config)       ? 2
+                                                                       : 8);
   std::vector<std::vector<Image>> rows(static_cast<std::size_t>(std::min(images_, source->size())));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     // Spread over the data set, which is often sorted by class.
