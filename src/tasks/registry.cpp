@@ -104,10 +104,12 @@ TaskSchema detect_schema() {
                     .implied_by = "model.detector",
                     .check = detect_problem};
   for (const char* figure : {"AP", "AP50", "AP75", "APs", "APm", "APl"}) {
-    schema.figures.push_back({.name = cat("bbox_", figure), .title = cat("box ", figure)});
+    schema.figures.push_back(
+        {.name = cat("bbox_", figure), .title = cat("box ", figure), .percent = true});
   }
   for (const char* figure : {"AP", "AP50", "AP75"}) {
-    schema.figures.push_back({.name = cat("segm_", figure), .title = cat("mask ", figure)});
+    schema.figures.push_back(
+        {.name = cat("segm_", figure), .title = cat("mask ", figure), .percent = true});
   }
   const std::vector<std::string> images = {"data.classes",
                                            "data.label_sets",
