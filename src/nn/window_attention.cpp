@@ -16,8 +16,9 @@ std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1)
 Variable fill_up(Context& ctx, const Variable& x, const TokenGrid& grid, const TokenGrid& filled) {
   const std::int64_t channels = x.dim(2);
   Variable y = primitive::reshape(ctx, x, {x.dim(0), grid.height, grid.width, channels});
-  y = primitive::pad(ctx, y, 2, 0, filled.width - grid.width);
-  y = primitive::pad(ctx, y, 1, 0, filled.height - grid.height);
+  const std::int64_t right = filled.width - grid.width, below = filled.height - grid.height;
+  if (right > 0) y = primitive::pad(ctx, y, 2, 0, right);
+  if (below > 0) y = primitive::pad(ctx, y, 1, 0, below);
   return primitive::reshape(ctx, y, {x.dim(0), filled.height * filled.width, channels});
 }
 
@@ -25,8 +26,8 @@ Variable fill_up(Context& ctx, const Variable& x, const TokenGrid& grid, const T
 Variable cut_off(Context& ctx, const Variable& x, const TokenGrid& filled, const TokenGrid& grid) {
   const std::int64_t channels = x.dim(2);
   Variable y = primitive::reshape(ctx, x, {x.dim(0), filled.height, filled.width, channels});
-  y = primitive::narrow(ctx, y, 1, 0, grid.height);
-  y = primitive::narrow(ctx, y, 2, 0, grid.width);
+  if (grid.height < filled.height) y = primitive::narrow(ctx, y, 1, 0, grid.height);
+  if (grid.width < filled.width) y = primitive::narrow(ctx, y, 2, 0, grid.width);
   return primitive::reshape(ctx, y, {x.dim(0), grid.height * grid.width, channels});
 }
 
@@ -74,13 +75,13 @@ Variable WindowAttention::mix(Context& ctx, const Variable& x, const TokenGrid& 
                                   .v = {2 * channels, width, width},
                                   .scale = 1 / std::sqrt(static_cast<double>(width)),
                                   .groups = windows.groups};
-  if (ctx.observer) {
+  if (ctx.observer && is_filled) {  // queries of zeros would count in its statistics
     ctx.observer->attention({.queries = qkv.value(),
                              .keys = qkv.value(),
                              .bias = bias.value(),
                              .how = how,
-                             .query_grid = windows.filled,
-                             .key_grid = windows.filled});
+                             .query_grid = grid,
+                             .key_grid = grid});
   }
   const Variable y = ops::grouped_attention(ctx, qkv, qkv, bias, how);
   return is_filled ? y : cut_off(ctx, y, windows.filled, grid);

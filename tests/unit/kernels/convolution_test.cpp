@@ -27,12 +27,6 @@ void expect_near(const Tensor& got, const Doubles& want, double bound, const std
   EXPECT_LE(max_abs_difference(doubles(got), want), bound * max_abs(want)) << what;
 }
 
-Tensor poison(const Shape& shape, DType dtype) {
-  Tensor t = Tensor::empty(shape, dtype);
-  std::memset(t.raw(), 0xff, t.nbytes());
-  return t;
-}
-
 // Results of the three kernels. dweight and dbias are added to ones.
 struct Results {
   Tensor y, dx, dweight, dbias;

@@ -41,6 +41,13 @@ std::vector<T> normal_values(std::int64_t n, unsigned seed, double mean = 0, dou
   return values;
 }
 
+// Returns a tensor of NaNs, for a kernel to overwrite.
+inline Tensor poison(const Shape& shape, DType dtype) {
+  Tensor t = Tensor::empty(shape, dtype);
+  std::memset(t.raw(), 0xff, t.nbytes());
+  return t;
+}
+
 template <class T>
 double as_double(T v) {
   return static_cast<double>(static_cast<AccumulatorOf<T>>(v));

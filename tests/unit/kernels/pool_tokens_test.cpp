@@ -112,12 +112,6 @@ void expect_near(const Tensor& got, const Doubles& want, const char* what) {
   EXPECT_LE(max_abs_difference(doubles(got), want), bound * max_abs(want)) << what;
 }
 
-Tensor poison(const Shape& shape, DType dtype) {
-  Tensor t = Tensor::empty(shape, dtype);
-  std::memset(t.raw(), 0xff, t.nbytes());
-  return t;
-}
-
 TEST(PoolTokens, MatchWindowFormula) {
   for (const Case& s : cases()) {
     for (WindowPooling kind : kKinds) {

@@ -36,12 +36,6 @@ struct Results {
   }
 };
 
-Tensor poison(const Shape& shape, DType dtype) {
-  Tensor t = Tensor::empty(shape, dtype);
-  std::memset(t.raw(), 0xff, t.nbytes());
-  return t;
-}
-
 // dweight is added to ones.
 Results run_winograd(const ConvolutionValues& v, ConvolutionShape s, DType dtype, Isa isa) {
   s.dtype = dtype;

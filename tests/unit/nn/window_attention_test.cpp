@@ -1,7 +1,7 @@
 // Attention in windows that do not fill the grid.
 #include "dtn/nn/window_attention.h"
 
-#include "dtn/ops/primitive.h"
+#include "dtn/nn/observer.h"
 #include "tensors.h"
 #include "tiny_vit.h"
 
@@ -78,6 +78,24 @@ TEST(WindowAttention, TakesManyGrids) {
   const Tensor first = values(2);
   for (int64_t width = 3; width < 60; ++width) EXPECT_EQ(values(width).dim(1), 3 * width);
   EXPECT_TRUE(test::same_bits(values(2), first));
+}
+
+// The zeros that fill windows are no tokens of the model.
+TEST(WindowAttention, ShowsObserversFilledGridsOnly) {
+  struct Counter : Observer {
+    void attention(const AttentionView& view) override { grids.push_back(view.query_grid); }
+    std::vector<TokenGrid> grids;
+  } counter;
+  ParameterStore store;
+  const WindowAttention attention(Scope(store), {.channels = kChannels, .heads = 2, .window = 2});
+  store.allocate(DType::kFloat64);
+  store.initialize(1);
+  Context ctx = test::computing_in(DType::kFloat64);
+  ctx.observer = &counter;
+  for (const TokenGrid& grid : {TokenGrid{3, 4}, TokenGrid{4, 6}}) {
+    attention.mix(ctx, Variable(random_tensor({kBatch, grid.tokens(), kChannels}, 1)), grid);
+  }
+  EXPECT_EQ(counter.grids, (std::vector<TokenGrid>{{4, 6}}));
 }
 
 TEST(WindowAttention, RefusesTokensBeforeTheGrid) {
