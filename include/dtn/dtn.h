@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dtn/app/analyze_main.h"
+#include "dtn/app/average_main.h"
 #include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"

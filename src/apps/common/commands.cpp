@@ -4,6 +4,7 @@
 
 #include "apps/common/program.h"
 #include "dtn/app/analyze_main.h"
+#include "dtn/app/average_main.h"
 #include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
@@ -60,6 +61,16 @@ constexpr Example kSample[] = {
     {"dtn-sample --checkpoint runs/fashion_mnist_dit_ln --classes 3,3 --sampler ddpm --steps 100 "
      "--save-samples samples.safetensors",
      "Writes two samples of the DDPM sampler as tensors."},
+};
+constexpr Example kAverage[] = {
+    {"dtn-average runs/a runs/b runs/c --output soup.safetensors",
+     "Writes the mean of the weights of three runs from the same weights."},
+    {"dtn-average runs/a runs/b runs/c --greedy --output soup.safetensors",
+     "Takes only those that improve the mean on the validation images."},
+    {"dtn-average runs/a/checkpoints/step-* --output late.safetensors",
+     "Averages all checkpoints that a run has kept."},
+    {"dtn-average pretrained.safetensors runs/a --shares 0.5,0.5 --output between.safetensors",
+     "Goes half of the way from the first weights to the second ones."},
 };
 constexpr Example kExport[] = {
     {"dtn-export --checkpoint runs/fashion_mnist_dtn --output fashion_mnist.onnx",
@@ -134,6 +145,8 @@ constexpr Command kCommands[] = {
      "dtn dtn-eval dtn-export", "predict.md"},
     {"sample", "dtn-sample", "draw images from a diffusion model", sample_main, kSample,
      "dtn dtn-train dtn-eval", "sampling.md diffusion.md"},
+    {"average", "dtn-average", "average the weights of several models", average_main, kAverage,
+     "dtn dtn-train dtn-eval", "averaging.md weights.md"},
     {"export", "dtn-export", "write a model as an ONNX file", export_main, kExport,
      "dtn dtn-eval dtn-predict", "export.md weights.md"},
     {"analyze", "dtn-analyze", "inspect a model: norms, heads and layers as numbers and figures",
@@ -156,8 +169,8 @@ constexpr Command kDtnItself = {
     "train vision transformers with the normalization layer of your choice",
     nullptr,
     kDtn,
-    "dtn-train dtn-eval dtn-predict dtn-sample dtn-export dtn-analyze dtn-plot dtn-sweep dtn-info "
-    "dtn-data dtn-bench",
+    "dtn-train dtn-eval dtn-predict dtn-sample dtn-average dtn-export dtn-analyze dtn-plot "
+    "dtn-sweep dtn-info dtn-data dtn-bench",
     ""};
 
 // Handles help, version, manual page and completion of `dtn`, and the error of an unknown command.

@@ -16,6 +16,10 @@ void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const st
                  "checkpoint folder, run folder, folder of a Hugging Face hub model, or "
                  "safetensors file of weights")
       ->required();
+  add_config_to(app, ema_help);
+}
+
+void WeightsOptions::add_config_to(CLI::App& app, const std::string& ema_help) {
   app.add_option("--config", config,
                  "config file or name, or the name of a public model (dtn-info --models), if the "
                  "weights file contains no config");

@@ -22,6 +22,8 @@ struct WeightsOptions {
   // checkpoint may also be given without the option name.
   void add_to(CLI::App& app, const std::string& ema_help,
               const std::string& names = "--checkpoint,checkpoint");
+  // The same without --checkpoint, for programs that read several.
+  void add_config_to(CLI::App& app, const std::string& ema_help);
 
   // Returns the safetensors file that --checkpoint refers to; see find_weights(). Throws
   // ConfigError if there is none.

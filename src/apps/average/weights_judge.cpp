@@ -1,0 +1,36 @@
+#include "apps/average/weights_judge.h"
+
+#include "core/progress.h"
+#include "data/feed/open_split.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/tasks/task.h"
+#include "train/evaluator.h"
+
+namespace dtn::app {
+
+WeightsJudge::WeightsJudge(const ExperimentConfig& config, Device device,
+                           const Registries& registries, std::int64_t batch_size)
+    : config_(config),
+      device_(device),
+      task_(make_task({config_, device, registries})),
+      source_(validation_source(*task_, device)),
+      batch_size_(batch_size) {
+  log_info(cat("val: ", source_->description()));
+}
+
+Metrics WeightsJudge::figures(const Tensor& weights, const std::string& title) {
+  ParameterStore& store = *task_->stores().front().value;
+  store.values().copy_from(weights.to(device_));
+  store.restart_buffers();
+  const auto split =
+      open_split(source_, config_, Split::kVal, {.device = device_, .batch_size = batch_size_});
+  ProgressBar bar(title, split->loader().samples_per_epoch());
+  EvalOptions options;
+  options.on_batch = [&](const DeviceBatch&, const Fields&, std::int64_t done) {
+    bar.update(done, "");
+  };
+  return evaluate(*task_, split->feeder(), options)->metrics;
+}
+
+}  // namespace dtn::app

@@ -1,0 +1,32 @@
+// Figures of weights on the validation split.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "dtn/config/train_config.h"
+#include "dtn/core/metrics.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn::app {
+
+class WeightsJudge {
+ public:
+  // `batch_size`: samples per batch. The registries must outlive the object. Throws DataError if
+  // the config has no validation split.
+  WeightsJudge(const ExperimentConfig& config, Device device, const Registries& registries,
+               std::int64_t batch_size);
+
+  // Evaluates weights laid out like the store of the config's task, float32 on the CPU. `title`
+  // stands before the progress bar.
+  Metrics figures(const Tensor& weights, const std::string& title);
+
+ private:
+  ExperimentConfig config_;
+  Device device_;
+  std::unique_ptr<Task> task_;
+  std::shared_ptr<const SampleSource> source_;
+  std::int64_t batch_size_;
+};
+
+}  // namespace dtn::app

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Means of models: their numbers, greedy choice, running statistics, and what is refused.
+source "$(dirname "$0")/lib/common.sh"
+
+tiny_config "$work/tiny.yaml"
+cd "$work"
+for seed in 1 2 3; do
+  expect 0 dtn-train --config tiny.yaml --set seed=$seed --set schedule.steps=3 --output "run$seed"
+done
+
+echo "the numbers"
+expect 0 dtn-average --help
+expect_text --output --shares --greedy --evaluate --update-bn --ema 'Exit codes'
+expect 0 dtn-average run1 run2 run3/checkpoints/last --output mean.safetensors
+expect_text 'mean.safetensors: the mean of 3 models'
+expect 0 dtn-average run1 run2 --shares 3,1 --output quarter.safetensors
+cp run1/checkpoints/best/model.safetensors copy.safetensors
+expect 0 dtn-average run1 copy.safetensors --output same.safetensors
+check "means" << 'EOF'
+read = lambda name: {k: files.values_of(v) for k, v in files.read_safetensors(name)[1].items()}
+models = [read(f"run{i}/checkpoints/best/model.safetensors") for i in (1, 2)]
+models.append(read("run3/checkpoints/last/model.safetensors"))
+mean, quarter, same = (read(f"{name}.safetensors") for name in ("mean", "quarter", "same"))
+assert list(mean) == list(models[0])
+rounding = 2 ** -24
+for name, values in mean.items():
+    for got, part, alike, *parts in zip(values, quarter[name], same[name], *(m[name] for m in models)):
+        size = max(map(abs, parts))
+        assert abs(got - sum(parts) / 3) <= rounding * size, (name, got, parts)
+        assert abs(part - (3 * parts[0] + parts[1]) / 4) <= rounding * size, (name, part, parts)
+        assert alike == parts[0], name
+metadata = files.read_safetensors("mean.safetensors")[0]
+assert json.loads(metadata["averaged"]) == ["run1", "run2", "run3/checkpoints/last"]
+EOF
+
+echo "as a model"
+expect 0 dtn-eval mean.safetensors --json
+expect 0 dtn-train --config tiny.yaml --set model.init_weights=mean.safetensors --set schedule.steps=1 --output tuned
+expect 0 dtn-average --ema run1 run2 --output averages.safetensors
+if cmp -s averages.safetensors quarter.safetensors; then fail "--ema changes nothing"; fi
+
+echo "greedy"
+expect 0 dtn-average run1 run2 run3 --greedy --json --output greedy.safetensors
+check "a greedy soup" << 'EOF'
+found = json.loads([l for l in log.splitlines() if l.startswith("{")][-1])
+models = sorted(found["models"], key=lambda m: -m["alone"]["top1"])
+assert models[0]["taken"] and "together" not in models[0]
+best = models[0]["alone"]["top1"]
+for m in models[1:]:
+    assert m["taken"] == (m["together"]["top1"] >= best), found
+    best = m["together"]["top1"] if m["taken"] else best
+assert found["average"]["top1"] == best, found
+taken = [m["checkpoint"] for m in models if m["taken"]]
+assert json.loads(files.read_safetensors("greedy.safetensors")[0]["averaged"]) == taken
+EOF
+expect 0 dtn-average run1 run2 --evaluate --output evaluated.safetensors
+expect_text '^run1 +top-1 .*loss' '^run2 +top-1' '^average +top-1'
+
+echo "running statistics"
+for seed in 1 2; do
+  expect 0 dtn-train --config tiny.yaml --set model.norm.type=bn --set seed=$seed --set schedule.steps=3 \
+    --output "bn$seed"
+done
+expect 0 dtn-average bn1 bn2 --output stale.safetensors
+expect_text 'warning.*running statistics' '--update-bn 100'
+expect 0 dtn-average bn1 bn2 --update-bn 3 --output fresh.safetensors
+for threads in 1 3; do
+  expect 0 dtn-average bn1 bn2 --update-bn 3 --threads $threads --output threads.safetensors
+  cmp fresh.safetensors threads.safetensors >&2 || fail "statistics depend on threads"
+done
+check "statistics" << 'EOF'
+stale, fresh = (files.read_safetensors(f"{name}.safetensors")[1] for name in ("stale", "fresh"))
+changed = {name for name in stale if stale[name] != fresh[name]}
+assert changed and all(".running_" in name for name in changed), changed
+EOF
+
+echo "what it refuses"
+expect 2 dtn-average --output a.safetensors
+expect_text 'name the models to average'
+expect 2 dtn-average run1 run1/checkpoints/best --output a.safetensors
+expect_text 'is named twice' '--shares'
+expect 2 dtn-average run1 bn1 --output a.safetensors
+expect_text 'bn1: another model than the first' 'model.norm.type'
+expect 2 dtn-average run1 run2 --shares 1 --output a.safetensors
+expect_text '--shares has 1 numbers for 2 models'
+expect 2 dtn-average run1 run2 --shares 1,0 --output a.safetensors
+expect 2 dtn-average run1 run2 --shares 1,2 --greedy --output a.safetensors
+expect 2 dtn-average run1 run2 --update-bn 2 --output a.safetensors
+expect_text 'no running statistics that batches could measure; the norm is dtn'
+expect 2 dtn-average run1 absent --output a.safetensors
+expect_text 'absent: no such file or folder'
+expect 1 dtn-average run1 run2 --output no/such/folder/a.safetensors
+expect_text 'no/such/folder'
+expect_no_file a.safetensors
+expect_no_leftovers "$work"
