@@ -78,6 +78,7 @@ constexpr Example kExport[] = {
     {"dtn-export --checkpoint runs/fashion_mnist_dtn/checkpoints/last --output last.onnx --opset "
      "20",
      "Writes the last checkpoint, with a newer version of ONNX's operators."},
+    {"dtn-export --checkpoint runs/vit_s_ln --hub my_vit", "Writes a folder that timm loads."},
 };
 constexpr Example kAnalyze[] = {
     {"dtn-analyze --checkpoint runs/fashion_mnist_dtn",
@@ -147,7 +148,7 @@ constexpr Command kCommands[] = {
      "dtn dtn-train dtn-eval", "sampling.md diffusion.md"},
     {"average", "dtn-average", "average the weights of several models", average_main, kAverage,
      "dtn dtn-train dtn-eval", "averaging.md weights.md"},
-    {"export", "dtn-export", "write a model as an ONNX file", export_main, kExport,
+    {"export", "dtn-export", "write a model as an ONNX file, or for timm", export_main, kExport,
      "dtn dtn-eval dtn-predict", "export.md weights.md"},
     {"analyze", "dtn-analyze", "inspect a model: norms, heads and layers as numbers and figures",
      analyze_main, kAnalyze, "dtn dtn-eval dtn-plot", "analyze.md figures.md"},

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dtn/config/condition_field.h"
+#include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -18,6 +19,13 @@ Transform transform_of(const ExperimentConfig& config, Split split,
 std::shared_ptr<const ImageSamples> assemble(std::shared_ptr<const Dataset> dataset,
                                              Transform transform, const ExperimentConfig& config,
                                              Split split, Device device) {
+  const int channels = config.model.channels;
+  if (dataset->has_pixels() && channels != 1 && channels != 3) {
+    throw ConfigError(cat("model.channels is ", channels, ", but data.dataset ",
+                          config.data.dataset,
+                          " has images of 1 or 3 channels; tensors may have "
+                          "any number (data.dataset tensors)"));
+  }
   ImageSamplesOptions options;
   options.raw_pixels = device.type == DeviceType::kCuda;
   if (split == Split::kTrain) options.mixing = config.augment;

@@ -98,6 +98,8 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
   if (!(crop_pct_ >= 1.0 / 16 && crop_pct_ <= 16) || least / crop_pct_ < 1)
     throw ConfigError(cat("data.crop_pct ", crop_pct_, " must lie in 1/16 .. 16"));
   check_augment(augment);
+  // Tensors with other numbers of channels are no pixels; nothing here changes them.
+  if (channels != 1 && channels != 3) return;
   const Normalization normalization = resolve_normalization(data, channels, registries.datasets);
   table_ = normalization_table(normalization);
   if (!training) return;

@@ -2,12 +2,15 @@
 #include "data/feed/open_split.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <set>
 
 #include "data/feed/single_sample.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
 #include "epoch_order.h"
 #include "tensors.h"
 
@@ -76,6 +79,38 @@ TEST(OpenSplit, SingleSampleOfPixelsIsImage) {
   ASSERT_TRUE(pixels.carries_pixels());
   EXPECT_TRUE(test::same_bits(single_sample(pixels, 3, 0).at("image"),
                               single_sample(images, 3, 0).at("image")));
+}
+
+// Tensors are no pixels: they keep their values, whatever the number of channels.
+TEST(OpenSplit, TakesTensorsOfAnyNumberOfChannels) {
+  const TempDir dir;
+  std::vector<float> values(8 * 5 * 6 * 6);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const Tensor images = Tensor::from(values, {8, 5, 6, 6});
+  const std::vector<std::int64_t> labels{0, 1, 2, 3, 4, 0, 1, 2};
+  write_safetensors(dir.path() / "val.safetensors",
+                    {{"images", images}, {"labels", Tensor::from(labels, {8})}});
+  ExperimentConfig config = small_config();
+  config.model.channels = 5;
+  config.data.dataset = "tensors";
+  config.data.root = dir.string();
+  const auto split = open_split(config, Split::kVal, {.batch_size = 8});
+  DeviceBatch batch;
+  split->feeder().start(0);
+  ASSERT_TRUE(split->feeder().next(batch));
+  EXPECT_TRUE(test::same_bits(batch.fields.at("image"), images));
+}
+
+TEST(OpenSplit, ImagesHaveOneOrThreeChannels) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.path() / "val" / "a");
+  std::ofstream(dir.path() / "val" / "a" / "1.png") << "no matter what";
+  ExperimentConfig config = small_config();
+  config.model.channels = 5;
+  config.data.dataset = "imagefolder";
+  config.data.root = dir.string();
+  expect_error<ConfigError>([&] { open_split(config, Split::kVal, {.batch_size = 1}); },
+                            {"model.channels is 5", "imagefolder", "tensors"});
 }
 
 TEST(OpenSplit, TrainingFollowsConfig) {
