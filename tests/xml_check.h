@@ -56,7 +56,8 @@ inline std::string xml_fault(std::string_view text, bool html = false) {
       }
       i = quote + 1;
     }
-    const bool empty = html && (name == "meta" || name == "link" || name == "br" || name == "img");
+    const bool empty = html && (name == "meta" || name == "link" || name == "br" || name == "img" ||
+                                name == "input");
     if (name == "style") {  // contains no markup, but > in selectors
       const std::size_t rest = text.find("</style>", at);
       if (rest == std::string_view::npos) return "<style> without end";

@@ -45,6 +45,8 @@ Rgb interpolate(std::span<const Rgb> colors, double t) {
 
 std::string hex(Rgb color) { return format("#%02x%02x%02x", color.r, color.g, color.b); }
 
+bool is_dark(Rgb color) { return 0.299 * color.r + 0.587 * color.g + 0.114 * color.b < 105; }
+
 Rgb viridis(double t) { return interpolate(kViridis, t); }
 
 Rgb blue_white_red(double t) { return interpolate(kBlueWhiteRed, t); }

@@ -20,6 +20,8 @@ constexpr Rgb rgb(std::uint32_t hex) {
 }
 // "#0072b2"
 std::string hex(Rgb color);
+// True if white text is easier to read on this colour than black text.
+bool is_dark(Rgb color);
 
 // Map for growing quantities. Lightness also grows steadily, so that grey prints read the same.
 Rgb viridis(double t);  // t: 0 .. 1, clamped

@@ -21,9 +21,20 @@ grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
 .gallery .large li{gap:1rem}
 .gallery .large li>div:first-child{font-weight:normal;margin-right:0}
 .gallery .large img{border-width:1px;width:auto;max-width:100%;max-height:30rem}
+.gallery ul.tiles{grid-template-columns:1fr;gap:2rem 2.5rem}
+.gallery ul.tiles.headed{grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
+.gallery .tiles li{display:grid;align-content:start;gap:.8rem .6rem;
+grid-template-columns:repeat(auto-fill,minmax(7rem,1fr))}
+.gallery .headed li{grid-template-columns:repeat(4,minmax(0,1fr));gap:.4rem}
+.gallery .tiles li>div:first-child{font-weight:normal;margin-right:0}
+.gallery .tiles img{border-width:1px}
+.gallery .tiles h3{grid-column:1/-1;margin:0}
+.gallery h3 span{font-weight:normal;color:var(--soft)}
 .gallery small{display:block;font-size:.7rem;font-weight:normal;color:var(--soft)}
 @media(max-width:40rem){.gallery li{display:grid;grid-template-columns:repeat(3,minmax(0,1fr))}
-.gallery li>div:first-child{margin-right:0}.gallery .large li{grid-template-columns:1fr}}
+.gallery li>div:first-child{margin-right:0}.gallery .large li{grid-template-columns:1fr}
+.gallery .tiles li{grid-template-columns:repeat(3,minmax(0,1fr))}
+.gallery .headed li{grid-template-columns:repeat(4,minmax(0,1fr))}}
 )css";
 
 const char* class_of(Verdict verdict) {
@@ -36,10 +47,15 @@ const char* class_of(Verdict verdict) {
 }
 
 std::string class_of(const Gallery& gallery) {
-  if (!gallery.pixelated && !gallery.large) return "";
-  const char* between = gallery.pixelated && gallery.large ? " " : "";
-  return cat(" class=\"", gallery.pixelated ? "pixelated" : "", between,
-             gallery.large ? "large" : "", "\"");
+  std::string names;
+  const auto add = [&](bool has, const char* name) {
+    if (has) names += cat(names.empty() ? "" : " ", name);
+  };
+  add(gallery.pixelated, "pixelated");
+  add(gallery.large, "large");
+  add(gallery.tiles, "tiles");
+  add(!gallery.headings.empty(), "headed");
+  return names.empty() ? "" : cat(" class=\"", names, "\"");
 }
 
 std::string sign_of(Verdict verdict) {
@@ -57,14 +73,22 @@ std::string picture_html(const GalleryPicture& picture) {
              escaped(picture.note), "</small></div>\n");
 }
 
+std::string heading_html(const GalleryHeading& heading) {
+  return cat("<h3>", escaped(heading.title), " <span>", escaped(heading.text), "</span></h3>\n");
+}
+
 }  // namespace
 
 std::string gallery_html(const Gallery& gallery) {
+  const std::vector<GalleryHeading>& headings = gallery.headings;
+  DTN_CHECK(headings.empty() || (gallery.tiles && headings.size() == gallery.rows.size()),
+            headings.size(), " headings of ", gallery.rows.size(), " rows");
   std::string out = cat("<figure id=\"", gallery.name, "\" class=\"gallery\">\n<figcaption>",
                         escaped(gallery.caption), "</figcaption>\n<ul", class_of(gallery), ">\n");
-  for (const std::vector<GalleryPicture>& row : gallery.rows) {
+  for (std::size_t i = 0; i < gallery.rows.size(); ++i) {
     out += "<li>\n";
-    for (const GalleryPicture& picture : row) out += picture_html(picture);
+    if (!headings.empty()) out += heading_html(headings[i]);
+    for (const GalleryPicture& picture : gallery.rows[i]) out += picture_html(picture);
     out += "</li>\n";
   }
   return out + "</ul>\n</figure>\n";

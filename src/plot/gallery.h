@@ -11,11 +11,15 @@ namespace dtn::plot {
 enum class Verdict { kNone, kRight, kWrong };
 
 struct GalleryPicture {
-  std::string png;          // bytes of the file, PNG or JPEG
-  std::string description;  // visible content, for screen readers
-  std::string text;         // below the picture
-  std::string note;         // below the text, after the sign of the verdict
+  std::string png = {};          // bytes of the file, PNG or JPEG
+  std::string description = {};  // visible content, for screen readers
+  std::string text = {};         // below the picture
+  std::string note = {};         // below the text, after the sign of the verdict
   Verdict verdict = Verdict::kNone;
+};
+
+struct GalleryHeading {
+  std::string title, text;
 };
 
 struct Gallery {
@@ -27,6 +31,12 @@ struct Gallery {
   std::vector<std::vector<GalleryPicture>> rows;
   bool pixelated = false;  // enlarge the pictures without smoothing, for very small ones
   bool large = false;      // a row takes the full width, and a phone shows one picture in a line
+  // The pictures of a row are small tiles, in as many lines as they need. No picture stands apart,
+  // and rows may have different lengths.
+  bool tiles = false;
+  // With tiles: a heading and a text above each row. Two rows stand side by side if there is room.
+  // Empty: none.
+  std::vector<GalleryHeading> headings = {};
 };
 
 std::string gallery_html(const Gallery& gallery);

@@ -54,19 +54,7 @@ std::string style_sheet() {
                  ")}\n");
   }
   return cat(":root{color-scheme:light dark;", light, "}\n@media(prefers-color-scheme:dark){:root{",
-             dark, "}}\n", rules, kStyle, gallery_style());
-}
-
-std::string table_html(const Table& table) {
-  std::string out = "<div class=\"numbers\" tabindex=\"0\"><table><thead><tr>";
-  for (const std::string& c : table.columns) out += cat("<th scope=\"col\">", escaped(c), "</th>");
-  out += "</tr></thead><tbody>\n";
-  for (const std::vector<std::string>& row : table.rows) {
-    out += "<tr>";
-    for (const std::string& cell : row) out += cat("<td>", escaped(cell), "</td>");
-    out += "</tr>\n";
-  }
-  return out + "</tbody></table></div>\n";
+             dark, "}}\n", rules, kStyle, gallery_style(), sorted_table_style());
 }
 
 void check_name(const std::string& name) {
@@ -98,6 +86,7 @@ std::string contents_html(const Page& page) {
   for (const Section& s : page.sections) {
     std::ranges::for_each(s.figures, add);
     std::ranges::for_each(s.galleries, add);
+    std::ranges::for_each(s.sorted_tables, add);
   }
   return items.empty() ? "" : cat("<nav aria-label=\"Figures\"><ol>\n", items, "</ol></nav>\n");
 }
@@ -132,6 +121,7 @@ std::string html(const Page& page) {
     for (const std::string& p : s.paragraphs) out += cat("<p>", escaped(p), "</p>\n");
     for (const Figure& f : s.figures) out += figure_html(f);
     for (const Gallery& g : s.galleries) out += gallery_html(g);
+    for (const SortedTable& t : s.sorted_tables) out += sorted_table_html(t);
     for (const SectionTable& t : s.tables) out += section_table_html(t);
     if (!s.preformatted.empty()) {
       out += cat("<pre tabindex=\"0\">", escaped(s.preformatted), "</pre>\n");

@@ -6,14 +6,10 @@
 #include <vector>
 
 #include "plot/gallery.h"
+#include "plot/sorted_table.h"
+#include "plot/table.h"
 
 namespace dtn::plot {
-
-// Plain text; html() escapes it.
-struct Table {
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-};
 
 struct Figure {
   // Name of the figure's files and its anchor in a page: letters, digits, _ and -
@@ -40,9 +36,11 @@ struct Section {
   std::string title;
   std::vector<std::string> paragraphs = {};
   std::vector<Figure> figures = {};
-  std::vector<Gallery> galleries = {};    // below the figures
-  std::vector<SectionTable> tables = {};  // below the galleries
-  std::string preformatted = {};          // shown without changes, such as a config; empty: nothing
+  std::vector<Gallery> galleries = {};          // below the figures
+  std::vector<SortedTable> sorted_tables = {};  // below the galleries
+  std::vector<SectionTable> tables = {};        // below the sorted tables
+  // Shown without changes below all else, such as a config; empty: nothing.
+  std::string preformatted = {};
 };
 
 struct Page {

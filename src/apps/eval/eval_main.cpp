@@ -13,6 +13,7 @@
 
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
+#include "apps/eval/class_reporter.h"
 #include "apps/eval/coco_evaluation.h"
 #include "apps/eval/detector_evaluation.h"
 #include "apps/eval/frozen_evaluation.h"
@@ -49,6 +50,7 @@ struct EvalCommand {
   SampleOptions judged;
   CocoOptions coco;
   ResultPaths results;
+  ReportOptions report;
   std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
   std::string detections;  // file for the results of a detector
@@ -79,7 +81,7 @@ std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& c
 
 // Evaluates the inputs of --inputs without preprocessing.
 Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classify& task,
-                   Device device) {
+                   Device device, ClassReporter* reporter) {
   const Fields inputs = read_input_file(options.inputs, config.model);
   const Tensor* labels = inputs.find("label");
   const std::int64_t count = inputs.count(), batch = batch_size_of(options, config);
@@ -89,6 +91,7 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
   outcome.count = count;
   if (config.model.max_length > 0) outcome.noun = "sequences";
   ResultFiles results(options.results, task, count, labels ? *labels : Tensor());
+  if (reporter) reporter->take_inputs(inputs, options.inputs);
   const std::unique_ptr<Meter> meter = task.meter();
   const DType compute = precision_of(options.precision);
   if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
@@ -108,10 +111,12 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
     std::iota(indices.begin(), indices.end(), first);
     results.add(indices, outputs);
     if (measures) meter->add(host, outputs);
+    if (reporter) reporter->add(indices, host.at("label"), outputs.at("logits"));
   }
   outcome.seconds = seconds_since(start);
   results.finish();
   if (measures) outcome.metrics = meter->result();
+  if (reporter) reporter->finish(0, *outcome.metrics);
   return outcome;
 }
 
@@ -141,7 +146,7 @@ std::optional<RowFile> output_file_of(const EvalCommand& options, const Experime
 
 // Evaluates the validation split of the config's data set.
 Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, Task& task,
-                    Device device) {
+                    Device device, ClassReporter* reporter) {
   Communicator& ranks = *job();
   std::optional<Communicator::Work> opening(std::in_place, ranks, "opening the data set",
                                             Communicator::Work::kLong);
@@ -163,6 +168,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
     results.emplace(options.results, dynamic_cast<Classify&>(task), source->size(),
                     labels_of(*source));
   }
+  if (reporter) reporter->take_source(*source);
   std::optional<ProgressBar> bar;
   if (ranks.is_root()) bar.emplace("evaluating", split->loader().samples_per_epoch());
   EvalOptions eval;
@@ -172,6 +178,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
     if (bar) bar->update(done, "");
     if (results) results->add(batch.indices, outputs);
+    if (reporter) reporter->add(batch.indices, batch.host.at("label"), outputs.at("logits"));
     if (!images) return;
     const Tensor& rows = outputs.at("output");
     for (std::int64_t i = 0; i < batch.n; ++i) {
@@ -186,6 +193,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   outcome.count = evaluation->count;
   outcome.skipped = ranks.sum(split->loader().report().bad_images);
   outcome.seconds = evaluation->seconds;
+  if (reporter && outcome.count > 0) reporter->finish(outcome.skipped, *outcome.metrics);
   if (outcome.count > 0) return outcome;
   const std::string damaged =
       outcome.skipped > 0 ? cat("; ", counted(outcome.skipped, "damaged " + outcome.noun)) : "";
@@ -273,13 +281,16 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
   }
   const ResultPaths& paths = options.results;
   const bool for_any = options.suite.empty() && options.inputs.empty() &&
-                       options.judged.samples.empty() && !paths.any();
+                       options.judged.samples.empty() && !paths.any() && !options.report.any();
   if (for_any || dynamic_cast<Classify*>(&task)) return;
   if (!options.judged.samples.empty()) {
     throw ConfigError(
         cat("--samples: the judge of samples is a classifier, but the task of this "
             "model is ",
             config.task, "; name a run of the task classify with --checkpoint"));
+  }
+  if (options.report.any()) {
+    throw ConfigError(cat("--report is for classifiers; the task of this model is ", config.task));
   }
   if (!dynamic_cast<Diffusion*>(&task)) {
     throw ConfigError(
@@ -297,12 +308,12 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
 void check_detector_options(const EvalCommand& options) {
   const ResultPaths& paths = options.results;
   if (options.suite.empty() && options.judged.samples.empty() && paths.features.empty() &&
-      paths.attention.empty()) {
+      paths.attention.empty() && !options.report.any()) {
     return;
   }
   throw ConfigError(
-      "--suite, --samples, --save-features and --save-attention are for classifiers; the task of "
-      "this model is detect, which has --save-results, and --inputs with --save-logits");
+      "--suite, --samples, --report, --save-features and --save-attention are for classifiers; the "
+      "task of this model is detect, which has --save-results, and --inputs with --save-logits");
 }
 
 // Makes the file of --inputs the validation split of a diffusion model: it may bring time steps and
@@ -367,18 +378,18 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
                                              Communicator::Work::kLong);
   const bool wants_classes = !options.suite.empty() || !options.inputs.empty() ||
                              !options.judged.samples.empty() || options.results.any() ||
-                             !options.detections.empty();
+                             !options.detections.empty() || options.report.any();
   if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
-        "--suite, --inputs, --samples and --save-... work in one process; start dtn-eval without "
-        "mpirun or srun");
+        "--suite, --inputs, --samples, --report and --save-... work in one process; start dtn-eval "
+        "without mpirun or srun");
   }
   fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
   const auto step = weights.metadata.find("step");
   // The canonical path shows which checkpoint of a run a link points to.
-  log_info(cat("weights: ", fs::canonical(file).string(),
-               step == weights.metadata.end() ? "" : cat(", step ", step->second)));
+  const std::string at_step = step == weights.metadata.end() ? "" : cat(", step ", step->second);
+  log_info(cat("weights: ", fs::canonical(file).string(), at_step));
   ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   if (registries.tasks.at(config.task).schema.features_only) {
     throw ConfigError(
@@ -413,9 +424,14 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
     return evaluate_robustness_suite(options, config, weights, *classify, registries);
   if (!options.judged.samples.empty())
     return run_samples(options, config, *classify, device, registries);
+  std::unique_ptr<ClassReporter> reporter;
+  if (options.report.any()) {
+    reporter = std::make_unique<ClassReporter>(options.report, config, *classify,
+                                               file.string() + at_step, registries);
+  }
   const Outcome outcome = options.inputs.empty() || !classify
-                              ? run_dataset(options, config, *task, device)
-                              : run_inputs(options, config, *classify, device);
+                              ? run_dataset(options, config, *task, device, reporter.get())
+                              : run_inputs(options, config, *classify, device, reporter.get());
   if (ranks.is_root()) {
     report(options, *task, registries.tasks.at(config.task).schema, outcome);
   }
@@ -431,13 +447,14 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "dtn-eval"};
   EvalCommand options;
   options.weights.add_to(app, "evaluate the moving average of the weights");
-  app.add_flag("--json", options.json,
-               "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb; a "
-               "detector: bbox and segm as below) count images_per_second skipped (damaged "
-               "images); with --suite or --samples, the results "
-               "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
-               "AR1 AR10 AR100 ARs ARm ARl}, \"segm\": ...} as fractions, -1 where no category "
-               "has a truth");
+  app.add_flag(
+      "--json", options.json,
+      "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb; a "
+      "detector: bbox and segm as below) count images_per_second skipped (damaged "
+      "images); with --report, macro_f1 and ece, too; with --suite or --samples, the results "
+      "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
+      "AR1 AR10 AR100 ARs ARm ARl}, \"segm\": ...} as fractions, -1 where no category "
+      "has a truth");
   auto* inputs =
       app.add_option("--inputs", options.inputs,
                      "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
@@ -445,7 +462,8 @@ int eval_main(int argc, char** argv, const Registries& registries) {
                      "optionally 'lengths' [N] int32; optionally 'labels' [N] int64; for diffusion "
                      "models 'images' in [-1, 1] or latents, 'labels', and optionally 'timesteps' "
                      "[N] int64 and 'noise' [N,C,H,W]");
-  const std::vector<CLI::Option*> saving = options.results.add_to(app);
+  std::vector<CLI::Option*> saving = options.results.add_to(app);
+  saving.push_back(options.report.add_to(app));
   auto* suite =
       app.add_option("--suite", options.suite,
                      "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
@@ -460,6 +478,7 @@ int eval_main(int argc, char** argv, const Registries& registries) {
                      ->excludes(suite)
                      ->excludes(judged)
                      ->excludes("--save-logits")
+                     ->excludes("--report")
                      ->excludes("--save-attention");
   auto* checkpoint = app.get_option("--checkpoint")->required(false);
   auto* detections = app.add_option(

@@ -45,8 +45,6 @@ NumberedMatrix relative(const std::string& title, int (*place)(int token)) {
   return m;
 }
 
-bool dark(plot::Rgb c) { return 0.299 * c.r + 0.587 * c.g + 0.114 * c.b < 105; }
-
 void draw_matrix(plot::Canvas& canvas, plot::HeatSheet& sheet, const plot::Box& box,
                  const NumberedMatrix& m, const plot::ColorScale& scale) {
   sheet.add(box, m.values, static_cast<std::int64_t>(m.n), static_cast<std::int64_t>(m.n), scale);
@@ -63,7 +61,7 @@ void draw_numbers(plot::Canvas& canvas, const plot::Box& box, const NumberedMatr
                                 box.y + (static_cast<double>(row) + 0.5) * cell};
     canvas.text({middle.x, middle.y + 4}, m.labels[i],
                 {plot::kSmallText, plot::Anchor::kMiddle,
-                 dark(scale.color(m.values[i])) ? plot::kWhite : plot::kBlack});
+                 plot::is_dark(scale.color(m.values[i])) ? plot::kWhite : plot::kBlack});
   }
   for (std::size_t k = 0; k <= m.n; ++k) {
     const double at = static_cast<double>(k) * cell;

@@ -270,6 +270,16 @@ plot::Section advice_on_neighbors(const std::filesystem::path& folder) {
                           " --task knn --save-neighbors neighbors.html")};
 }
 
+// Says how to find out where the model is wrong.
+plot::Section advice_on_errors(const std::filesystem::path& folder) {
+  return {
+      .title = "Errors",
+      .paragraphs = {"This command writes a page on where the best checkpoint is wrong: confused "
+                     "classes, surely wrong images, figures of each class, calibration:"},
+      .preformatted = cat("dtn-eval --checkpoint ", shell_quoted(folder.string()), " --report ",
+                          shell_quoted((folder / "errors").string()))};
+}
+
 }  // namespace
 
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups, double width) {
@@ -296,6 +306,7 @@ void write_run_report(const std::filesystem::path& folder) {
   } else if (compares_neighbors(run.task)) {
     page.sections.push_back(advice_on_neighbors(folder));
   }
+  if (run.task == "classify" && !run.evaluations.empty()) page.sections.push_back(advice_on_errors(folder));
   std::vector<plot::Figure> inner;
   add_lambda_figures(run, inner);
   add_gradient_figure(run, inner);

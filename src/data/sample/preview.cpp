@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/sample/resample.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -75,6 +76,19 @@ Image preview_of(const float* image, std::int64_t channels, const ImageSize& siz
     }
   }
   return out;
+}
+
+Image reduced_to(Image image, int side) {
+  const int longer = std::max(image.width, image.height);
+  if (longer <= side) return image;
+  const auto shrunk = [&](int old) {
+    return std::max(1, static_cast<int>(std::int64_t{old} * side / longer));
+  };
+  Image small;
+  ResampleWorkspace workspace;
+  resize(view(image), shrunk(image.width), shrunk(image.height),
+         Resampling(kBoxFilter, Resample::kPillow13), workspace, small);
+  return small;
 }
 
 Image mosaic_of(std::span<const Image> images, int columns) {

@@ -17,6 +17,9 @@ namespace dtn {
 Image preview_of(const float* image, std::int64_t channels, const ImageSize& size,
                  std::span<const float> mean, std::span<const float> std);
 
+// Returns the image, reduced to a longer side of at most `side` pixels.
+Image reduced_to(Image image, int side);
+
 // Returns images of one size side by side, `columns` to a row, with gaps of 2 white pixels.
 Image mosaic_of(std::span<const Image> images, int columns);
 

@@ -7,7 +7,7 @@
 
 #include "core/format.h"
 #include "data/feed/single_sample.h"
-#include "data/sample/resample.h"
+#include "data/sample/preview.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
@@ -18,19 +18,6 @@ namespace dtn {
 namespace fs = std::filesystem;
 
 namespace {
-
-Image reduced(Image image) {
-  const int longer = std::max(image.width, image.height);
-  if (longer <= kMaxExampleSide) return image;
-  const auto side = [longer](int old) {
-    return std::max(1, static_cast<int>(std::int64_t{old} * kMaxExampleSide / longer));
-  };
-  Image small;
-  ResampleWorkspace workspace;
-  resize(view(image), side(image.width), side(image.height),
-         Resampling(kBoxFilter, Resample::kPillow13), workspace, small);
-  return small;
-}
 
 std::string picture_name(std::int64_t index) {
   return format("%08lld.png", static_cast<long long>(index));
@@ -56,7 +43,7 @@ Image example_picture(const SampleSource& source, std::int64_t index) {
   Image image;
   image.reshape(static_cast<int>(width), static_cast<int>(height), 3);
   std::memcpy(image.pixels.data(), pixels->data<std::uint8_t>(), image.pixels.size());
-  return reduced(std::move(image));
+  return reduced_to(std::move(image), kMaxExampleSide);
 }
 
 void write_detections(const fs::path& run, std::int64_t step, const DetectionExamples& examples,

@@ -24,6 +24,16 @@ TEST(Preview, ShowsGrayAsRgbAndScalesUnknownRange) {
   EXPECT_EQ(out.pixels, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 255, 255, 255}));
 }
 
+TEST(Preview, ReducesTheLongerSideByMeans) {
+  const Image wide{4, 2, 1, {0, 100, 200, 200, 100, 200, 0, 0}};
+  const Image small = reduced_to(wide, 2);
+  EXPECT_EQ(small.width, 2);
+  EXPECT_EQ(small.height, 1);
+  EXPECT_EQ(small.pixels, (std::vector<std::uint8_t>{100, 100}));
+  EXPECT_EQ(reduced_to(wide, 4).pixels, wide.pixels);
+  EXPECT_EQ(reduced_to(Image{3, 1, 1, {9, 9, 9}}, 1).pixels, (std::vector<std::uint8_t>{9}));
+}
+
 TEST(Preview, MosaicsSeparateImagesByGap) {
   const Image black{1, 1, 3, {0, 0, 0}}, red{1, 1, 3, {255, 0, 0}};
   const std::vector<Image> images = {black, red, red};

@@ -66,6 +66,57 @@ TEST(PlotPage, GalleriesShowVerdictsBySignAndFrame) {
   }
 }
 
+TEST(PlotPage, TilesHaveRowsOfDifferentLengthsWithHeadings) {
+  Gallery gallery{.name = "pairs", .title = "Pairs", .caption = "how", .rows = {}, .tiles = true};
+  gallery.rows = {{{.png = "png", .text = "a"}, {.png = "png", .text = "b"}}, {}};
+  gallery.headings = {{"cat <b>", "3 of 4"}, {"dog", "1 of 4"}};
+  Page page;
+  page.sections.push_back({.title = "s", .galleries = {gallery}});
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  for (const char* part :
+       {"<ul class=\"tiles headed\">", "<h3>cat &lt;b&gt; <span>3 of 4</span></h3>",
+        "<h3>dog <span>1 of 4</span></h3>\n</li>"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  gallery.headings.pop_back();
+  EXPECT_THROW(gallery_html(gallery), Error);
+}
+
+SortedTable sorted_table() {
+  return {.name = "classes",
+          .title = "Classes",
+          .caption = "F1 < 1",
+          .table = {{"class", "F1"}, {{"<b>cat", "0.9"}, {"dog", "0.2"}, {"emu", "0.5"}}},
+          .orders = {{"lowest F1", {1, 2, 0}}, {"label", {0, 1, 2}}}};
+}
+
+TEST(PlotPage, TablesAreSortedWithoutAScript) {
+  Page page;
+  page.sections.push_back({.title = "s", .sorted_tables = {sorted_table()}});
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  EXPECT_EQ(text.find("<script"), std::string::npos);
+  // Each row has its place in both orders.
+  for (const char* part :
+       {"<li><a href=\"#classes\">Classes</a></li>", "grid-template-columns:repeat(2,auto)",
+        "<tr style=\"--o0:3;--o1:1;\"><td>&lt;b&gt;cat</td>",
+        "<tr style=\"--o0:1;--o1:2;\"><td>dog</td>", "<tr style=\"--o0:2;--o1:3;\"><td>emu</td>",
+        "name=\"classes-order\" id=\"classes-order-0\" checked=\"\"",
+        "<label for=\"classes-order-1\">label</label>", ".sorted>.o1:checked~.numbers td"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(PlotPage, OrdersMustHaveAllRows) {
+  SortedTable wrong = sorted_table();
+  wrong.orders[0].rows.pop_back();
+  EXPECT_THROW(sorted_table_html(wrong), Error);
+  wrong = sorted_table();
+  wrong.orders.clear();
+  EXPECT_THROW(sorted_table_html(wrong), Error);
+}
+
 TEST(PlotPage, PhonesGetNarrowPictureIfPresent) {
   Page page;
   page.sections = {{"s", {}, {{"a", "t", "c", "d", "<svg>1</svg>", {}}}}};
