@@ -35,6 +35,19 @@ std::vector<std::string> stored_class_names(const StringMap& metadata, std::int6
   return names;
 }
 
+void check_same_classes(const std::vector<std::string>& first,
+                        const std::vector<std::string>& other, const std::string& named) {
+  if (first.empty() || other.empty() || first == other) return;
+  std::size_t at = 0;
+  while (at < first.size() && at < other.size() && first[at] == other[at]) ++at;
+  const auto at_or_none = [&](const std::vector<std::string>& names) {
+    return at < names.size() ? names[at] : std::string("missing");
+  };
+  throw ConfigError(cat(named, ": its class ", at, " is ", at_or_none(other),
+                        ", that of the first is ", at_or_none(first),
+                        "; such models do not go together"));
+}
+
 std::vector<std::string> class_words(const StringMap& metadata, std::int64_t num_classes) {
   const auto imagenet = static_cast<std::int64_t>(imagenet_class_words().size());
   if (!metadata.contains(kClassNamesKey)) {

@@ -20,6 +20,11 @@ void put_into_words(std::vector<std::string>& names);
 // or one with more than `num_classes` names. Throws DataError if it is not a list of strings.
 std::vector<std::string> stored_class_names(const StringMap& metadata, std::int64_t num_classes);
 
+// Throws ConfigError, which names `named` and the first difference, if both lists are known and
+// differ: the outputs of the two models then mean other classes.
+void check_same_classes(const std::vector<std::string>& first,
+                        const std::vector<std::string>& other, const std::string& named);
+
 // Returns the same names for people, see put_into_words(). If a file of a model with 1000 classes
 // has no list, returns ImageNet's words.
 std::vector<std::string> class_words(const StringMap& metadata, std::int64_t num_classes);

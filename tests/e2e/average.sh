@@ -56,6 +56,42 @@ EOF
 expect 0 dtn-average run1 run2 --evaluate --output evaluated.safetensors
 expect_text '^run1 +top-1 .*loss' '^run2 +top-1' '^average +top-1'
 
+echo "an ensemble"
+python3 - << 'EOF'
+import random, files
+random.seed(1)
+files.write_safetensors("some.safetensors", {
+    "images": files.floats([9, 3, 16, 16], [random.gauss(0, 1) for _ in range(9 * 3 * 256)]),
+    "labels": files.integers([i % 10 for i in range(9)])})
+EOF
+for model in run1 run2; do
+  expect 0 dtn-eval $model --inputs some.safetensors --save-logits $model.safetensors
+done
+expect 0 dtn-eval run1 run2 --inputs some.safetensors --json --save-logits both.safetensors
+expect_text 'the mean of the probabilities of 2 models'
+check "the mean of two models" << 'EOF'
+rows = lambda name: [v[i:i + 10] for v in [files.values_of(files.read_safetensors(name)[1]["logits"])]
+                     for i in range(0, 90, 10)]
+def softmax(row):
+    powers = [math.exp(x) for x in row]
+    return [p / sum(powers) for p in powers]
+hits, loss = 0, 0
+for i, (a, b, got) in enumerate(zip(rows("run1.safetensors"), rows("run2.safetensors"), rows("both.safetensors"))):
+    mean = [(p + q) / 2 for p, q in zip(softmax(a), softmax(b))]
+    assert all(abs(math.exp(g) - m) < 1e-6 for g, m in zip(got, mean)), i
+    hits += mean[i % 10] == max(mean)
+    loss -= math.log(mean[i % 10])
+found = json.loads([l for l in log.splitlines() if l.startswith("{")][-1])
+assert abs(found["top1"] - 100 * hits / 9) < 1e-9 and abs(found["loss"] - loss / 9) < 1e-5, found
+EOF
+expect 0 dtn-eval --checkpoint run1 --checkpoint run2 --checkpoint run3 --report report
+expect_file report/report.html
+expect 2 dtn-eval run1 run2 --task knn
+expect_text 'an ensemble of several checkpoints has'
+expect 0 dtn-train --config tiny.yaml --set model.image_size=32 --set schedule.steps=1 --output large
+expect 2 dtn-eval run1 large
+expect_text 'large: the models of an ensemble see the same images, but its model.image_size is 32'
+
 echo "running statistics"
 for seed in 1 2; do
   expect 0 dtn-train --config tiny.yaml --set model.norm.type=bn --set seed=$seed --set schedule.steps=3 \

@@ -43,19 +43,6 @@ void check_same_model(const ExperimentConfig& first, const ExperimentConfig& oth
                         differences.empty() ? "the presets differ" : differences.front()));
 }
 
-void check_same_classes(const std::vector<std::string>& first,
-                        const std::vector<std::string>& other, const std::string& named) {
-  if (first.empty() || other.empty() || first == other) return;
-  std::size_t at = 0;
-  while (at < first.size() && at < other.size() && first[at] == other[at]) ++at;
-  const auto at_or_none = [&](const std::vector<std::string>& names) {
-    return at < names.size() ? names[at] : std::string("missing");
-  };
-  throw ConfigError(cat(named, ": its class ", at, " is ", at_or_none(other),
-                        ", that of the first is ", at_or_none(first),
-                        "; models of other classes cannot be averaged"));
-}
-
 }  // namespace
 
 Ingredients::Ingredients(std::vector<std::string> checkpoints, const WeightsOptions& options,

@@ -16,6 +16,7 @@
 #include "apps/eval/class_reporter.h"
 #include "apps/eval/coco_evaluation.h"
 #include "apps/eval/detector_evaluation.h"
+#include "apps/eval/ensemble_models.h"
 #include "apps/eval/frozen_evaluation.h"
 #include "apps/eval/result_files.h"
 #include "apps/eval/sample_evaluation.h"
@@ -45,7 +46,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvalCommand {
-  WeightsOptions weights;
+  std::vector<std::string> checkpoints;  // several: an ensemble
+  WeightsOptions weights;                // of the first
   FrozenOptions frozen;
   SampleOptions judged;
   CocoOptions coco;
@@ -94,7 +96,9 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
   if (reporter) reporter->take_inputs(inputs, options.inputs);
   const std::unique_ptr<Meter> meter = task.meter();
   const DType compute = precision_of(options.precision);
-  if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
+  if (compute == DType::kBFloat16) {
+    for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
+  }
   auto start = std::chrono::steady_clock::now();
   for (std::int64_t first = 0; first < count; first += batch) {
     const std::int64_t last = std::min(count, first + batch);
@@ -154,7 +158,9 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   log_info(cat("val: ", source->description()));
   check_equal_config(config, ranks);
   check_equal_data(*source, ranks);
-  check_equal_weights(task.stores().front().value->values(), ranks);
+  for (const Named<ParameterStore*>& store : task.stores()) {
+    check_equal_weights(store.value->values(), ranks);
+  }
   const auto split = open_split(source, config, Split::kVal,
                                 {.device = device,
                                  .batch_size = batch_size_of(options, config) * ranks.size(),
@@ -362,6 +368,19 @@ int run_samples(const EvalCommand& options, const ExperimentConfig& config, Clas
                            .registries = registries});
 }
 
+// Throws ConfigError for an option that needs a single model.
+void check_ensemble_options(const EvalCommand& options, const std::vector<std::string>& others) {
+  if (others.empty()) return;
+  const ResultPaths& paths = options.results;
+  const bool plain = options.frozen.task.empty() && options.suite.empty() &&
+                     options.judged.samples.empty() && options.detections.empty() &&
+                     paths.features.empty() && paths.attention.empty();
+  if (plain) return;
+  throw ConfigError(
+      "an ensemble of several checkpoints has --json, --inputs, --save-logits and --report; the "
+      "other options need a single one");
+}
+
 int run_eval(const EvalCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   Communicator& ranks = *job();
@@ -373,6 +392,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
         "name the model with --checkpoint, or files of detections with --coco-annotations and "
         "--coco-results");
   }
+  const std::vector<std::string> others(options.checkpoints.begin() + 1, options.checkpoints.end());
+  check_ensemble_options(options, others);
   if (!options.frozen.task.empty()) return run_frozen(options, device, registries);
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
@@ -399,7 +420,9 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   const bool noises = config.task == "diffusion";
   if (options.inputs.empty()) take_test_split(config.data);
   if (!options.inputs.empty() && noises) evaluate_inputs_as_split(options, config.data);
-  const std::unique_ptr<Task> task = make_task({config, device, registries});
+  const TaskSetup setup{config, device, registries};
+  const std::unique_ptr<Task> task =
+      others.empty() ? make_task(setup) : make_ensemble(setup, weights, others, options.weights);
   for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
     log_info(note);
   starting.reset();
@@ -446,7 +469,11 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "given inputs. Evaluates files of detections without a model.",
       "dtn-eval"};
   EvalCommand options;
-  options.weights.add_to(app, "evaluate the moving average of the weights");
+  app.add_option("--checkpoint,checkpoint", options.checkpoints,
+                 "checkpoint folder, run folder, folder of a Hugging Face hub model, or "
+                 "safetensors file of weights; several: an ensemble of classifiers, the mean of "
+                 "their probabilities");
+  options.weights.add_config_to(app, "evaluate the moving average of the weights");
   app.add_flag(
       "--json", options.json,
       "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb; a "
@@ -480,7 +507,7 @@ int eval_main(int argc, char** argv, const Registries& registries) {
                      ->excludes("--save-logits")
                      ->excludes("--report")
                      ->excludes("--save-attention");
-  auto* checkpoint = app.get_option("--checkpoint")->required(false);
+  auto* checkpoint = app.get_option("--checkpoint");
   auto* detections = app.add_option(
       "--save-results", options.detections,
       "detectors: write the results of the validation split as a JSON file in COCO's format");
@@ -529,8 +556,10 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       ->check(positive());
   options.machine.add_to(app);
   options.machine.add_ranks_to(app);
-  return run_program(app, argc, argv, Processes::kSeveral,
-                     [&] { return run_eval(options, registries); });
+  return run_program(app, argc, argv, Processes::kSeveral, [&] {
+    if (!options.checkpoints.empty()) options.weights.checkpoint = options.checkpoints.front();
+    return run_eval(options, registries);
+  });
 }
 
 }  // namespace dtn::app
