@@ -15,6 +15,13 @@ train: {batch_size: 8}
 EOF
 expect 0 dtn-train --config tiny.yaml --output run --threads 2
 
+expect 0 dtn-eval --checkpoint run --report errors
+check "a report on sequences has lists in place of pictures" << 'EOF'
+page, report = open("errors/report.html").read(), json.load(open("errors/report.json"))
+assert "<img" not in page and "of 40 sequences" in page and "Most confused classes" in page
+assert report["count"] == 40 and len(report["classes"]) == 10 and report["worst"]
+EOF
+
 evaluate() { expect 0 dtn-eval --checkpoint run "$@" --json && tail -n 1 "$log" > result.json; }
 
 echo "tokens in files"

@@ -42,6 +42,9 @@ constexpr Example kEval[] = {
      "Evaluates the last checkpoint, and prints JSON."},
     {"dtn-eval --checkpoint runs/fashion_mnist_dtn --save-logits logits.safetensors",
      "Writes the logits of every image, too."},
+    {"dtn-eval --checkpoint runs/fashion_mnist_dtn --report errors --csv",
+     "Writes a page on where the model is wrong, errors/report.html, and its numbers as JSON and "
+     "CSV."},
     {"dtn-eval --checkpoint runs/fashion_mnist_dtn --task knn",
      "Classifies by the most similar training images, without the head of the model."},
 };
@@ -140,8 +143,9 @@ constexpr Example kDtn[] = {
 constexpr Command kCommands[] = {
     {"train", "dtn-train", "train a model from a config", train_main, kTrain,
      "dtn dtn-eval dtn-plot dtn-sweep dtn-info", "runs.md config.md scaling.md"},
-    {"eval", "dtn-eval", "evaluate a checkpoint: top-1, top-5, loss, robustness suites", eval_main,
-     kEval, "dtn dtn-train dtn-predict dtn-analyze", "robustness.md frozen-features.md weights.md"},
+    {"eval", "dtn-eval", "evaluate a checkpoint: top-1, top-5, loss, errors, robustness suites",
+     eval_main, kEval, "dtn dtn-train dtn-predict dtn-analyze",
+     "evaluation.md robustness.md frozen-features.md weights.md"},
     {"predict", "dtn-predict", "classify images with a trained model", predict_main, kPredict,
      "dtn dtn-eval dtn-export", "predict.md"},
     {"sample", "dtn-sample", "draw images from a diffusion model", sample_main, kSample,

@@ -1,7 +1,9 @@
 #include "apps/eval/class_report_files.h"
 
+#include <array>
+#include <charconv>
+
 #include "apps/common/json_files.h"
-#include "core/format.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
 
@@ -90,7 +92,11 @@ class CsvWriter {
 
  private:
   static std::string text(const std::string& value) { return csv_text(value); }
-  static std::string text(double value) { return format("%.17g", value); }
+  // The shortest text that reads back as the same number.
+  static std::string text(double value) {
+    std::array<char, 32> buffer{};
+    return {buffer.data(), std::to_chars(buffer.begin(), buffer.end(), value).ptr};
+  }
   static std::string text(std::integral auto value) { return std::to_string(value); }
 
   AtomicFile file_;

@@ -10,8 +10,8 @@
 
 namespace dtn::app {
 
-// Wrong samples in report.json, and the largest number of classes whose confusion matrix it has.
-inline constexpr std::size_t kWorstInJson = 100, kMaxMatrixInJson = 5000;
+// Most wrong samples in report.json.
+inline constexpr std::size_t kWorstInJson = 100;
 
 // Identifies a sample in the files: the path of an image, or its place in a file of tensors.
 using SampleFile = std::function<nlohmann::ordered_json(std::int64_t index)>;

@@ -191,11 +191,12 @@ plot::SortedTable classes_table(const ClassReport& report) {
   plot::SortedTable sorted{
       .name = "classes",
       .title = "Classes",
-      .caption =
-          cat("Recall: share of the ", report.noun,
-              " of a class that are predicted as it. "
-              "Precision: share of the ",
-              report.noun, " predicted as a class that belong to it. F1: their harmonic mean."),
+      .caption = cat("Recall: share of the ", report.noun,
+                     " of a class that are predicted as it. "
+                     "Precision: share of the ",
+                     report.noun,
+                     " predicted as a class that belong to it. F1: their harmonic mean. All three "
+                     "are in percent."),
       .table = {{"class", "F1", "recall", "precision", report.noun, "predicted",
                  "most often taken for"},
                 {}},

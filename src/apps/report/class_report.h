@@ -36,6 +36,8 @@ struct ClassReport {
   }
 };
 
+// Largest number of classes whose confusion matrix report.json has.
+inline constexpr std::size_t kMaxMatrixInJson = 5000;
 // Limits of the page.
 inline constexpr std::size_t kShownPairs = 12, kPicturesOfPair = 4, kShownWorst = 48;
 inline constexpr std::size_t kListedPairs = 200;

@@ -200,10 +200,10 @@ plot::Figure confusion_figure(const ClassReport& report) {
   std::string caption = cat("Each row is a class, and shows as what its ", report.noun,
                             " are predicted; right predictions are on the diagonal.");
   if (matrix.is_part) {
-    caption +=
-        cat(" Of ", report.classes.size(), " classes, the matrix has the ", matrix.rows.size(),
-            " that are confused the most, in an order that puts confused classes together. "
-            "report.json has the whole matrix.");
+    caption += cat(" Of ", report.classes.size(),
+                   " classes, the matrix has those that are confused the most, in an order that "
+                   "puts confused classes together.");
+    if (report.classes.size() <= kMaxMatrixInJson) caption += " report.json has the whole matrix.";
   }
   const std::string description = cat("confusion matrix of ", matrix.rows.size(),
                                       " classes; its numbers are the table of pairs");

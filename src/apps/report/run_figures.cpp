@@ -306,7 +306,8 @@ void write_run_report(const std::filesystem::path& folder) {
   } else if (compares_neighbors(run.task)) {
     page.sections.push_back(advice_on_neighbors(folder));
   }
-  if (run.task == "classify" && !run.evaluations.empty()) page.sections.push_back(advice_on_errors(folder));
+  if (run.task == "classify" && !run.evaluations.empty())
+    page.sections.push_back(advice_on_errors(folder));
   std::vector<plot::Figure> inner;
   add_lambda_figures(run, inner);
   add_gradient_figure(run, inner);
