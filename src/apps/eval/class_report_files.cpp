@@ -67,7 +67,7 @@ Json class_json(const std::string& name, const ClassFigures& f) {
           {"f1", f.f1}};
 }
 
-Json sample_json(const ClassifiedSample& s, const SampleFile& file) {
+Json sample_json(const ClassifiedSample& s, const SamplePlace& file) {
   return {{"file", file(s.index)},
           {"truth", s.truth},
           {"prediction", s.prediction},
@@ -138,7 +138,7 @@ void write_calibration(const std::filesystem::path& folder, const ClassReport& r
 }
 
 void write_samples(const std::filesystem::path& path, const ClassReport& report,
-                   const SampleFile& file) {
+                   const SamplePlace& file) {
   CsvWriter csv(path, "file,truth,truth_name,prediction,prediction_name,probability,loss");
   for (const ClassifiedSample& s : report.samples) {
     csv.add(file_text(file(s.index)), s.truth, report.class_name(s.truth), s.prediction,
@@ -150,7 +150,7 @@ void write_samples(const std::filesystem::path& path, const ClassReport& report,
 }  // namespace
 
 void write_report_json(const std::filesystem::path& path, const ClassReport& report,
-                       const SampleFile& file) {
+                       const SamplePlace& file) {
   const ClassificationFigures& figures = report.figures;
   const std::vector<ClassifiedSample> worst = worst_first(report.samples);
   ObjectWriter json(path);
@@ -179,7 +179,7 @@ void write_report_json(const std::filesystem::path& path, const ClassReport& rep
 }
 
 void write_report_tables(const std::filesystem::path& folder, const ClassReport& report,
-                         const SampleFile& file) {
+                         const SamplePlace& file) {
   write_classes(folder / "classes.csv", report);
   write_confusions(folder / "confusions.csv", report);
   write_calibration(folder, report);

@@ -14,7 +14,7 @@ namespace dtn::app {
 inline constexpr std::size_t kWorstInJson = 100;
 
 // Identifies a sample in the files: the path of an image, or its place in a file of tensors.
-using SampleFile = std::function<nlohmann::ordered_json(std::int64_t index)>;
+using SamplePlace = std::function<nlohmann::ordered_json(std::int64_t index)>;
 
 // Writes report.json. `top1` is in percent; all other figures but the losses are fractions:
 //   top1 macro_f1 macro_f1_present ece loss count skipped
@@ -25,11 +25,11 @@ using SampleFile = std::function<nlohmann::ordered_json(std::int64_t index)>;
 //   worst        [{file truth prediction probability loss}], at most kWorstInJson; truth and
 //                prediction are labels
 void write_report_json(const std::filesystem::path& path, const ClassReport& report,
-                       const SampleFile& file);
+                       const SamplePlace& file);
 
 // Writes classes.csv, confusions.csv (the entries that are not 0), reliability.csv, top_k.csv, and
 // samples.csv with all samples in the order of the data.
 void write_report_tables(const std::filesystem::path& folder, const ClassReport& report,
-                         const SampleFile& file);
+                         const SamplePlace& file);
 
 }  // namespace dtn::app

@@ -93,7 +93,7 @@ void ClassReporter::take_source(const SampleSource& source) {
   report_.noun = source.noun();
   report_.lead.push_back(cat("Data: ", source.description(), "."));
   name_classes(source.class_names());
-  file_ = [&source](std::int64_t index) { return source.sample_name(index); };
+  place_ = [&source](std::int64_t index) { return source.sample_name(index); };
   report_.name = [&source, dataset](std::int64_t index) {
     return dataset ? dataset->item_name(index) : source.sample_name(index);
   };
@@ -118,7 +118,7 @@ void ClassReporter::take_inputs(const Fields& inputs, const std::string& file) {
   if (config_.model.max_length > 0) report_.noun = "sequences";
   report_.lead.push_back(cat("Data: ", file, "."));
   name_classes({});
-  file_ = [](std::int64_t index) { return index; };
+  place_ = [](std::int64_t index) { return index; };
   report_.name = [](std::int64_t index) { return cat("number ", index); };
   const Tensor* images = inputs.find("image");
   if (!images) return;
@@ -152,8 +152,8 @@ void ClassReporter::finish(std::int64_t skipped, Metrics& metrics) {
   fs::create_directories(folder, error);
   if (error)
     throw Error(cat("--report: cannot make the folder ", folder.string(), ": ", error.message()));
-  write_report_json(folder / "report.json", report_, file_);
-  if (options_.csv) write_report_tables(folder, report_, file_);
+  write_report_json(folder / "report.json", report_, place_);
+  if (options_.csv) write_report_tables(folder, report_, place_);
   write_file_atomic(folder / "report.html", class_report_page(report_));
   log_info(cat("report: ", (folder / "report.html").string()));
   const ClassificationFigures& figures = report_.figures;

@@ -53,7 +53,7 @@ class ClassReporter {
   const Classify& task_;
   const Registries& registries_;
   ClassReport report_;
-  SampleFile file_;
+  SamplePlace place_;
 };
 
 }  // namespace dtn::app
