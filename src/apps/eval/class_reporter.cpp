@@ -64,7 +64,7 @@ CLI::Option* ReportOptions::add_to(CLI::App& app) {
 }
 
 ClassReporter::ClassReporter(const ReportOptions& options, const ExperimentConfig& config,
-                             const Classify& task, std::string weights,
+                             const Classify& task, const std::string& weights,
                              const Registries& registries)
     : options_(options), config_(config), task_(task), registries_(registries) {
   if (config.model.num_classes == 0) {

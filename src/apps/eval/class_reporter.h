@@ -31,7 +31,7 @@ class ClassReporter {
   // `task`, with its weights, and `registries` must outlive this object. `weights` describes the
   // weights in a line. Throws ConfigError if the model has no classes, or the folder cannot be one.
   ClassReporter(const ReportOptions& options, const ExperimentConfig& config, const Classify& task,
-                std::string weights, const Registries& registries);
+                const std::string& weights, const Registries& registries);
 
   // The origin of the samples, one of them before the first add(): a data set, or the fields of
   // --inputs. Both must outlive this object. Throws DataError if the samples have no labels.

@@ -177,9 +177,8 @@ plot::TableOrder order_by(const ClassReport& report, const std::string& label, c
 
 // Returns the class that a class is taken for the most, such as "coat (12.0 %)".
 std::string taken_for(const ClassReport& report, std::int64_t truth) {
-  const std::vector<Confusion>& all = report.figures.confusions;
   const Confusion* most = nullptr;
-  for (const Confusion& entry : std::ranges::equal_range(all, truth, {}, &Confusion::truth)) {
+  for (const Confusion& entry : report.figures.confusions_of(truth)) {
     if (entry.prediction != truth && (!most || entry.count > most->count)) most = &entry;
   }
   if (!most) return "-";

@@ -164,8 +164,8 @@ class MatrixDrawing {
   void draw_labels(plot::Canvas& canvas, const plot::Box& area) const {
     for (std::size_t i = 0; i < labels_.size(); ++i) {
       if (labels_[i].empty()) continue;
-      const auto row = static_cast<double>(i / matrix_.width());
-      const auto column = static_cast<double>(i % matrix_.width());
+      const std::size_t r = i / matrix_.width(), c = i % matrix_.width();
+      const auto row = static_cast<double>(r), column = static_cast<double>(c);
       const bool dark = plot::is_dark(kShares.color(matrix_.shares[i]));
       canvas.text({area.x + cell_ * (column + 0.5), area.y + cell_ * (row + 0.5) + 4}, labels_[i],
                   {plot::kSmallText, plot::Anchor::kMiddle, dark ? plot::kWhite : plot::kBlack});

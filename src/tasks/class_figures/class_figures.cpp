@@ -38,7 +38,7 @@ std::vector<CalibrationBin> bins_of(std::span<const ClassifiedSample> samples) {
   return bins;
 }
 
-std::vector<Confusion> confusions_of(std::span<const ClassifiedSample> samples) {
+std::vector<Confusion> count_confusions(std::span<const ClassifiedSample> samples) {
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
   pairs.reserve(samples.size());
   for (const ClassifiedSample& s : samples) pairs.emplace_back(s.truth, s.prediction);
@@ -98,10 +98,14 @@ std::optional<ClassifiedSample> classified(std::int64_t index, std::span<const f
                           .loss = std::log(sum) + (most - own)};
 }
 
+std::span<const Confusion> ClassificationFigures::confusions_of(std::int64_t truth) const {
+  const auto begin = std::ranges::lower_bound(confusions, truth, {}, &Confusion::truth);
+  return {begin, std::ranges::upper_bound(confusions, truth, {}, &Confusion::truth)};
+}
+
 std::vector<std::int64_t> ClassificationFigures::confusion_row(std::int64_t truth) const {
   std::vector<std::int64_t> row(classes.size(), 0);
-  const auto same_truth = std::ranges::equal_range(confusions, truth, {}, &Confusion::truth);
-  for (const Confusion& entry : same_truth) {
+  for (const Confusion& entry : confusions_of(truth)) {
     row[static_cast<std::size_t>(entry.prediction)] = entry.count;
   }
   return row;
@@ -128,7 +132,7 @@ ClassificationFigures figures_of(std::span<const ClassifiedSample> samples, std:
     figures.ece += quotient(
         static_cast<double>(bin.count) * std::abs(bin.accuracy - bin.confidence), figures.count);
   }
-  figures.confusions = confusions_of(samples);
+  figures.confusions = count_confusions(samples);
   add_classes(figures);
   return figures;
 }

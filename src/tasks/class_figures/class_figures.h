@@ -79,6 +79,8 @@ struct ClassificationFigures {
   // with the number of samples, not with K^2.
   std::vector<Confusion> confusions;
 
+  // Returns the entries of a row of the confusion matrix that are not 0.
+  std::span<const Confusion> confusions_of(std::int64_t truth) const;
   // Returns the row of the confusion matrix of a class, [K].
   std::vector<std::int64_t> confusion_row(std::int64_t truth) const;
 };
