@@ -45,6 +45,16 @@ EOC
   dtn-train --config dit.yaml --output runs/fashion_mnist_dit_ln
 }
 
+# Runs that the examples of dtn-average and dtn-export use.
+train_small() {  # NAME [OPTION...]
+  dtn-train --config fashion_mnist_dtn --set schedule.steps=2 --output "runs/$1" "${@:2}" > "$log" 2>&1 ||
+    fail "the run $1 fails"
+}
+train_soup() {
+  for seed in 1 2 3; do train_small "$(tr 123 abc <<< $seed)" --set seed=$seed; done
+  cp runs/b/checkpoints/last/model.safetensors pretrained.safetensors
+}
+
 # examples_of PROGRAM: the examples of its manual page.
 examples_of() {
   "$1" --man | sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/s/^\.B //p' | sed 's/\\-/-/g; s/\\e/\\/g'
@@ -54,6 +64,10 @@ mapfile -t programs < <(cd "$bin" && find . -lname dtn -printf '%f\n' | sort -r)
 for program in dtn "${programs[@]}"; do
   if [[ $program == dtn-train ]]; then rm -r runs; fi  # of `dtn train`
   if [[ $program == dtn-sample ]]; then train_dit > "$log" 2>&1 || fail "the diffusion model fails"; fi
+  if [[ $program == dtn-average ]]; then train_soup; fi
+  if [[ $program == dtn-export ]]; then
+    train_small vit_s_ln --set model.norm.type=ln --set model.class_token_at=0
+  fi
   mapfile -t examples < <(examples_of "$program")
   echo "$program: ${#examples[@]} examples"
   ((${#examples[@]} >= 2)) || fail "the manual of $program has ${#examples[@]} examples"
