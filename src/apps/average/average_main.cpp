@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -107,11 +108,16 @@ std::vector<Metrics> evaluate_alone(Ingredients& models, WeightsJudge& judge, Re
   return figures;
 }
 
-Average greedy(Ingredients& models, WeightsJudge& judge, Report& report) {
+using Statistics = std::function<Tensor(const Tensor& weights)>;
+
+// Judges each mean with the statistics that it would be written with.
+Average greedy(Ingredients& models, WeightsJudge& judge, const Statistics& with_statistics,
+               Report& report) {
   const std::vector<Metrics> alone = evaluate_alone(models, judge, report);
   Average average;
   const GreedySoup soup = greedy_soup(
-      models, alone, [&](const Tensor& weights) { return judge.figures(weights, "average"); },
+      models, alone,
+      [&](const Tensor& weights) { return judge.figures(with_statistics(weights), "average"); },
       [&](const Taste& taste) {
         if (taste.taken) average.names.push_back(models.name(taste.ingredient));
         report.taste(models, taste);
@@ -120,20 +126,15 @@ Average greedy(Ingredients& models, WeightsJudge& judge, Report& report) {
   return average;
 }
 
-// Measures running statistics again if --update-bn asks for it, or says that they are averages.
-Tensor with_statistics(const AverageCommand& options, const Ingredients& models,
-                       const Tensor& weights, Device device, const Registries& registries) {
-  if (options.update_bn > 0) {
+// Measures running statistics again if --update-bn asks for it.
+Statistics statistics_of(const AverageCommand& options, const Ingredients& models, Device device,
+                         const Registries& registries) {
+  if (options.update_bn == 0) return [](const Tensor& weights) { return weights; };
+  return [&options, &models, device, &registries](const Tensor& weights) {
     ProgressBar bar("measuring statistics", options.update_bn);
     return measure_statistics(weights, models.config(), device, registries, options.update_bn,
                               [&](std::int64_t done) { bar.update(done, ""); });
-  }
-  if (models.has_statistics()) {
-    log_warn(
-        "the running statistics of the batch normalizers are averages, too, which do not fit the "
-        "averaged weights; --update-bn 100 measures them on 100 batches of training images");
-  }
-  return weights;
+  };
 }
 
 void write(const AverageCommand& options, const Ingredients& models, const Average& average) {
@@ -165,14 +166,21 @@ int run_average(const AverageCommand& options, const Registries& registries) {
     const int usual = std::min(64, train.micro_batch.value_or(train.batch_size));
     judge.emplace(models.config(), device, registries, options.batch_size.value_or(usual));
   }
+  const Statistics with_statistics = statistics_of(options, models, device, registries);
+  if (options.update_bn == 0 && models.has_statistics()) {
+    log_warn(
+        "the running statistics of the batch normalizers are averages, too, which do not fit the "
+        "averaged weights; --update-bn 100 measures them on 100 batches of training images");
+  }
   Average average;
   if (options.greedy) {
-    average = greedy(models, *judge, report);
+    average = greedy(models, *judge, with_statistics, report);
   } else {
     if (judge) evaluate_alone(models, *judge, report);
     average = {uniform_soup(models, options.shares), all_names(models)};
   }
-  average.weights = with_statistics(options, models, average.weights, device, registries);
+  // A single model keeps its own statistics.
+  if (average.names.size() > 1) average.weights = with_statistics(average.weights);
   write(options, models, average);
   if (judge) report.average(judge->figures(average.weights, "average"));
   report.finish();
@@ -186,7 +194,7 @@ int average_main(int argc, char** argv, const Registries& registries) {
       "Averages the weights of models of one architecture that come from the same starting "
       "weights: "
       "checkpoints of a run, or runs that fine-tuned the same weights. The average costs no more "
-      "than one model, and is often better than each.",
+      "than one model, and can be better than each.",
       "dtn-average"};
   AverageCommand options;
   app.add_option("--checkpoint,checkpoint", options.checkpoints,
