@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/data/dataset_registry.h"
 #include "dtn/tasks/classify.h"
 
 namespace dtn {
@@ -26,11 +27,12 @@ class Ensemble : public Classify {
 };
 
 // log(mean over the members of softmax(logits)) of logits [n, K] float32 on the host, in float64.
+// Finite for finite logits: a class that every member excludes keeps its own logarithm.
 Tensor log_mean_probabilities(const std::vector<Tensor>& logits);
 
 // Throws ConfigError, which names `named`, if it is no classifier that can join one of `first`: it
 // has other classes, or its images are prepared in another way.
 void check_joins_ensemble(const ExperimentConfig& first, const ExperimentConfig& other,
-                          const std::string& named);
+                          const std::string& named, const DatasetRegistry& datasets);
 
 }  // namespace dtn

@@ -11,17 +11,21 @@
 namespace dtn {
 namespace {
 
+constexpr const char* kMomentum = "momentum";
+
+template <class Option>
+bool is_momentum(const Option& option) {
+  return option.key == kMomentum;
+}
+
 // The config with normalizers whose statistics after a batch are those of the batch.
 ExperimentConfig without_memory(ExperimentConfig config, const NormRegistry& norms) {
-  constexpr const char* kMomentum = "momentum";
   NormConfig& norm = config.model.norm;
-  const NormSchema& schema = norms.at(norm.type).schema;
-  const auto has_momentum = [&](const auto& option) { return option.key == kMomentum; };
-  if (!schema.running_statistics || std::ranges::none_of(schema.options, has_momentum)) {
+  if (!has_measurable_statistics(norm, norms)) {
     throw ConfigError(
         cat("the model has no running statistics to measure; its norm is ", norm.type));
   }
-  std::erase_if(norm.options, has_momentum);
+  std::erase_if(norm.options, is_momentum<NormOption>);
   norm.options.push_back({kMomentum, 1.0});
   return config;
 }
@@ -60,6 +64,12 @@ std::vector<double> sum_statistics(Task& task, const ExperimentConfig& config, D
 }
 
 }  // namespace
+
+bool has_measurable_statistics(const NormConfig& norm, const NormRegistry& norms) {
+  const NormSchema& schema = norms.at(norm.type).schema;
+  return schema.running_statistics &&
+         std::ranges::any_of(schema.options, is_momentum<OptionSchema>);
+}
 
 Tensor measure_statistics(const Tensor& weights, const ExperimentConfig& config, Device device,
                           const Registries& registries, std::int64_t batches,

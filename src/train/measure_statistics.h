@@ -12,11 +12,15 @@
 
 namespace dtn {
 
+// True if the normalizer has running statistics that move by a share of each batch, its option
+// `momentum`.
+bool has_measurable_statistics(const NormConfig& norm, const NormRegistry& norms);
+
 // Returns the weights with other running statistics: the mean of those of `batches` batches of
 // training samples, in training mode and float32. `weights` are the values of the store of the
 // config's task, float32 on the CPU. `on_batch` is called with the number of batches done.
-// Throws ConfigError if the normalizer of the config has no running statistics with a momentum, and
-// DataError if the training samples fill no batch.
+// Throws ConfigError if the normalizer of the config has no measurable statistics, and DataError if
+// the training samples fill no batch.
 Tensor measure_statistics(const Tensor& weights, const ExperimentConfig& config, Device device,
                           const Registries& registries, std::int64_t batches,
                           const std::function<void(std::int64_t done)>& on_batch = {});

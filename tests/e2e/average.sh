@@ -90,7 +90,44 @@ expect 2 dtn-eval run1 run2 --task knn
 expect_text 'an ensemble of several checkpoints has'
 expect 0 dtn-train --config tiny.yaml --set model.image_size=32 --set schedule.steps=1 --output large
 expect 2 dtn-eval run1 large
-expect_text 'large: the models of an ensemble see the same images, but its model.image_size is 32'
+expect_text 'large: the models of an ensemble see the same inputs, but its model.image_size is 32'
+
+echo "validation images of some of the classes, elsewhere"
+python3 - << 'EOF'
+import os, files
+for split, names in ("train", "abc"), ("val", "bc"):
+    for k, name in enumerate(names):
+        os.makedirs(f"photos/{split}/{name}")
+        for i in range(4):
+            shade = lambda x, y: (60 * "abc".index(name) + 7 * i, 9 * y % 256, 9 * x % 256)
+            open(f"photos/{split}/{name}/{i}.png", "wb").write(files.png(20, 20, shade))
+EOF
+photos=(--config tiny.yaml --set data.dataset=imagefolder --set data.root=photos --set data.size=null
+        --set model.num_classes=3 --set train.batch_size=4 --set train.micro_batch=4 --set schedule.steps=6)
+for seed in 1 2; do
+  expect 0 dtn-train "${photos[@]}" --set seed=$seed --output "photos$seed"
+done
+mkdir elsewhere
+mv photos/val elsewhere/val
+for seed in 1 2; do
+  expect 0 dtn-eval photos$seed --set data.root=elsewhere --json
+  grep '^{' "$log" > "alone$seed.json"
+done
+for way in --evaluate --greedy; do
+  expect 0 dtn-average photos1 photos2 --set data.root=elsewhere $way --json --output photos.safetensors
+  check "the figures of dtn-eval" << 'EOF'
+found = json.loads([l for l in log.splitlines() if l.startswith("{")][-1])
+for i, model in enumerate(found["models"], 1):
+    alone = json.load(open(f"alone{i}.json"))
+    assert model["alone"]["top1"] == alone["top1"] and model["alone"]["loss"] == alone["loss"], (model, alone)
+EOF
+done
+
+sed '/^augment/d' tiny.yaml > supcon.yaml
+printf 'augment: supcon\nsupcon: {feat_dim: 8}\n' >> supcon.yaml
+expect 0 dtn-train --config supcon.yaml --set task=supcon --set schedule.steps=1 --output supcon
+expect 2 dtn-average supcon --evaluate --output a.safetensors
+expect_text 'models of the task supcon have features' 'dtn-eval --task knn'
 
 echo "running statistics"
 for seed in 1 2; do
@@ -109,6 +146,14 @@ stale, fresh = (files.read_safetensors(f"{name}.safetensors")[1] for name in ("s
 changed = {name for name in stale if stale[name] != fresh[name]}
 assert changed and all(".running_" in name for name in changed), changed
 EOF
+
+for seed in 1 2; do
+  expect 0 dtn-train --config tiny.yaml --set model.norm.type=power --set seed=$seed --set schedule.steps=1 \
+    --output "power$seed"
+done
+expect 0 dtn-average power1 power2 --output power.safetensors
+expect_text 'warning.*running statistics'
+if grep -q 'update-bn' "$log"; then fail "--update-bn is named where it cannot help"; fi
 
 echo "what it refuses"
 expect 2 dtn-average --output a.safetensors

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What leaves for other programs: ONNX files, and folders for timm.
+# Models for other programs: ONNX files, and folders for timm.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"

@@ -36,6 +36,8 @@ FORMS = {
                                       "data.dataset": "tensors"}),
     "wide": ("vit_tiny_patch16_224", {"model.image_size": "[32, 64]", "model.mlp_ratio": 3}),
     "clip": ("vit_base_patch32_clip_224", {}),
+    "quick": ("vit_base_patch32_clip_224", {"model.act": "quick_gelu", "model.qk_norm": "true"}),
+    "silu": ("vit_tiny_patch16_224", {"model.act": "silu", "model.norm_pre": "true"}),
     "distilled": ("deit_tiny_distilled_patch16_224", {}),
 }
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -164,13 +163,16 @@ int run_average(const AverageCommand& options, const Registries& registries) {
   if (options.greedy || options.evaluate) {
     const TrainConfig& train = models.config().train;
     const int usual = std::min(64, train.micro_batch.value_or(train.batch_size));
-    judge.emplace(models.config(), device, registries, options.batch_size.value_or(usual));
+    judge.emplace(models.config(), models.file(0), device, registries,
+                  options.batch_size.value_or(usual));
   }
   const Statistics with_statistics = statistics_of(options, models, device, registries);
   if (options.update_bn == 0 && models.has_statistics()) {
-    log_warn(
-        "the running statistics of the batch normalizers are averages, too, which do not fit the "
-        "averaged weights; --update-bn 100 measures them on 100 batches of training images");
+    const bool measurable = has_measurable_statistics(models.config().model.norm, registries.norms);
+    log_warn(cat(
+        "the running statistics of the normalizers are averages, too, which may not fit the "
+        "averaged weights",
+        measurable ? "; --update-bn 100 measures them on 100 batches of training samples" : ""));
   }
   Average average;
   if (options.greedy) {
@@ -192,9 +194,8 @@ int run_average(const AverageCommand& options, const Registries& registries) {
 int average_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
       "Averages the weights of models of one architecture that come from the same starting "
-      "weights: "
-      "checkpoints of a run, or runs that fine-tuned the same weights. The average costs no more "
-      "than one model, and can be better than each.",
+      "weights: checkpoints of a run, or runs that fine-tuned the same weights. The average costs "
+      "no more than one model, and can be better than each.",
       "dtn-average"};
   AverageCommand options;
   app.add_option("--checkpoint,checkpoint", options.checkpoints,

@@ -22,6 +22,7 @@ class Ingredients {
   std::size_t count() const { return checkpoints_.size(); }
   // As on the command line.
   const std::string& name(std::size_t i) const { return checkpoints_[i]; }
+  const std::filesystem::path& file(std::size_t i) const { return files_[i]; }
   // The weights of a model, float32 on the CPU, laid out like the store of a task of config().
   // Notes of adaptations are logged the first time.
   Tensor weights(std::size_t i);

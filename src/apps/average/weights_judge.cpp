@@ -9,13 +9,17 @@
 
 namespace dtn::app {
 
-WeightsJudge::WeightsJudge(const ExperimentConfig& config, Device device,
-                           const Registries& registries, std::int64_t batch_size)
-    : config_(config),
-      device_(device),
-      task_(make_task({config_, device, registries})),
-      source_(validation_source(*task_, device)),
-      batch_size_(batch_size) {
+WeightsJudge::WeightsJudge(const ExperimentConfig& config, const std::filesystem::path& file,
+                           Device device, const Registries& registries, std::int64_t batch_size)
+    : config_(config), device_(device), batch_size_(batch_size) {
+  if (registries.tasks.at(config.task).schema.features_only) {
+    throw ConfigError(cat("models of the task ", config.task,
+                          " have features and no figures of their own; leave --greedy and "
+                          "--evaluate out, and judge the average by dtn-eval --task knn"));
+  }
+  task_ = make_task({config_, device, registries});
+  task_->load_weights(file.string(), WeightsUse::kEvaluation);
+  source_ = validation_source(*task_, device);
   log_info(cat("val: ", source_->description()));
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<Classify> load_member(const TaskSetup& setup, const TensorFile& 
   const std::filesystem::path file = own.file();
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig config = own.config_of(weights, setup.registries.schemas());
-  check_joins_ensemble(setup.config, config, named);
+  check_joins_ensemble(setup.config, config, named, setup.registries.datasets);
   const std::int64_t classes = config.model.num_classes;
   check_same_classes(stored_class_names(first.metadata, classes),
                      stored_class_names(weights.metadata, classes), named);
@@ -37,7 +37,7 @@ std::unique_ptr<Classify> load_member(const TaskSetup& setup, const TensorFile& 
 std::unique_ptr<Task> make_ensemble(const TaskSetup& setup, const TensorFile& weights,
                                     const std::vector<std::string>& others,
                                     const WeightsOptions& options) {
-  check_joins_ensemble(setup.config, setup.config, options.checkpoint);
+  check_joins_ensemble(setup.config, setup.config, options.checkpoint, setup.registries.datasets);
   if (setup.config.model.num_classes == 0) {
     throw ConfigError("an ensemble needs models with classes; model.num_classes is 0");
   }

@@ -31,6 +31,10 @@ std::string reason_against(const ModelConfig& m) {
   if (m.distilled && m.eps != kUsualEps) {
     return cat("timm's distilled models have an epsilon of 1e-6; model.eps is ", m.eps);
   }
+  if (m.distilled && (m.pool == Pooling::kMean || m.registers > 0)) {
+    return "timm's distilled models read their tokens and have no registers; model.pool or "
+           "model.registers is another";
+  }
   if (m.prefix_tokens() > 0 && m.class_token_at > 0) {
     return cat(
         "the class token of timm's models joins before the first block; "

@@ -7,6 +7,7 @@
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/data/dataset_registry.h"
 #include "tensors.h"
 
 namespace dtn::test {
@@ -36,6 +37,13 @@ TEST(LogMeanProbabilities, OfOneModelIsItsLogSoftmax) {
   EXPECT_NEAR(got[2], 4 - total, 1e-6);
 }
 
+// exp(-3000) is 0 in float64, but the loss of a model that is so wrong is a number.
+TEST(LogMeanProbabilities, StaysFinite) {
+  const Tensor a = Tensor::from(std::vector<float>{0, 3000}, {1, 2});
+  const Tensor b = Tensor::from(std::vector<float>{0, 2000}, {1, 2});
+  EXPECT_NEAR(doubles(log_mean_probabilities({a, b}))[0], -2000 - std::log(2.0), 1e-3);
+}
+
 TEST(LogMeanProbabilities, KeepsNotANumber) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor a = Tensor::from(std::vector<float>{1, nan, 2}, {1, 3});
@@ -49,18 +57,26 @@ TEST(CheckJoinsEnsemble, NamesTheDifference) {
   first.model.image_size = 32;
   ExperimentConfig other = first;
   other.model.depth = 3;
-  EXPECT_NO_THROW(check_joins_ensemble(first, other, "b"));
+  EXPECT_NO_THROW(check_joins_ensemble(first, other, "b", dataset_registry()));
   other.model.image_size = 48;
   try {
-    check_joins_ensemble(first, other, "b");
+    check_joins_ensemble(first, other, "b", dataset_registry());
     FAIL();
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("b: "), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("model.image_size is 48"), std::string::npos) << e.what();
   }
+  // Without data.mean and data.std, the data set gives the usual values.
+  other = first;
+  first.data.dataset = "imagefolder";
+  other.data.dataset = "cifar10";
+  EXPECT_THROW(check_joins_ensemble(first, other, "b", dataset_registry()), ConfigError);
+  other.data.mean = first.data.mean = {0.5};
+  other.data.std = first.data.std = {0.25};
+  EXPECT_NO_THROW(check_joins_ensemble(first, other, "b", dataset_registry()));
   other = first;
   other.task = "diffusion";
-  EXPECT_THROW(check_joins_ensemble(first, other, "b"), ConfigError);
+  EXPECT_THROW(check_joins_ensemble(first, other, "b", dataset_registry()), ConfigError);
 }
 
 }  // namespace
