@@ -15,6 +15,7 @@ case $name in
   fuzz_coco) seeds=("$here/coco") ;;
   fuzz_hub) seeds=("$here/hub") ;;
   fuzz_image | fuzz_stb) seeds=("$here/../golden/data/images") ;;
+  fuzz_labels) seeds=("$here/labels") ;;
   fuzz_listops) seeds=("$here/listops") ;;
   fuzz_rle) seeds=("$here/rle") ;;
   fuzz_yaml) seeds=("$here/../../configs/"{fashion_mnist,sweeps}) ;;

@@ -62,12 +62,4 @@ inline std::string json_text(const nlohmann::ordered_json& json, int indent = -1
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Quotes a field of a CSV table, if necessary (RFC 4180).
-inline std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 }  // namespace dtn

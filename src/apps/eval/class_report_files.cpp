@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "apps/common/json_files.h"
+#include "data/table/csv.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
 
@@ -91,7 +92,7 @@ class CsvWriter {
   void finish() { file_.commit(); }
 
  private:
-  static std::string text(const std::string& value) { return csv_text(value); }
+  static std::string text(const std::string& value) { return csv_field(value); }
   // The shortest text that reads back as the same number.
   static std::string text(double value) {
     std::array<char, 32> buffer{};

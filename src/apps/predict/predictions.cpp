@@ -7,6 +7,7 @@
 
 #include "apps/common/json_files.h"
 #include "core/format.h"
+#include "data/table/csv.h"
 #include "dtn/core/check.h"
 
 namespace dtn::app {
@@ -63,7 +64,7 @@ void PredictionWriter::add(const std::string& file, const std::vector<Guess>& gu
       top.push_back({{"label", label}, {"name", name}, {"probability", probability}});
     }
     if (table_) {
-      rows += cat(csv_text(file), ",", i + 1, ",", label, ",", csv_text(name), ",",
+      rows += cat(csv_field(file), ",", i + 1, ",", label, ",", csv_field(name), ",",
                   format("%.6g", probability), "\n");
     }
   }

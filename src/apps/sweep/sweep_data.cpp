@@ -7,6 +7,7 @@
 #include "config/codec.h"
 #include "config/document.h"
 #include "core/format.h"
+#include "data/table/csv.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/version.h"
@@ -273,7 +274,7 @@ std::vector<std::string> csv_header(const SweepConfig& sweep) {
 
 std::vector<std::string> csv_row(const SweepConfig& sweep, const VariantResult& r) {
   const SweepVariant& v = sweep.variants[r.variant];
-  std::vector<std::string> cells = {v.name, csv_text(v.label), std::to_string(r.runs.size())};
+  std::vector<std::string> cells = {v.name, csv_field(v.label), std::to_string(r.runs.size())};
   for (auto value : {part_of(r.metric, &Statistics::mean), r.metric ? r.metric->std : std::nullopt,
                      part_of(r.metric, &Statistics::min), part_of(r.metric, &Statistics::max),
                      v.paper, r.difference, r.to_baseline, r.paper_to_baseline}) {
