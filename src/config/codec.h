@@ -40,6 +40,9 @@ constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range fraction() { return {.low = 0, .high = 1, .high_open = true}; }          // [0, 1)
 constexpr Range positive_fraction() { return {.low = 0, .high = 1, .low_open = true}; }  // (0, 1]
+constexpr Range inner_fraction() {
+  return {.low = 0, .high = 1, .low_open = true, .high_open = true};
+}  // (0, 1)
 
 // Returns for instance "in [0, 1)" or "at least 0"; empty for the range of all numbers.
 std::string describe(const Range& range);

@@ -47,6 +47,8 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"data.workers", "num_workers dataloader_num_workers"},
     {"data.train", "train_dir train_split"},
     {"data.val", "val_dir val_split"},
+    {"data.labels", "csv label_file labels_file annotations"},
+    {"data.split", "validation_split val_fraction val_ratio val_size"},
     {"data.crop_pct", "crop_percent"},
     {"augment.policy", "aa auto_augment"},
     {"augment.erase", "reprob random_erasing"},

@@ -179,6 +179,14 @@ std::vector<Key> data_keys() {
             "data.dataset; unset: the usual name for the data set"),
       value(KEY(data.val), "val",
             "validation split, named like data.train; unset: the usual name for the data set"),
+      value(KEY(data.labels), "labels.csv",
+            "table of the images and their labels, .csv or .tsv, in place of class folders: a path "
+            "and a label per line, with or without a header; a relative path and the paths in the "
+            "table begin at the folder of the split, or at data.root if there is none; unset: the "
+            "class folders"),
+      value(KEY(data.split), inner_fraction(), "0.2",
+            "share of the training images that becomes the validation split, if there is none; the "
+            "same of each class, chosen by the seed and the names of the files; unset: none"),
       classes(),
       label_sets(),
       choice(KEY(data.class_order), {"bytes", "natural"}, "natural",

@@ -17,7 +17,7 @@ Image Task::picture(DType) { throw Error("this task draws no picture"); }
 
 std::shared_ptr<const SampleSource> validation_source(const Task& task, Device device) {
   if (auto source = task.source(Split::kVal, device)) return source;
-  throw DataError("the config has no validation split; set data.val");
+  throw DataError("the config has no validation split; set data.val or data.split");
 }
 
 Complexity Task::cost() { return {.parameters = stores().front().value->count()}; }

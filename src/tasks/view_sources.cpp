@@ -19,7 +19,7 @@ const std::shared_ptr<const Dataset>& ViewSources::training_images() const {
 }
 
 std::shared_ptr<const SampleSource> ViewSources::validation(Device device) const {
-  if (!config_.data.val && reads_validation()) return nullptr;
+  if (!config_.data.val && !config_.data.split && reads_validation()) return nullptr;
   const std::shared_ptr<const Dataset> training = labelled_images();
   std::shared_ptr<const Dataset> images = open_validation_images(config_, *training, registries_);
   check_labelled(*images);
@@ -43,8 +43,9 @@ void ViewSources::check_labelled(const Dataset& images) const {
       cat(images.description(),
           ": has no labels; evaluations compare the label of each validation image with "
           "those of its nearest training images; ",
-          reads_validation() ? "unset data.val to train without evaluations"
-                             : "train on a data set with labels"));
+          config_.data.split   ? "unset data.split to train without evaluations"
+          : reads_validation() ? "unset data.val to train without evaluations"
+                               : "train on a data set with labels"));
 }
 
 // Returns the training images with their labels. Throws DataError if they have none.

@@ -48,6 +48,7 @@ void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
   same.data.root.clear();
   same.data.train.reset();
   same.data.val.reset();
+  same.data.labels.reset();
   same.data.workers.reset();
   Fingerprint print;
   print.add(to_yaml(same));

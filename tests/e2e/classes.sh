@@ -170,7 +170,7 @@ expect 0 dtn-train "${numbers[@]}" --output bytes
 expect_text "label 2 is '10'" 'set data.class_order: natural'
 expect 0 dtn-train "${numbers[@]}" --set data.class_order=natural --output natural
 checks=$((checks + 1))
-! grep -q 'names of the class folders are numbers' "$log" || fail "a chosen order is warned of"
+! grep -q 'names of the classes are numbers' "$log" || fail "a chosen order is warned of"
 
 echo "models that are compared have the same classes"
 python3 - "$animals/model.safetensors" << 'EOF'

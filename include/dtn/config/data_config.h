@@ -57,6 +57,11 @@ struct DataConfig {
   // and the field `style`, the position of the set. The classes of all sets follow one another.
   // Empty: one set, the labels of the data set.
   std::vector<LabelSet> label_sets;
+  // imagefolder: a table of the images and their labels, in place of class folders. A relative path
+  // and the paths in the table begin at the folder of the split, or at root if there is none.
+  std::optional<std::string> labels;
+  // imagefolder: the share of the training images to hold out as the validation split.
+  std::optional<double> split;
   std::optional<ClassOrder> class_order;  // imagefolder; unset: bytes
   bool shuffle = true;
   // Decoding threads besides the training threads; 0: decode in the training thread. See

@@ -76,6 +76,9 @@ class Dataset {
   // Name of a sample within the data set, independent of its location: "<class>/<file>" for a file,
   // else the index.
   virtual std::string item_name(std::int64_t index) const { return std::to_string(index); }
+  // Path of a sample's file below the folder of the data set; else item_name(). data.split decides
+  // by it.
+  virtual std::string file_name(std::int64_t index) const { return item_name(index); }
 
  protected:
   Dataset() = default;

@@ -45,11 +45,14 @@ std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& mod
 // Classes are the folders in data.class_order, by default the byte order of their names. Samples
 // are sorted by class, folder and file name, as in torchvision's ImageFolder. Names that begin with
 // a dot are ignored. If both splits exist, their classes must be the same.
+//
+// With data.labels, the images that a table lists, with its labels. With data.split, both splits
+// are all images of the training folder, and open_dataset() takes the part of the split.
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split);
 
-// open_image_folder() or, if the folder of the split has no class folders, all images directly in
-// it: without labels, sorted by file name.
+// open_image_folder() or, if there is no data.labels and the folder of the split has no class
+// folders, all images directly in it: without labels, sorted by file name.
 std::unique_ptr<Dataset> open_unlabelled_folder(const DataConfig& data, const ModelConfig& model,
                                                 Split split);
 

@@ -55,6 +55,7 @@ void add_data_options(const DataConfig& data, std::vector<std::string>& command)
   if (!data.root.empty()) add("root", data.root);
   if (data.train) add("train", *data.train);
   if (data.val) add("val", *data.val);
+  if (data.labels) add("labels", *data.labels);
 }
 
 SweepStatus evaluate_run(const SweepConfig& sweep, const SweepOptions& options, const SweepRun& run,

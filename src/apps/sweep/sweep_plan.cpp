@@ -58,7 +58,7 @@ void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
 }  // namespace
 
 void drop_split_folders(DataConfig& data) {
-  for (std::optional<std::string>* split : {&data.train, &data.val}) {
+  for (std::optional<std::string>* split : {&data.train, &data.val, &data.labels}) {
     if (*split && fs::path(**split).is_absolute()) *split = fs::path(**split).filename().string();
   }
 }

@@ -50,8 +50,8 @@ void check_config(const SweepRun& run, const ConfigSchemas& schemas);
 void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output,
                    const ConfigSchemas& schemas);
 
-// Reduces absolute paths in data.train and data.val to their file names: on another machine the
-// folders are elsewhere.
+// Reduces absolute paths in data.train, data.val and data.labels to their file names: on another
+// machine the folders are elsewhere.
 void drop_split_folders(DataConfig& data);
 
 // Returns the config without the keys that affect neither the weights nor their evaluations.

@@ -77,11 +77,11 @@ void warn_of_class_order(std::vector<std::string> names, const DataConfig& data,
   const auto [byte, number] = std::ranges::mismatch(names, natural);
   if (byte == names.end()) return;
   const auto label = byte - names.begin();
-  log_warn(cat(
-      where, ": the names of the class folders are numbers, but they are sorted as text: label ",
-      label, " is '", *byte, "'. If the weights sort them as numbers, as timm does (label ", label,
-      " is '", *number,
-      "'), set data.class_order: natural; to keep this order, set data.class_order: bytes"));
+  log_warn(
+      cat(where, ": the names of the classes are numbers, but they are sorted as text: label ",
+          label, " is '", *byte, "'. If the weights sort them as numbers, as timm does (label ",
+          label, " is '", *number,
+          "'), set data.class_order: natural; to keep this order, set data.class_order: bytes"));
 }
 
 }  // namespace dtn

@@ -82,6 +82,9 @@ class LabelSets final : public Dataset {
     if (sets_count() == 1) return item;
     return cat(item, ":", set_names_[static_cast<std::size_t>(index % sets_count())]);
   }
+  std::string file_name(std::int64_t index) const override {
+    return images_->file_name(index / sets_count());
+  }
 
  private:
   std::int64_t sets_count() const { return static_cast<std::int64_t>(set_names_.size()); }

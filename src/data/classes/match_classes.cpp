@@ -1,7 +1,6 @@
 #include "data/classes/match_classes.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -9,6 +8,8 @@
 #include "core/format.h"
 #include "data/classes/class_order.h"
 #include "data/classes/only_classes.h"
+#include "data/source/split_folders.h"
+#include "data/table/listed_images.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -211,9 +212,9 @@ std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std
   }
   if (!data.classes.empty()) return static_cast<std::int64_t>(data.classes.size());
   if (data.dataset == "imagefolder") {
-    const std::filesystem::path folder =
-        std::filesystem::path(data.root) / data.train.value_or("train");
-    return static_cast<std::int64_t>(class_folders_of(folder.string()).size());
+    const Names names =
+        data.labels ? listed_classes(data) : class_folders_of(train_folder_of(data).string());
+    return static_cast<std::int64_t>(names.size());
   }
   ModelConfig any = model;
   any.num_classes = 0;

@@ -58,8 +58,8 @@ std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const Mo
                                                 const ClassList& classes);
 
 // Returns the number of classes of the training split. For an image folder it counts the class
-// folders and does not list the files. Returns 0 if the model's config decides the number
-// (DatasetSchema::classes_of_model).
+// folders, or the labels of data.labels, and does not list the files. Returns 0 if the model's
+// config decides the number (DatasetSchema::classes_of_model).
 std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std::uint64_t seed,
                            const DatasetRegistry& datasets);
 

@@ -30,6 +30,9 @@ class OnlyClasses final : public Dataset {
   std::string item_name(std::int64_t index) const override {
     return whole_->item_name(place(index));
   }
+  std::string file_name(std::int64_t index) const override {
+    return whole_->file_name(place(index));
+  }
 
  private:
   std::int64_t place(std::int64_t index) const { return places_[static_cast<std::size_t>(index)]; }

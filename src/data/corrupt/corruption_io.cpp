@@ -87,6 +87,7 @@ class CorruptedDataset final : public Dataset {
     return cat(clean_->sample_name(index), " (", options_.cell.name(), ")");
   }
   std::string item_name(std::int64_t index) const override { return clean_->item_name(index); }
+  std::string file_name(std::int64_t index) const override { return clean_->file_name(index); }
 
  private:
   std::shared_ptr<const Dataset> clean_;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "data/classes/hold_out.h"
 #include "data/classes/label_sets.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -41,19 +42,29 @@ void check_sets_fill_head(std::int64_t classes, const ModelConfig& model) {
                       ". If a split lacks the last classes, name all of them: `set = a b c`"));
 }
 
+// Opens a split with `open`: its part of the images by data.split, if that is set.
+std::unique_ptr<Dataset> open_part(const DatasetEntry::Open& open, const DataConfig& data,
+                                   const ModelConfig& model, Split split, std::uint64_t seed) {
+  std::unique_ptr<Dataset> dataset = open(data, model, split, seed);
+  if (!data.split) return dataset;
+  return hold_out(std::move(dataset), split, *data.split, seed);
+}
+
 // Opens a split with `open`, restricted to data.classes and labelled by data.label_sets, if these
 // are set.
 std::unique_ptr<Dataset> open_with(const DatasetEntry& row, const DatasetEntry::Open& open,
                                    const DataConfig& data, const ModelConfig& model, Split split,
                                    std::uint64_t seed) {
-  if (data.classes.empty() && data.label_sets.empty()) return open(data, model, split, seed);
+  if (data.classes.empty() && data.label_sets.empty()) {
+    return open_part(open, data, model, split, seed);
+  }
   ModelConfig any = model;
   any.num_classes = 0;  // accepts any number of classes
   if (row.schema.classes_of_model && !data.label_sets.empty()) {
     any.num_classes = static_cast<int>(classes_before(data.label_sets, model.num_classes));
     any.condition = {};  // the label sets give `style`
   }
-  std::unique_ptr<Dataset> dataset = open(data, any, split, seed);
+  std::unique_ptr<Dataset> dataset = open_part(open, data, any, split, seed);
   if (!data.classes.empty()) dataset = choose_classes(std::move(dataset), data.classes);
   if (!data.label_sets.empty()) dataset = with_label_sets(std::move(dataset), data.label_sets);
   if (data.label_sets.empty()) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "core/text.h"
+#include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -28,11 +30,21 @@ PixelStatistics idx_statistics(const DataConfig& data) {
   return std::ranges::count(path, "mnist") > 0 ? kDigits : kHalfStatistics;
 }
 
+std::optional<ConfigProblem> check_split(const DataConfig& data) {
+  if (!data.split || !data.val) return std::nullopt;
+  return ConfigProblem{{"data.split", "data.val"},
+                       cat("data.split holds out a part of the training images, but data.val names "
+                           "a validation split, ",
+                           *data.val, "; unset one of the two (null)")};
+}
+
 std::vector<DatasetEntry> own_rows() {
   return {
       {{"imagefolder",
-        "one folder per class, as ImageNet",
-        {"train", "val", "class_order", "mean", "std"}},
+        "one folder per class, as ImageNet, or images with a table of labels",
+        {"train", "val", "labels", "split", "class_order", "mean", "std"},
+        false,
+        check_split},
        without_seed<open_image_folder>,
        kImageNetStatistics,
        {},

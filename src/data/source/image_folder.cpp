@@ -8,7 +8,9 @@
 
 #include "core/format.h"
 #include "data/classes/class_order.h"
+#include "data/source/name_list.h"
 #include "data/source/split_folders.h"
+#include "data/table/listed_images.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -34,6 +36,11 @@ void check_link(const fs::directory_entry& entry) {
   throw DataError(cat(entry.path().string(), ": is a link to ",
                       fs::read_symlink(entry.path(), ignored).string(),
                       ", which does not exist; restore that file, or remove the link"));
+}
+
+// Returns "train ", or nothing if data.split divides the images later.
+std::string kind_of(const DataConfig& data, Split split) {
+  return data.split ? "" : cat(name_of(split), " ");
 }
 
 // Returns the names of the folders in `folder`, in byte order.
@@ -160,8 +167,7 @@ class ImageFolder final : public Dataset {
   bool add_files(const fs::path& folder, std::int64_t label, LeftOut& left_out) {
     const std::vector<std::string> files = list_images(folder, left_out);
     for (const std::string& file : files) {
-      starts_.push_back(names_.size());
-      names_ += file;
+      names_.add(file);
       labels_.push_back(label);
     }
     return !files.empty();
@@ -174,18 +180,14 @@ class ImageFolder final : public Dataset {
   }
 
   void path_of(std::int64_t index, std::string& path) const {
-    std::size_t i = static_cast<std::size_t>(index);
-    std::size_t end = i + 1 < starts_.size() ? starts_[i + 1] : names_.size();
+    const auto i = static_cast<std::size_t>(index);
     path.assign(folder_).append("/");
     if (has_labels_) path.append(class_names_[static_cast<std::size_t>(labels_[i])]).append("/");
-    path.append(names_, starts_[i], end - starts_[i]);
+    path.append(names_[i]);
   }
 
   std::string folder_;
-  // File names below their class folder (below folder_ if there are no classes), concatenated: a
-  // million strings take several times the memory.
-  std::string names_;
-  std::vector<std::size_t> starts_;
+  NameList names_;  // of files below their class folder, or below folder_ if there are no classes
 };
 
 [[noreturn]] void fail_without_classes(const fs::path& folder) {
@@ -242,25 +244,6 @@ void check_folder_count(const fs::path& folder, const std::vector<std::string>& 
   check_class_count(static_cast<std::int64_t>(classes.size()), model, folder.string());
 }
 
-[[noreturn]] void fail_without_folder(const fs::path& folder, Split split) {
-  throw DataError(cat("no such folder: ", folder.string(), "; set data.root, and data.",
-                      name_of(split), " if the folder has another name; expected ", folder.string(),
-                      "/<class>/<image> (see data/README.md)"));
-}
-
-fs::path train_folder_of(const DataConfig& data) {
-  return fs::path(data.root) / data.train.value_or("train");
-}
-
-// Returns the folder of a split. Throws DataError if it does not exist.
-fs::path folder_of(const DataConfig& data, Split split) {
-  const fs::path folder =
-      split == Split::kTrain ? train_folder_of(data) : fs::path(data.root) / val_folder_of(data);
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) fail_without_folder(folder, split);
-  return folder;
-}
-
 }  // namespace
 
 std::vector<std::string> class_folders_of(const std::string& folder) {
@@ -284,20 +267,22 @@ std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
 
 std::unique_ptr<Dataset> open_unlabelled_folder(const DataConfig& data, const ModelConfig& model,
                                                 Split split) {
+  if (data.labels) return open_listed_images(data, model, split);
   const fs::path folder = folder_of(data, split);
   if (!class_folders(folder).empty()) return open_image_folder(data, model, split);
-  return std::make_unique<ImageFolder>(folder, cat(name_of(split), " "));
+  return std::make_unique<ImageFolder>(folder, kind_of(data, split));
 }
 
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split) {
+  if (data.labels) return open_listed_images(data, model, split);
   const fs::path train_folder = train_folder_of(data), folder = folder_of(data, split);
   std::error_code ignored;
   const std::vector<std::string> folders = class_folders(folder);
   if (folders.empty()) fail_without_classes(folder);
   // The class folders of the training split decide the labels, if there are any.
   std::vector<std::string> classes;
-  const bool is_val = split == Split::kVal;
+  const bool is_val = split == Split::kVal && !data.split;
   if (is_val && fs::is_directory(train_folder, ignored)) classes = class_folders(train_folder);
   const bool by_train = !classes.empty();
   if (!by_train) classes = folders;
@@ -308,7 +293,7 @@ std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelCo
   const std::vector<std::int64_t> labels = labels_of_folders(
       folder, folders, classes, cat("the training split, ", train_folder.string()));
   if (by_train) note_missing_folders(folder, classes, labels);
-  return std::make_unique<ImageFolder>(folder, std::move(classes), labels, cat(name_of(split), " "),
+  return std::make_unique<ImageFolder>(folder, std::move(classes), labels, kind_of(data, split),
                                        is_val ? EmptyClasses::kAreNoted : EmptyClasses::kAreErrors);
 }
 

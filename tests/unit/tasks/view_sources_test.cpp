@@ -89,6 +89,20 @@ TEST_F(ViewSourcesTest, NoValidationWithoutItsKey) {
   EXPECT_FALSE(validation());
 }
 
+TEST_F(ViewSourcesTest, HeldOutImagesAreTheValidation) {
+  config.data = {};
+  config.data.dataset = "imagefolder";
+  config.data.root = dir.string();
+  config.data.split = 0.5;
+  for (int i = 0; i < 4; ++i) {
+    write_image(cat("train/cat/", i, ".bmp"));
+    write_image(cat("train/dog/", i, ".bmp"));
+  }
+  EXPECT_EQ(validation()->size() + references()->size(), 8);
+  config.data.train = "train/cat";
+  expect_error<DataError>([&] { validation(); }, {"has no labels", "unset data.split"});
+}
+
 TEST_F(ViewSourcesTest, TrainingImagesNeedLabels) {
   config.data = {};
   config.data.dataset = "imagefolder";
