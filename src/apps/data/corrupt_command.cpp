@@ -111,7 +111,8 @@ std::unique_ptr<Dataset> CorruptCommand::open(const Registries& registries) cons
   const bool val = data.split == "val";
   std::optional<std::string>& folder = val ? config.data.val : config.data.train;
   // A folder of class folders is the split; its parent becomes the root.
-  if (!data.root.empty() && config.data.dataset == "imagefolder" && !folder &&
+  const bool has_own_rule = config.data.labels || config.data.split;
+  if (!data.root.empty() && config.data.dataset == "imagefolder" && !folder && !has_own_rule &&
       holds_classes(config.data.root, data.split)) {
     const fs::path root = fs::weakly_canonical(config.data.root);
     config.data.root = root.parent_path();

@@ -9,6 +9,7 @@
 #include "core/format.h"
 #include "core/seconds_since.h"
 #include "core/stop_signal.h"
+#include "core/text.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -28,6 +29,12 @@ void DataCommand::add_to(CLI::App& app) {
   app.add_option("--root", root, "data.root; overrides the config");
   app.add_option("--train", train, "data.train; overrides the config");
   app.add_option("--val", val, "data.val; overrides the config");
+  app.add_option("--labels", labels, "data.labels; overrides the config");
+  app.add_option("--hold-out", hold_out, "data.split; overrides the config")
+      ->check([](const std::string& text) {
+        const auto share = parse_number<double>(text);
+        return share && *share > 0 && *share < 1 ? "" : "must be in (0, 1), not " + text;
+      });
   add_choice(app, "--split", split, {"train", "val"}, "train or val");
   app.add_option("--jobs", jobs, "threads (default: one per core)")->check(CLI::Range(1, 1024));
   app.add_flag("--json", json, "print one JSON object");
@@ -43,6 +50,8 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     set("root", root.empty() ? std::nullopt : std::optional(root));
     set("train", train);
     set("val", val);
+    set("labels", labels);
+    if (hold_out) all.push_back(cat("data.split=", config::number_text(*hold_out)));
     const ConfigSchemas schemas = registries.schemas();
     ExperimentConfig loaded = load_experiment(find_config(config, schemas), all, schemas);
     if (loaded.data.label_sets.empty()) return loaded;
@@ -56,11 +65,16 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     throw ConfigError("no data set given; use --config CONFIG, or --root DIR with --dataset NAME");
   }
   if (!overrides.empty()) throw ConfigError("--set needs --config");
+  if ((labels || hold_out) && dataset.value_or("imagefolder") != "imagefolder") {
+    throw ConfigError("--labels and --hold-out are for --dataset imagefolder");
+  }
   ExperimentConfig made;
   if (dataset) made.data.dataset = *dataset;
   made.data.root = root;
   made.data.train = train;
   made.data.val = val;
+  made.data.labels = labels;
+  made.data.split = hold_out;
   made.model.num_classes = 0;  // count them
   return made;
 }

@@ -24,9 +24,11 @@ namespace dtn::app {
 struct DataCommand {
   std::string config, split = "train";
   std::vector<std::string> overrides;
-  // Used without a config, or in place of the config's values: root, dataset, train, val.
+  // Used without a config, or in place of the config's values: root, dataset, train, val,
+  // labels, hold_out (data.split).
   std::string root;
-  std::optional<std::string> dataset, train, val;
+  std::optional<std::string> dataset, train, val, labels;
+  std::optional<double> hold_out;
   bool json = false;
   int jobs;
 
