@@ -51,7 +51,7 @@ class Trainer {
   RunStatus train() {
     log_setup();
     const bool over = was_finished();
-    if (!over) recorder_.begin();
+    if (!over) begin_records();
     // The run diverged in its last steps, under an earlier version. It cannot recover, because no
     // step is left.
     if (all_started() && progress_.bad_steps >= kBadStepsBeforeStop) diverge(bad_steps());
@@ -84,6 +84,11 @@ class Trainer {
 
   // Returns true if a signal has reached any rank.
   bool all_stop() { return stopping_ = ranks_.any(stop_requested()); }
+
+  void begin_records() {
+    recorder_.begin();
+    recorder_.splits(train_split_->source(), val_split_ ? &val_split_->source() : nullptr);
+  }
 
   // Logs and saves the start of a run whose lambdas are logged. dtn-analyze compares the end of the
   // run with it.

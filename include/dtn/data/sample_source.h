@@ -76,6 +76,8 @@ class BatchFinisher {
   virtual void finish(const Fields& host_batch, const BatchKey& key, Fields& device_batch) = 0;
 };
 
+class Dataset;
+
 // A source of samples. Immutable and thread-safe.
 class SampleSource {
  public:
@@ -101,6 +103,8 @@ class SampleSource {
   // Identity of a sample including its label, independent of the location of the data set. Machines
   // with equal identities have the same data set.
   virtual std::string identity(std::int64_t index) const { return std::to_string(index); }
+  // The data set that sample i is made from, at position i; null: there is none.
+  virtual const Dataset* source_dataset() const { return nullptr; }
 
   // Length of each sample, if shuffled batches should contain samples of similar length; empty:
   // lengths do not matter.

@@ -55,6 +55,7 @@ class ImageSamples final : public SampleSource {
   }
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   std::string identity(std::int64_t index) const override;
+  const Dataset* source_dataset() const override { return dataset_.get(); }
   std::vector<FieldSpec> host_fields() const override;
   std::vector<FieldSpec> device_fields() const override;
   std::unique_ptr<SampleSource::Workspace> make_workspace() const override;

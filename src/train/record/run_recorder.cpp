@@ -15,6 +15,7 @@
 #include "io/image/image_encode.h"
 #include "tasks/frozen/neighbor_sheet.h"
 #include "train/record/detections_writer.h"
+#include "train/record/split_lists.h"
 #include "train/record/step_pictures.h"
 #include "train/run_setup.h"
 
@@ -133,6 +134,15 @@ void RunRecorder::begin() {
   if (!parts_) return;
   log_to_file((options_.output / "train.log").string());
   remove_diverged_summary(options_.output);
+}
+
+void RunRecorder::splits(const SampleSource& training, const SampleSource* validation) {
+  if (!parts_ || !config_.data.split) return;
+  for (const std::string& list :
+       write_split_lists(options_.output, training, validation, config_.data.label_sets.empty())) {
+    warn(cat("the files of the data set have changed since the run began; ", list,
+             " now has those of today"));
+  }
 }
 
 void RunRecorder::batch(const DeviceBatch& batch) {

@@ -28,6 +28,9 @@ class RunRecorder {
 
   // Call before the first step, unless the run is finished. Begins train.log.
   void begin();
+  // Writes the lists of the files of both splits if data.split makes them; see split_lists.h. Call
+  // after begin(). Warns if lists of a resumed run have changed. `validation` may be null.
+  void splits(const SampleSource& training, const SampleSource* validation);
   // Takes a batch before its step. Writes samples.png from the first batch, unless it exists.
   void batch(const DeviceBatch& batch);
   // Records a finished step: what is due of log line, metrics, warnings, lambdas, gradients and
