@@ -33,6 +33,7 @@
 #include "kernels/loss/dino_loss.h"
 #include "kernels/loss/focal_loss.h"
 #include "kernels/loss/hard_targets.h"
+#include "kernels/loss/weighted_cross_entropy.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
 #include "kernels/norm/layer_norm.h"
@@ -247,6 +248,7 @@ DTN_ABSENT_PASSES(SwitchableNorm)
 DTN_ABSENT(SwitchableNormBackwardSums)
 DTN_ABSENT(WeightNormScale)
 DTN_ABSENT(WeightNormBackward)
+DTN_ABSENT_PASSES(WeightedCrossEntropy)
 #undef DTN_ABSENT_WEIGHTED
 #undef DTN_ABSENT_PASSES
 #undef DTN_ABSENT

@@ -1,4 +1,4 @@
-// Softmax cross-entropy, binary cross-entropy and distillation.
+// Softmax cross-entropy, plain, weighted and focal, binary cross-entropy and distillation.
 #pragma once
 
 #include <optional>
@@ -25,6 +25,25 @@ struct LossResult {
 
 // logits [B, K]. If the labels are on the CPU, throws Error naming the first one outside [0, K).
 LossResult cross_entropy(Context&, const Variable& logits, const Targets& targets);
+
+// Weights in a softmax cross-entropy.
+struct ClassWeighting {
+  Tensor weights{};  // [K] accumulator type, at least 0, on the device of the logits; undefined: 1
+  double gamma = 0;  // exponent of the focal factor, at least 0
+};
+
+// Softmax cross-entropy with class weights w and the factor of the focal loss (Lin et al., "Focal
+// loss for dense object detection", ICCV 2017), for the probabilities p and the targets t:
+//     sum over k of t_k w_k (1 - p_k)^gamma (-log p_k)
+// The mean is over the B samples. PyTorch's weighted mean for labels is the same times
+// B / sum_class_weights(); for soft targets, PyTorch has the mean over the samples, too. logits
+// [B, K]. Throws as cross_entropy() does.
+LossResult weighted_cross_entropy(Context&, const Variable& logits, const Targets& targets,
+                                  const ClassWeighting& weighting);
+
+// Sum of the weights [K] of labels [B] int64: [1], without a gradient. On the CPU throws Error for
+// a label outside [0, K); a GPU gives NaN.
+Tensor sum_class_weights(const Tensor& weights, const Tensor& labels);
 
 // Treatment of the targets and the classes in binary cross-entropy.
 struct BinaryOptions {
@@ -55,6 +74,8 @@ Variable distillation(Context&, const Variable& logits, const Tensor& teacher,
 
 namespace reference {
 Variable cross_entropy(Context&, const Variable& logits, const Targets& targets);
+Variable weighted_cross_entropy(Context&, const Variable& logits, const Targets& targets,
+                                const ClassWeighting& weighting);
 Variable binary_cross_entropy(Context&, const Variable& logits, const Targets& targets,
                               const BinaryOptions& options = {});
 Variable distillation(Context&, const Variable& logits, const Tensor& teacher,

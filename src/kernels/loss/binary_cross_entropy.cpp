@@ -13,6 +13,7 @@
 #include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/loss/each_target.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -20,12 +21,6 @@ namespace {
 template <class V>
 inline V magnitude(V v) {
   return v < LaneOf<V>(0) ? -v : v;
-}
-
-// Returns a b, with 0 b = 0 even for infinite b.
-template <class V>
-inline V product_or_zero(V a, V b) {
-  return a == LaneOf<V>(0) ? V{} : a * b;
 }
 
 // Returns the loss of logits z for targets t.
@@ -44,44 +39,6 @@ inline V gradient_at(V z, V t) {
   const V likely = A(1) / (A(1) + e), unlikely = e * likely;
   const V positive = z < A(0) ? unlikely : likely, negative = z < A(0) ? likely : unlikely;
   return (A(1) - t) * positive - t * negative;
-}
-
-// Returns a vector whose lane i is i.
-template <class A>
-inline Vec<A> lane_numbers() {
-  Vec<A> v{};
-  for (int i = 0; i < kLanes<A>; ++i) v[i] = static_cast<A>(i);
-  return v;
-}
-
-// Calls f(k, count, targets) for the vectors that cover a row.
-template <class A, class F>
-inline void for_each_target(const BinaryTargets& against, std::int64_t row, std::int64_t classes,
-                            F&& f) {
-  if (against.targets) {
-    const A* t = static_cast<const A*>(against.targets) + row * classes;
-    const Vec<A> threshold = broadcast(static_cast<A>(against.threshold));
-    const Vec<A> one = broadcast(A(1));
-    for_each_vector<A>(classes, [&](std::int64_t k, auto count) {
-      Vec<A> target = load_n(t + k, count);
-      if (against.binarize) target = target > threshold ? one : Vec<A>{};
-      f(k, count, target);
-    });
-    return;
-  }
-  const RowTargets<A> t = row_targets<A>(against, row, classes);
-  const Vec<A> lanes = lane_numbers<A>(), elsewhere = broadcast(t.elsewhere);
-  const Vec<A> at_own = broadcast(t.at_own), at_partner = broadcast(t.at_partner);
-  for_each_vector<A>(classes, [&](std::int64_t k, auto count) {
-    Vec<A> target = lanes == static_cast<A>(t.partner - k) ? at_partner : elsewhere;
-    target = lanes == static_cast<A>(t.own - k) ? at_own : target;
-    f(k, count, target);
-  });
-}
-
-template <class A>
-bool has_valid_labels(const BinaryTargets& against, std::int64_t row, std::int64_t classes) {
-  return against.targets || row_targets<A>(against, row, classes).valid;
 }
 
 template <class T>

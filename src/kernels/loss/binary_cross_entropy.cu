@@ -7,46 +7,10 @@
 namespace dtn {
 namespace {
 
-// Targets of one row, by column.
-template <bool kDense>
-struct ColumnTargets {
-  const float* dense;
-  bool binarize;
-  float threshold;
-  RowTargets<float> of_labels;
-
-  __device__ __forceinline__ ColumnTargets(const BinaryTargets& against, std::int64_t row,
-                                           std::int64_t classes)
-      : dense(static_cast<const float*>(against.targets) + (kDense ? row * classes : 0)),
-        binarize(against.binarize),
-        threshold(static_cast<float>(against.threshold)),
-        of_labels{} {
-    if constexpr (!kDense) of_labels = row_targets<float>(against, row, classes);
-  }
-  __device__ __forceinline__ bool valid() const { return kDense || of_labels.valid; }
-
-  template <class Row>
-  __device__ __forceinline__ void load(std::int64_t column, float (&t)[Row::kRun]) const {
-    if constexpr (kDense) {
-      Row::load_float_run(dense + column, t);
-#pragma unroll
-      for (int k = 0; k < Row::kRun; ++k) {
-        if (binarize) t[k] = t[k] > threshold ? 1.0f : 0.0f;
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < Row::kRun; ++k) {
-        t[k] = column + k == of_labels.partner ? of_labels.at_partner : of_labels.elsewhere;
-        if (column + k == of_labels.own) t[k] = of_labels.at_own;
-      }
-    }
-  }
-};
-
 // Calls f(z, t, column) with logits and targets, for the runs of columns of this thread.
-template <class Row, bool kDense, class T, class F>
+template <class Row, class Columns, class T, class F>
 __device__ __forceinline__ void for_each_binary_run(const T* row, std::int64_t classes,
-                                                    const ColumnTargets<kDense>& targets, F&& f) {
+                                                    const Columns& targets, F&& f) {
   for_each_in_row<Row>(row, classes, [&](const Row& values, int i, std::int64_t column) {
     float z[Row::kRun], t[Row::kRun];
 #pragma unroll
@@ -75,7 +39,7 @@ __global__ void binary_cross_entropy_forward_kernel(const T* logits, std::int64_
   using Row = RowPiece<T, kWide>;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x;
-  const ColumnTargets<kDense> targets(against, row, classes);
+  const ColumnTargets<kDense, BinaryTargets> targets(against, row, classes);
   float sum = 0;
   for_each_binary_run<Row>(
       logits + row * classes, classes, targets,
@@ -94,7 +58,7 @@ __global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64
                                                      const float* upstream, T* dlogits) {
   using Row = RowPiece<T, kWide>;
   const std::int64_t row = blockIdx.x;
-  const ColumnTargets<kDense> targets(against, row, classes);
+  const ColumnTargets<kDense, BinaryTargets> targets(against, row, classes);
   if (upstream) scale *= *upstream;
   if (!targets.valid()) scale = NAN;
   for_each_binary_run<Row>(
@@ -107,15 +71,6 @@ __global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64
       });
 }
 
-// Calls f(wide, dense) with both as constants.
-template <class F>
-void with_binary_constants(bool wide, bool dense, F&& f) {
-  auto with = [&](auto is_wide) {
-    dense ? f(is_wide, std::true_type{}) : f(is_wide, std::false_type{});
-  };
-  wide ? with(std::true_type{}) : with(std::false_type{});
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
@@ -123,15 +78,15 @@ void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
     using T = decltype(zero);
     if (args.rows == 0) return;
     const bool dense = args.against.targets != nullptr;
-    with_binary_constants(
-        has_wide_rows<T>(args, args.against), dense, [&](auto is_wide, auto is_dense) {
-          launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
-                 binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
-                 {blocks_for(args.rows, 1), threads_of_row(args.classes),
-                  kMaxRowWarps * sizeof(float)},
-                 static_cast<const T*>(args.logits), args.classes, args.against,
-                 static_cast<float>(args.scale), static_cast<float*>(args.loss));
-        });
+    with_row_constants(has_wide_rows<T>(args, args.against), dense,
+                       [&](auto is_wide, auto is_dense) {
+                         launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
+                                binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
+                                {blocks_for(args.rows, 1), threads_of_row(args.classes),
+                                 kMaxRowWarps * sizeof(float)},
+                                static_cast<const T*>(args.logits), args.classes, args.against,
+                                static_cast<float>(args.scale), static_cast<float*>(args.loss));
+                       });
   });
 }
 
@@ -142,7 +97,7 @@ void run(CudaQueue& queue, const BinaryCrossEntropyBackward& args) {
     const bool dense = args.against.targets != nullptr;
     const bool wide = has_wide_rows<T>(args, args.against) &&
                       cuda::is_vectorizable<T>(args.dlogits, args.classes);
-    with_binary_constants(wide, dense, [&](auto is_wide, auto is_dense) {
+    with_row_constants(wide, dense, [&](auto is_wide, auto is_dense) {
       launch(queue, {"binary_cross_entropy_backward", {args.rows, args.classes}},
              binary_cross_entropy_backward_kernel<T, is_wide, is_dense>,
              {blocks_for(args.rows, 1), threads_of_row(args.classes), 0},

@@ -1,7 +1,7 @@
 // Softmax cross-entropy against class labels (with label smoothing) or soft targets:
 //    loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk
 //    dz_b    = scale (softmax(z_b) sum_k t_bk - t_b)
-// t are the targets, see ClassTargets.
+// t are the targets, see ClassTargets in class_targets.h.
 // NaN among the logits of a row makes its loss NaN. The caller should reject a label outside
 // [0, K). It gives a NaN loss and a NaN gradient row.
 #pragma once
@@ -10,22 +10,9 @@
 
 #include "core/queue.h"
 #include "dtn/core/dtype.h"
+#include "kernels/loss/class_targets.h"
 
 namespace dtn {
-
-// Targets of a loss over classes: given, or with labels
-//    t = (1 - smoothing) hot + smoothing / K
-//    hot = onehot(label)
-// or with partner labels, for images that were mixed,
-//    hot = label_share onehot(label) + (1 - label_share) onehot(partner)
-struct ClassTargets {
-  const std::int64_t* labels = nullptr;  // [rows], in [0, K); or `targets`
-  const void* targets = nullptr;         // [rows, K], accumulator type
-  double smoothing = 0;                  // only with labels
-  // Both or neither; only with labels.
-  const std::int64_t* partner_labels = nullptr;  // [rows], in [0, K)
-  const float* label_share = nullptr;            // [rows], in [0, 1]
-};
 
 struct CrossEntropyForward : ClassTargets {
   DType dtype;  // of logits

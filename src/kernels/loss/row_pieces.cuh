@@ -1,10 +1,10 @@
-// Distribution of a row of logits over the threads of a block.
+// Distribution of a row of logits and its targets over the threads of a block.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cuda/lanes.cuh"
-#include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/class_targets.h"
 
 namespace dtn {
 
@@ -41,6 +41,57 @@ __device__ __forceinline__ void for_each_in_row(const T* row, std::int64_t class
       if (c < columns) f(values, i, first + c);
     }
   }
+}
+
+// Targets of one row, by column. `Targets` is ClassTargets or a class derived from it, which may
+// binarize them. kDense: soft targets.
+template <bool kDense, class Targets>
+struct ColumnTargets {
+  static constexpr bool kBinarizes = requires(const Targets& t) { t.binarize; };
+  const float* dense;
+  bool binarize = false;
+  float threshold = 0;
+  RowTargets<float> of_labels;
+
+  __device__ __forceinline__ ColumnTargets(const Targets& against, std::int64_t row,
+                                           std::int64_t classes)
+      : dense(static_cast<const float*>(against.targets) + (kDense ? row * classes : 0)),
+        of_labels{} {
+    if constexpr (kBinarizes) {
+      binarize = against.binarize;
+      threshold = static_cast<float>(against.threshold);
+    }
+    if constexpr (!kDense) of_labels = row_targets<float>(against, row, classes);
+  }
+  __device__ __forceinline__ bool valid() const { return kDense || of_labels.valid; }
+
+  template <class Row>
+  __device__ __forceinline__ void load(std::int64_t column, float (&t)[Row::kRun]) const {
+    if constexpr (kDense) {
+      Row::load_float_run(dense + column, t);
+      if constexpr (kBinarizes) {
+#pragma unroll
+        for (int k = 0; k < Row::kRun; ++k) {
+          if (binarize) t[k] = t[k] > threshold ? 1.0f : 0.0f;
+        }
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < Row::kRun; ++k) {
+        t[k] = column + k == of_labels.partner ? of_labels.at_partner : of_labels.elsewhere;
+        if (column + k == of_labels.own) t[k] = of_labels.at_own;
+      }
+    }
+  }
+};
+
+// Calls f(wide, dense) with both as constants.
+template <class F>
+void with_row_constants(bool wide, bool dense, F&& f) {
+  auto with = [&](auto is_wide) {
+    dense ? f(is_wide, std::true_type{}) : f(is_wide, std::false_type{});
+  };
+  wide ? with(std::true_type{}) : with(std::false_type{});
 }
 
 }  // namespace dtn

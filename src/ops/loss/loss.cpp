@@ -1,8 +1,10 @@
 #include "dtn/ops/loss.h"
 
+#include "dtn/ops/gather.h"
 #include "dtn/ops/primitive.h"
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/weighted_cross_entropy.h"
 #include "kernels/pointwise/pointwise.h"
 #include "ops/host_constant.h"
 
@@ -68,6 +70,46 @@ LossResult cross_entropy(Context& ctx, const Variable& logits, const Targets& ta
   return {result, loss};
 }
 
+LossResult weighted_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
+                                  const ClassWeighting& weighting) {
+  check_targets(logits.value(), targets);
+  const std::int64_t rows = logits.dim(0), classes = logits.dim(1);
+  const DType acc = accumulator_of(logits.dtype());
+  const Device device = logits.device();
+  const Tensor weights = weighting.weights;
+  DTN_CHECK(!weights.defined() || (weights.numel() == classes && weights.dtype() == acc &&
+                                   weights.device() == device),
+            "class weights must be ", classes, " values of ", name_of(acc), " beside the logits");
+  DTN_CHECK(weighting.gamma >= 0, "the focal exponent is ", weighting.gamma, ", below 0");
+  const WeightedCrossEntropyInputs inputs{
+      kernel_targets(targets), logits.dtype(), rows,           classes,
+      logits.value().raw(),    weights.raw(),  weighting.gamma};
+  Tensor loss = Tensor::empty({rows}, acc, device), lse = Tensor::empty({rows}, acc, device);
+  run_on(device, WeightedCrossEntropyForward{inputs, loss.raw(), lse.raw()});
+  Tensor mean = Tensor::empty({1}, acc, device);
+  const double share = 1 / static_cast<double>(rows);
+  run_on(device, Mean{acc, rows, loss.raw(), mean.raw(), share});
+  Variable result = ctx.record(
+      "weighted_cross_entropy", mean, {&logits},
+      // Keeps the tensors alive that `inputs` points to.
+      [=, logits = logits.value(), dlogits = logits.sink(), kept = targets,
+       of_classes = weights](const Tensor& dy) {
+        Tensor grad = Tensor::empty_like(logits);
+        run_on(device,
+               WeightedCrossEntropyBackward{inputs, lse.raw(), share, grad.raw(), dy.raw()});
+        dlogits->accumulate(std::move(grad));
+      });
+  return {result, loss};
+}
+
+Tensor sum_class_weights(const Tensor& weights, const Tensor& labels) {
+  Context unrecorded;
+  const Variable table(weights.reshape({weights.numel(), 1}));
+  return primitive::sum(unrecorded, take_rows(unrecorded, table, labels), {0, 1})
+      .value()
+      .reshape({1});
+}
+
 LossResult binary_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
                                 const BinaryOptions& options) {
   check_targets(logits.value(), targets);
@@ -118,7 +160,30 @@ Tensor dense_targets(const Targets& targets, std::int64_t rows, std::int64_t cla
   });
 }
 
+Variable log_softmax(Context& ctx, const Variable& x) {
+  const Variable shifted = sub(ctx, x, detach(max(ctx, x, -1)));
+  return sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
+}
+
 }  // namespace
+
+Variable weighted_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
+                                const ClassWeighting& weighting) {
+  const Variable wide = upcast(ctx, logits);
+  const std::int64_t rows = wide.dim(0), classes = wide.dim(1);
+  Variable weights(dense_targets(targets, rows, classes, wide.dtype(), wide.device()));
+  if (weighting.weights.defined()) {
+    const Tensor each = cast_tensor(weighting.weights.reshape({1, classes}), wide.dtype());
+    weights = mul(ctx, weights, Variable(each));
+  }
+  const Variable log_p = log_softmax(ctx, wide);
+  if (weighting.gamma != 0) {
+    const Variable wrong = affine(ctx, exp(ctx, log_p), -1, 1);
+    weights = mul(ctx, weights, power(ctx, wrong, weighting.gamma));
+  }
+  const Variable per_sample = sum(ctx, mul(ctx, log_p, weights), 1);  // [B, 1]
+  return reshape(ctx, neg(ctx, mean(ctx, per_sample, 0)), {1});
+}
 
 Variable binary_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
                               const BinaryOptions& options) {
@@ -136,8 +201,7 @@ Variable binary_cross_entropy(Context& ctx, const Variable& logits, const Target
 Variable cross_entropy(Context& ctx, const Variable& logits, const Targets& targets) {
   const Variable wide = upcast(ctx, logits);
   const Tensor t = dense_targets(targets, wide.dim(0), wide.dim(1), wide.dtype(), wide.device());
-  const Variable shifted = sub(ctx, wide, detach(max(ctx, wide, -1)));
-  const Variable log_p = sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
+  const Variable log_p = log_softmax(ctx, wide);
   const Variable per_sample = sum(ctx, mul(ctx, log_p, Variable(t)), 1);  // [B, 1]
   return reshape(ctx, neg(ctx, mean(ctx, per_sample, 0)), {1});
 }

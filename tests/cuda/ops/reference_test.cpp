@@ -105,6 +105,16 @@ TEST(CudaReferences, OperationsMatchFloat64) {
         return r::cross_entropy(c, v[0], targets);
       },
       {Input::activation({3, 11}, 13, 9)}, 11);
+  check(
+      "weighted_cross_entropy",
+      [](Context& c, const Leaves& v) {
+        ops::Targets targets;
+        targets.smoothing = 0.1;
+        targets.labels = Tensor::from(std::vector<std::int64_t>{4, 0, 10}, {3}).to(v[0].device());
+        const Tensor weights = as(random_tensor({11}, 14, 1, 1), DType::kFloat32);
+        return r::weighted_cross_entropy(c, v[0], targets, {weights.to(v[0].device()), 2});
+      },
+      {Input::activation({3, 11}, 13, 3)}, 11);
 }
 
 TEST(CudaReferences, ResampledPositionsMatchFloat64) {

@@ -225,6 +225,19 @@ TEST(OpGradients, Losses) {
         [&](Context& c, const Inputs& v) { return ops::cross_entropy(c, v[0], t).mean; },
         [&](Context& c, const Inputs& v) { return ops::reference::cross_entropy(c, v[0], t); },
         {random_tensor({3, 7}, 20, 3)});
+    const Tensor weights = random_tensor({7}, 21, 1, 1.5);
+    for (const ops::ClassWeighting& how :
+         {ops::ClassWeighting{weights}, {{}, 2}, {weights, 0.5}, {weights, 3}}) {
+      check_both(
+          "weighted_cross_entropy",
+          [&](Context& c, const Inputs& v) {
+            return ops::weighted_cross_entropy(c, v[0], t, how).mean;
+          },
+          [&](Context& c, const Inputs& v) {
+            return ops::reference::weighted_cross_entropy(c, v[0], t, how);
+          },
+          {random_tensor({3, 7}, 20, 3)});
+    }
     for (const ops::BinaryOptions& how :
          {ops::BinaryOptions{}, {0.35, false}, {std::nullopt, true}}) {
       check_both(

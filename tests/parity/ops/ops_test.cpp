@@ -271,6 +271,17 @@ TEST(OpParity, Losses) {
           return ops::reference::cross_entropy(c, v[0], targets);
         },
         {Input::activation({19, 1000}, 23, 6)}, 1000, 1);
+    const Tensor weights = test::as(test::random_tensor({1000}, 31, 1, 1), DType::kFloat32);
+    const ops::ClassWeighting weighting{weights, mixed ? 2.0 : 0.5};
+    compare(
+        "weighted_cross_entropy",
+        [&](Context& c, const std::vector<Variable>& v) {
+          return ops::weighted_cross_entropy(c, v[0], targets, weighting).mean;
+        },
+        [&](Context& c, const std::vector<Variable>& v) {
+          return ops::reference::weighted_cross_entropy(c, v[0], targets, weighting);
+        },
+        {Input::activation({19, 1000}, 23, 6)}, 1000, 1);
     const ops::BinaryOptions how{mixed ? std::optional(0.2) : std::nullopt, false};
     compare(
         "binary_cross_entropy",

@@ -106,6 +106,28 @@ TEST(Ops, CrossEntropyReturnsLossPerSample) {
   EXPECT_NEAR(*r.mean.value().data<double>(), std::log(8.0) / 2, 1e-15);
 }
 
+TEST(Ops, WeightedCrossEntropyRejectsUnfitWeights) {
+  Context ctx;
+  const Variable logits(random_tensor({3, 4}, 8));
+  ops::Targets t;
+  t.labels = labels({0, 3, 1});
+  const Tensor fit = random_tensor({4}, 9, 1, 1);
+  EXPECT_NO_THROW(ops::weighted_cross_entropy(ctx, logits, t, {fit, 2}));
+  EXPECT_THROW(ops::weighted_cross_entropy(ctx, logits, t, {fit, -1}), Error);
+  EXPECT_THROW(ops::weighted_cross_entropy(ctx, logits, t, {fit.slice(0, 3), 2}), Error);
+  EXPECT_THROW(ops::weighted_cross_entropy(ctx, logits, t, {test::as(fit, DType::kFloat32), 2}),
+               Error);
+  t.labels = labels({0, 4, 1});
+  EXPECT_THROW(ops::weighted_cross_entropy(ctx, logits, t, {fit, 2}), Error);
+  EXPECT_THROW(ops::sum_class_weights(fit, t.labels), Error);
+}
+
+TEST(Ops, ClassWeightsOfLabelsAreAddedUp) {
+  const Tensor weights = Tensor::from<float>(std::vector<float>{0.5f, 2, 0, 1.75f}, {4});
+  EXPECT_EQ(*ops::sum_class_weights(weights, labels({1, 3, 3, 2, 0})).data<float>(), 6);
+  EXPECT_EQ(*ops::sum_class_weights(weights, labels({2, 2})).data<float>(), 0);
+}
+
 TEST(Ops, BinaryCrossEntropyAveragesOrSumsClasses) {
   Context ctx;
   Variable logits(Tensor::from<double>(std::vector<double>{0, 0, 0, std::log(3.0)}, {2, 2}));
