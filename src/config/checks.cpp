@@ -290,16 +290,35 @@ class Checker {
     }
   }
 
+  // Throws at a key of another loss, unless its value is the default of a switch.
+  void check_key_of_loss(const char* key, LossKind loss) const {
+    const Node* node = root_.value_at(key);
+    if (c_.train.loss == loss || node == nullptr || node->text == "false") return;
+    fail(node->where, key, " means nothing for train.loss: ", name_of_loss(c_.train.loss),
+         "; set train.loss: ", name_of_loss(loss), ", or remove it");
+  }
+
+  static const std::string& name_of_loss(LossKind loss) {
+    const auto key = std::ranges::find(keys(), "train.loss", &Key::path);
+    return key->choices[static_cast<std::size_t>(loss)];
+  }
+
+  void check_class_weights() const {
+    const TrainConfig& t = c_.train;
+    if (t.class_weights.any() && t.loss == LossKind::kBinary) {
+      fail(blame({"train.class_weights", "train.loss"}),
+           "train.class_weights means nothing for train.loss: bce, which decides each class "
+           "separately; set train.loss: ce or focal, or class_weights: none");
+    }
+  }
+
   void check_loss() const {
     const TrainConfig& t = c_.train;
-    if (t.loss != LossKind::kBinary) {
-      for (const char* key : {"train.bce_target_threshold", "train.bce_sum"}) {
-        const Node* node = root_.value_at(key);
-        if (node == nullptr || node->text == "false") continue;
-        fail(node->where, key,
-             " means nothing for train.loss: ce; set train.loss: bce, or remove it");
-      }
+    for (const char* key : {"train.bce_target_threshold", "train.bce_sum"}) {
+      check_key_of_loss(key, LossKind::kBinary);
     }
+    check_key_of_loss("train.focal_gamma", LossKind::kFocal);
+    check_class_weights();
     if (!t.bce_target_threshold || m_.num_classes == 0) return;
     const double others = t.label_smoothing / m_.num_classes, own = 1 - t.label_smoothing + others;
     const auto refuse = [&](const char* which) {

@@ -27,6 +27,8 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
      "accum_iter accumulate_grad_batches grad_accum_steps gradient_accumulation_steps"},
     {"train.precision", "amp amp_dtype bf16 dtype fp16 half mixed_precision"},
     {"train.label_smoothing", "smoothing label_smoothing_factor"},
+    {"train.class_weights", "class_weight cls_weights loss_weights"},
+    {"train.focal_gamma", "fl_gamma"},
     {"train.ema", "model_ema model_ema_decay"},
     {"train.checkpoint_blocks", "grad_checkpointing gradient_checkpointing"},
     {"train.checkpoint_every", "save_steps save_freq"},

@@ -1,4 +1,6 @@
 // Keys of the optimizer, the schedule, the run and its teacher.
+#include <algorithm>
+
 #include "config/key_rows.h"
 
 namespace dtn::config {
@@ -66,6 +68,49 @@ void read_freeze(const Field& field, FreezeConfig& freeze) {
 std::string write_freeze(const FreezeConfig& freeze) {
   if (freeze.backbone) return "backbone";
   return freeze.patterns.empty() ? "none" : list_text(freeze.patterns);
+}
+
+// Parses "none", "balanced" or a list of weights.
+void read_class_weights(const Field& field, ClassWeights& weights) {
+  const auto refuse = [&](const Node& node) {
+    fail(Field{node, field.path, field.doc}, "must be none, balanced or a list of weights, not ",
+         shown(node));
+  };
+  weights = {};
+  if (!field.node.is_list()) {
+    weights.balanced = field.node.is_scalar() && field.node.text == "balanced";
+    if (!weights.balanced && !(field.node.is_scalar() && field.node.text == "none")) {
+      refuse(field.node);
+    }
+    return;
+  }
+  for (const Node& item : field.node.items) {
+    double weight = 0;
+    if (!item.is_scalar() || !parse_number(item.text, weight)) refuse(item);
+    check_range(field, at_least(0), weight, item.text);
+    weights.values.push_back(weight);
+  }
+  if (std::ranges::all_of(weights.values, [](double w) { return w == 0; })) {
+    fail(field, "must have a weight above 0");
+  }
+}
+
+std::string write_class_weights(const ClassWeights& weights) {
+  if (weights.balanced) return "balanced";
+  return weights.values.empty() ? "none" : list_text(weights.values);
+}
+
+Key class_weights() {
+  return {"train.class_weights",
+          "weights of the classes in the loss, as in PyTorch's cross-entropy: none; balanced (N / "
+          "(K n) for a class with n of the N training images, and K classes); or a list with one "
+          "weight for each class; see docs/uneven-classes.md",
+          [](const Field& f, ExperimentConfig& c) { read_class_weights(f, c.train.class_weights); },
+          [](const ExperimentConfig& c) { return write_class_weights(c.train.class_weights); },
+          "none, balanced or list of numbers",
+          kAny,
+          {},
+          "balanced"};
 }
 
 Key freeze() {
@@ -174,11 +219,15 @@ std::vector<Key> train_keys() {
              "float32; tf32 needs a CUDA device"),
       choice(KEY(train.reduce), {"fp32", "bf16"},
              "number format of the gradients that the processes of a job exchange"),
-      choice(KEY(train.loss), {"ce", "bce"}, "bce",
-             "loss function: ce (softmax cross-entropy) or bce (binary cross-entropy, which "
-             "decides each class separately); see docs/losses.md"),
+      choice(KEY(train.loss), {"ce", "bce", "focal"}, "bce",
+             "loss function: ce (softmax cross-entropy), bce (binary cross-entropy, which decides "
+             "each class separately) or focal (softmax cross-entropy in which an image counts less "
+             "the surer the model is); see docs/losses.md"),
       value(KEY(train.label_smoothing), fraction(), "0.1",
             "share of the target that is spread evenly over all classes"),
+      class_weights(),
+      value(KEY(train.focal_gamma), between(0, 100), "1",
+            "focal: exponent of the probability of an error; 0: as ce; unset: 2"),
       value(
           KEY(train.bce_target_threshold), fraction(), "0.2",
           "bce: targets above this value become 1 and the others 0; unset: targets do not change"),

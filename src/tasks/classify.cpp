@@ -16,6 +16,7 @@
 #include "dtn/tasks/registries.h"
 #include "tasks/class_names.h"
 #include "tasks/model_text.h"
+#include "tasks/softmax_loss.h"
 #include "tasks/teacher.h"
 
 namespace dtn {
@@ -75,7 +76,8 @@ Classify::Classify(const TaskSetup& setup)
       config_(setup.config),
       registries_(setup.registries),
       model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device,
-             setup.registries.models, setup.registries.norms) {}
+             setup.registries.models, setup.registries.norms),
+      softmax_loss_(std::make_unique<SoftmaxLoss>(setup.config, setup.device)) {}
 
 Classify::Classify(const ExperimentConfig& config, Device device)
     : Classify({config, device, standard_registries()}) {}
@@ -154,7 +156,14 @@ Variable Classify::loss_with_teacher(Context& ctx, const Fields& batch, std::vec
                         primitive::affine(ctx, taught, distill.alpha));
 }
 
-Variable Classify::loss_of(Context& ctx, const Variable& logits, const Fields& batch) const {
+bool Classify::needs_whole_batch() const { return softmax_loss_->needs_whole_batch(); }
+
+void Classify::preview(Context& ctx, const Fields& batch, std::size_t part, std::size_t parts) {
+  if (batch.has("partner_label")) return;  // the loss is then a mean over the samples
+  softmax_loss_->preview(ctx, batch.at("label"), part, parts);
+}
+
+Variable Classify::loss_of(Context& ctx, const Variable& logits, const Fields& batch) {
   const TrainConfig& train = config_.train;
   ops::Targets targets{batch.at("label"), {}, train.label_smoothing};
   if (batch.has("partner_label")) {
@@ -162,7 +171,7 @@ Variable Classify::loss_of(Context& ctx, const Variable& logits, const Fields& b
     targets.label_share = batch.at("label_share");
   }
   const Variable wide = ops::cast(ctx, logits, DType::kFloat32);
-  if (train.loss == LossKind::kCrossEntropy) return ops::cross_entropy(ctx, wide, targets).mean;
+  if (train.loss != LossKind::kBinary) return softmax_loss_->loss(ctx, wide, targets);
   const ops::BinaryOptions how{train.bce_target_threshold, train.bce_sum};
   return ops::binary_cross_entropy(ctx, wide, targets, how).mean;
 }
@@ -188,6 +197,7 @@ std::vector<Named<ParameterStore*>> Classify::stores() { return {{"model", &mode
 
 void Classify::learn_classes(const SampleSource& training) {
   classes_ = ClassList{"the training split", training.class_names(), config_.model.num_classes};
+  softmax_loss_->learn_classes(training);
 }
 
 std::vector<std::string> Classify::load_weights(const std::string& file, WeightsUse use) {
@@ -241,8 +251,8 @@ std::string Classify::objective() const {
   const TrainConfig& train = config_.train;
   const double classes = config_.model.num_classes;
   std::string text;
-  if (train.loss == LossKind::kCrossEntropy) {
-    text = format("cross-entropy, about %.3g before training", std::log(classes));
+  if (train.loss != LossKind::kBinary) {
+    text = softmax_loss_->description();
   } else {
     text = format("binary cross-entropy, %s over the classes, about %.3g before training",
                   train.bce_sum ? "sum" : "mean", std::log(2.0) * (train.bce_sum ? classes : 1));
@@ -251,7 +261,9 @@ std::string Classify::objective() const {
   if (train.bce_target_threshold) {
     text += format("; targets above %g count as 1, the others as 0", *train.bce_target_threshold);
   }
-  if (train.loss == LossKind::kBinary) text += "; evaluations measure cross-entropy";
+  if (train.loss != LossKind::kCrossEntropy || train.class_weights.any()) {
+    text += "; evaluations measure plain cross-entropy";
+  }
   return text + teaching();
 }
 

@@ -26,7 +26,8 @@ std::vector<FigureSchema> accuracies(const std::string& method = "") {
 
 // Keys of the loss of the task classify.
 std::vector<std::string> classify_loss() {
-  return {"train.loss", "train.label_smoothing", "train.bce_target_threshold", "train.bce_sum"};
+  return {"train.loss",        "train.label_smoothing",      "train.class_weights",
+          "train.focal_gamma", "train.bce_target_threshold", "train.bce_sum"};
 }
 
 // All keys of the augmentation but the flip.

@@ -98,8 +98,16 @@ struct ScheduleConfig {
 enum class Precision { kFloat32, kBFloat16, kTf32 };
 // Weights whose evaluation decides which checkpoint is the best: trained or averaged.
 enum class BestBy { kRaw, kEma };
-// Loss of classification: softmax cross-entropy, or binary cross-entropy of each class.
-enum class LossKind { kCrossEntropy, kBinary };
+// Loss of classification: softmax cross-entropy, binary cross-entropy of each class, or focal loss.
+enum class LossKind { kCrossEntropy, kBinary, kFocal };
+
+// Weights of the classes in the loss.
+struct ClassWeights {
+  bool balanced = false;       // N / (K n_c) for a class with n_c of the N training samples
+  std::vector<double> values;  // or one for each class; empty, without `balanced`: none
+  bool any() const { return balanced || !values.empty(); }
+  bool operator==(const ClassWeights&) const = default;
+};
 // Type in which gradients are sent between ranks.
 enum class ReducePrecision { kFloat32, kBFloat16 };
 
@@ -119,6 +127,8 @@ struct TrainConfig {
   ReducePrecision reduce = ReducePrecision::kFloat32;  // of gradients sent between ranks
   LossKind loss = LossKind::kCrossEntropy;
   double label_smoothing = 0;
+  ClassWeights class_weights;
+  std::optional<double> focal_gamma;  // exponent of the focal loss; unset: 2
   // Binary cross-entropy: targets become 1 above the threshold and 0 elsewhere (unset: unchanged);
   // the loss of an image is the sum over the classes instead of the mean.
   std::optional<double> bce_target_threshold;
@@ -139,6 +149,9 @@ struct TrainConfig {
   std::optional<Period> keep_every;  // period of checkpoints that stay; unset: none
   BestBy best = BestBy::kRaw;
   bool operator==(const TrainConfig&) const = default;
+
+  // The exponent of the focal factor; 0 for a loss without it.
+  double focal_exponent() const { return loss == LossKind::kFocal ? focal_gamma.value_or(2) : 0; }
 };
 
 // Target of distillation: the teacher's top class, or its probabilities.

@@ -106,6 +106,9 @@ class SampleSource {
   // The data set that sample i is made from, at position i; null: there is none.
   virtual const Dataset* source_dataset() const { return nullptr; }
 
+  // Class of each sample; empty: there are no classes, or they are unknown.
+  virtual std::vector<std::int64_t> labels() const { return {}; }
+
   // Length of each sample, if shuffled batches should contain samples of similar length; empty:
   // lengths do not matter.
   virtual std::vector<std::int64_t> lengths() const { return {}; }

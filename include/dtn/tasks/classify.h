@@ -1,6 +1,7 @@
-// Image classification: softmax or binary cross-entropy with label smoothing, on plain labels or on
-// those of mixed images. With `distill`, a part of the loss compares with a teacher's outputs for
-// the same images. Evaluations measure top-1 and top-5 accuracy.
+// Image classification: softmax cross-entropy, focal loss or binary cross-entropy, with label
+// smoothing, on plain labels or on those of mixed images. The first two may have class weights.
+// With `distill`, a part of the loss compares with a teacher's outputs for the same images.
+// Evaluations measure top-1 and top-5 accuracy.
 //
 // Fields: "image" [C, H, W] float32, "label" int64; with mixing "partner_label" int64 and
 // "label_share" float32. Outputs: "logits" [n, K] float32.
@@ -19,6 +20,7 @@ namespace dtn {
 
 class Communicator;
 class Teacher;
+class SoftmaxLoss;
 
 class Classify : public Task {
  public:
@@ -29,6 +31,8 @@ class Classify : public Task {
 
   std::shared_ptr<const SampleSource> source(Split, Device) const override;
   Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) override;
+  bool needs_whole_batch() const override;
+  void preview(Context&, const Fields& batch, std::size_t part, std::size_t parts) override;
   void prepare_training(DType compute) override;
   std::int64_t other_parameters() const override;
   ExperimentConfig checkpoint_config(const ExperimentConfig& config) const override;
@@ -36,6 +40,7 @@ class Classify : public Task {
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override { return &model_.backbone(); }
+  // Also finds the class weights. Throws ConfigError or DataError if a class has no weight.
   void learn_classes(const SampleSource& training) override;
   // For training, rows of the file's head go to the classes of the same names (see
   // learn_classes()), unless model.init_head is reset. For evaluation, the file determines the
@@ -52,7 +57,7 @@ class Classify : public Task {
   void keep_features() { keeps_features_ = true; }
 
  private:
-  Variable loss_of(Context&, const Variable& logits, const Fields& batch) const;
+  Variable loss_of(Context&, const Variable& logits, const Fields& batch);
   std::string teaching() const;
   Variable loss_with_teacher(Context&, const Fields& batch, std::vector<Term>& logged);
 
@@ -65,6 +70,7 @@ class Classify : public Task {
   Classifier model_;
   std::optional<ClassList> classes_;
   bool keeps_features_ = false;
+  std::unique_ptr<SoftmaxLoss> softmax_loss_;
   std::unique_ptr<Teacher> teacher_;  // if the config names one, after prepare_training()
 };
 

@@ -9,6 +9,7 @@
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/dino_loss.h"
+#include "kernels/loss/weighted_cross_entropy.h"
 #include "kernels/norm/weight_norm.h"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/optimizer.h"
@@ -153,13 +154,42 @@ void add_dino_cases(CaseList& cases, const StepShape& s) {
   });
 }
 
+void add_weighted_loss_cases(CaseList& cases, const StepShape& s) {
+  const std::int64_t K = s.config.model.num_classes;
+  const TrainConfig& train = s.config.train;
+  constexpr DType kType = DType::kFloat32;
+  const auto inputs = [=, n = s.B](KernelTensors& m) {
+    const std::int64_t* labels = m.below(static_cast<double>(K), {n}, DType::kInt64);
+    const void* weights = nullptr;
+    if (train.class_weights.any()) weights = m.copy(Tensor::full({K}, kType, 1)).address;
+    return WeightedCrossEntropyInputs{{.labels = labels, .smoothing = train.label_smoothing},
+                                      kType,
+                                      n,
+                                      K,
+                                      m.in({n, K}, kType),
+                                      weights,
+                                      train.focal_exponent()};
+  };
+  cases.add("weighted_cross_entropy_fwd", {s.B, K}, [=, n = s.B](KernelTensors& m) {
+    return WeightedCrossEntropyForward{inputs(m), m.out({n}, kType), m.out({n}, kType)};
+  });
+  cases.add("weighted_cross_entropy_bwd", {s.B, K}, [=, n = s.B](KernelTensors& m) {
+    return WeightedCrossEntropyBackward{inputs(m), m.in({n}, kType), 1 / static_cast<double>(n),
+                                        m.out({n, K}, kType), m.in({1}, kType)};
+  });
+}
+
 void add_loss_cases(CaseList& cases, const StepShape& s) {
   if (s.config.task == "dino") return add_dino_cases(cases, s);
   const std::int64_t K = s.config.model.num_classes;
   const double smoothing = s.config.train.label_smoothing;
   const auto classes = static_cast<double>(K);
   constexpr DType kType = DType::kFloat32;
-  if (s.config.train.loss == LossKind::kBinary) return add_binary_loss_cases(cases, s);
+  const TrainConfig& train = s.config.train;
+  if (train.loss == LossKind::kBinary) return add_binary_loss_cases(cases, s);
+  if (train.class_weights.any() || train.loss == LossKind::kFocal) {
+    return add_weighted_loss_cases(cases, s);
+  }
   const auto targets = [=](KernelTensors& m) {
     return ClassTargets{.labels = m.below(classes, {s.B}, DType::kInt64), .smoothing = smoothing};
   };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "data/classes/class_counts.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -31,6 +32,8 @@ ImageSamples::ImageSamples(std::shared_ptr<const Dataset> dataset, Transform tra
   }
   if (condition_) check_condition();
 }
+
+std::vector<std::int64_t> ImageSamples::labels() const { return labels_of(*dataset_); }
 
 void ImageSamples::check_condition() const {
   const Tensor* values = dataset_->ready_fields().find(condition_->name);

@@ -54,6 +54,7 @@ class ImageSamples final : public SampleSource {
     return dataset_->sample_name(index);
   }
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  std::vector<std::int64_t> labels() const override;
   std::string identity(std::int64_t index) const override;
   const Dataset* source_dataset() const override { return dataset_.get(); }
   std::vector<FieldSpec> host_fields() const override;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "data/classes/class_counts.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/crc32c.h"
@@ -38,6 +39,8 @@ std::string TokenSamples::identity(std::int64_t index) const {
   const Sample sample = dataset_->load(index, workspace);
   return cat(crc32c(std::as_bytes(sample.tokens)), " ", dataset_->label(index));
 }
+
+std::vector<std::int64_t> TokenSamples::labels() const { return labels_of(*dataset_); }
 
 std::vector<std::int64_t> TokenSamples::lengths() const {
   std::vector<std::int64_t> all;

@@ -34,6 +34,7 @@ class TokenSamples final : public SampleSource {
     return dataset_->sample_name(index);
   }
   std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  std::vector<std::int64_t> labels() const override;
   std::string identity(std::int64_t index) const override;
   std::vector<std::int64_t> lengths() const override;
   std::vector<FieldSpec> host_fields() const override;

@@ -155,6 +155,25 @@ TEST_F(CudaLearner, MatchesCpuWithEveryLossAndTeacher) {
   std::filesystem::remove(file);
 }
 
+// The sum of the weights of all micro-batches comes before the first one, in the graph too.
+TEST_F(CudaLearner, MatchesCpuWithClassWeightsAndFocalLoss) {
+  for (LossKind loss : {LossKind::kCrossEntropy, LossKind::kFocal}) {
+    for (bool mixed : {false, true}) {
+      ExperimentConfig config = experiment("ln");
+      config.train.loss = loss;
+      config.train.class_weights.values = {0.25, 3, 1, 0.5, 2, 0.75, 1.5};
+      config.train.micro_batch = 2;
+      if (mixed) config.augment.mixup = 1;
+      History cpu = train(config, kCpu, 6), gpu = train(config, kCuda, 6);
+      EXPECT_EQ(gpu.updates, 6);
+      EXPECT_LE(relative_error(gpu.losses, cpu.losses), 2e-5);
+      EXPECT_LE(relative_error(gpu.norms, cpu.norms), 1e-4);
+      config.train.step_graph = false;
+      expect_same_bits(gpu, train(config, kCuda, 6));
+    }
+  }
+}
+
 // Options of public checkpoints; each option occurs in one of the models.
 TEST_F(CudaLearner, MatchesCpuWithOptionsOfPublicCheckpoints) {
   for (const ModelConfig& model : checkpoint_vits()) {

@@ -1,6 +1,7 @@
-// Softmax losses with class weights against PyTorch.
+// Softmax losses with class weights against PyTorch, in float64 and as the task computes them.
 #include "dtn/io/safetensors.h"
 #include "dtn/ops/primitive.h"
+#include "tasks/softmax_loss.h"
 #include "tensors.h"
 
 namespace dtn::test {
@@ -95,6 +96,35 @@ TEST(WeightedLossGolden, OperationMatchesPyTorchInFloat64) {
           });
       expect_near(got, golden, c.name, 1e-12);
     }
+  }
+}
+
+// A data set that need not be read, because the weights are given.
+struct NoSamples final : SampleSource {
+  std::int64_t size() const override { return 0; }
+  const std::string& description() const override { return name_; }
+  std::vector<FieldSpec> host_fields() const override { return {}; }
+  void make(std::int64_t, const SampleKey&, FieldRow&, Workspace&) const override {}
+  std::string name_ = "no samples";
+};
+
+TEST(WeightedLossGolden, TaskMatchesPyTorchInFloat32) {
+  const Golden golden;
+  for (const Case& c : cases()) {
+    if (c.soft) continue;  // a task has labels
+    SCOPED_TRACE(c.name);
+    ExperimentConfig config;
+    config.model.num_classes = static_cast<int>(golden.at("weights").numel());
+    if (c.weights) config.train.class_weights.values = doubles(golden.at("weights"));
+    if (c.gamma > 0) config.train.loss = LossKind::kFocal;
+    if (c.gamma > 0) config.train.focal_gamma = c.gamma;
+    SoftmaxLoss loss(config, kCpu);
+    loss.learn_classes(NoSamples());
+    const ops::Targets targets = targets_of(golden, c, DType::kFloat32);
+    const Results got =
+        with_gradient(golden, DType::kFloat32,
+                      [&](Context& ctx, const Variable& z) { return loss.loss(ctx, z, targets); });
+    expect_near(got, golden, c.name, 1e-6);
   }
 }
 

@@ -117,6 +117,8 @@ TEST(ConfigDefaults, MatchDocumentation) {
   EXPECT_EQ(c.train.loss, LossKind::kCrossEntropy);
   EXPECT_EQ(c.train.label_smoothing, 0);
   EXPECT_EQ(c.train.bce_target_threshold, std::nullopt);
+  EXPECT_EQ(c.train.class_weights, ClassWeights());
+  EXPECT_EQ(c.train.focal_gamma, std::nullopt);
   EXPECT_EQ(c.train.ema, std::nullopt);
   EXPECT_FALSE(c.train.ema_warmup);
   EXPECT_EQ(c.train.micro_batch, std::nullopt);
@@ -199,6 +201,27 @@ TEST(ConfigKeys, PrefixTokensAreRead) {
   EXPECT_TRUE(m.distilled);
   EXPECT_EQ(m.registers, 4);
   EXPECT_EQ(m.prefix_tokens(), 6);
+}
+
+// Keys that binary cross-entropy excludes, which kEverything has.
+const char* const kUneven =
+    "model: {preset: vit_t, num_classes: 3}\ntrain: {loss: focal, focal_gamma: 0.5, class_weights: [0.25, 0, 3]}";
+
+TEST(ConfigKeys, KeysForUnevenClassesAreRead) {
+  const ExperimentConfig c = parse(kUneven);
+  EXPECT_EQ(c.train.loss, LossKind::kFocal);
+  EXPECT_EQ(c.train.focal_exponent(), 0.5);
+  EXPECT_EQ(c.train.class_weights, (ClassWeights{false, {0.25, 0, 3}}));
+  const auto train = [](const std::string& text) {
+    const ExperimentConfig one = parse("model: {preset: vit_t}\ntrain: {" + text + "}");
+    EXPECT_TRUE(parse(to_yaml(one)) == one) << text;
+    return one.train;
+  };
+  EXPECT_EQ(train("class_weights: balanced").class_weights, (ClassWeights{true, {}}));
+  EXPECT_EQ(train("class_weights: none").class_weights, ClassWeights());
+  EXPECT_EQ(train("class_weights: null").class_weights, ClassWeights());
+  EXPECT_EQ(train("loss: focal").focal_exponent(), 2);
+  EXPECT_EQ(train("loss: ce").focal_exponent(), 0);
 }
 
 const char* const kEverything = R"(
@@ -417,6 +440,7 @@ TEST(ConfigRoundTrip, EveryKey) {
   const std::string text = to_yaml(parse(kEverything));
   expect_round_trip(parse(kEverything));
   expect_round_trip(parse(kPrefix));
+  expect_round_trip(parse(kUneven));
   // Each value of kEverything differs from its default, so the round trip finds a key that is not
   // written. The checks below show that the layout is nested maps.
   expect_contains(text, "\nmodel:\n  preset: vit_b\n");

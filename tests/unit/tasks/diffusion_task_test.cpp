@@ -47,7 +47,8 @@ TEST(DiffusionChecks, RefuseKeysThatTheTaskDoesNotRead) {
   EXPECT_NO_THROW(parsed(start + "data: {interpolation: bilinear}\n"));
   for (const char* text : {"data: {mean: 0.5}", "data: {std: 0.5}", "data: {crop_pct: 0.9}",
                            "data: {train_interpolation: random}", "train: {label_smoothing: 0.1}",
-                           "train: {loss: bce}"}) {
+                           "train: {loss: bce}", "train: {class_weights: balanced}",
+                           "train: {loss: focal, focal_gamma: 1}"}) {
     try {
       parsed(start + text + "\n");
       FAIL() << text;
@@ -61,8 +62,16 @@ TEST(DiffusionChecks, RefuseKeysThatTheTaskDoesNotRead) {
                  ConfigError)
         << text;
   }
-  EXPECT_THROW(parsed("task: dino\nmodel: {preset: vit_t}\ntrain: {label_smoothing: 0.1}\n"),
-               ConfigError);
+  for (const char* text : {"train: {label_smoothing: 0.1}", "train: {class_weights: balanced}"}) {
+    for (const char* task : {"dino", "supcon", "detect"}) {
+      expect_error<ConfigError>(
+          [&] {
+            parsed(cat("task: ", task, "\nmodel: {preset: pvt_tiny",
+                       task == std::string("detect") ? ", detector: retinanet" : "", "}\n", text));
+          },
+          {cat(" is not read by the task '", task, "'; it is read by: classify")});
+    }
+  }
 }
 
 TEST(DiffusionTask, NeedsModelOfImages) {
