@@ -128,6 +128,7 @@ class Checker {
            " classes, model.num_classes is ", m_.num_classes, "; set that to ", classes);
     }
     check_label_sets();
+    check_sampling();
     check_channels("data.mean", c_.data.mean.size());
     check_channels("data.std", c_.data.std.size());
   }
@@ -303,12 +304,21 @@ class Checker {
     return key->choices[static_cast<std::size_t>(loss)];
   }
 
+  // Checks that a draw from the classes does not contradict a fixed order.
+  void check_sampling() const {
+    if (c_.data.sampling == Sampling::kUniform || c_.data.shuffle) return;
+    fail(blame({"data.sampling", "data.shuffle"}),
+         "data.sampling: balanced draws images at random, but data.shuffle is false; remove one of "
+         "the two");
+  }
+
   void check_class_weights() const {
     const TrainConfig& t = c_.train;
     if (t.class_weights.any() && t.loss == LossKind::kBinary) {
       fail(blame({"train.class_weights", "train.loss"}),
            "train.class_weights means nothing for train.loss: bce, which decides each class "
-           "separately; set train.loss: ce or focal, or class_weights: none");
+           "separately; set train.loss: ce or focal, or class_weights: none; data.sampling: "
+           "balanced works with every loss");
     }
   }
 

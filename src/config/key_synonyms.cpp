@@ -29,6 +29,7 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"train.label_smoothing", "smoothing label_smoothing_factor"},
     {"train.class_weights", "class_weight cls_weights loss_weights"},
     {"train.focal_gamma", "fl_gamma"},
+    {"data.sampling", "sampler balanced_sampling weighted_random_sampler weighted_sampler"},
     {"train.ema", "model_ema model_ema_decay"},
     {"train.checkpoint_blocks", "grad_checkpointing gradient_checkpointing"},
     {"train.checkpoint_every", "save_steps save_freq"},

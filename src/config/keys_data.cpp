@@ -194,6 +194,11 @@ std::vector<Key> data_keys() {
              "1, 10, 11, 2), as in torchvision, or natural, with digits compared as numbers (0, 1, "
              "2, 10, 11), as in timm; unset: bytes"),
       value(KEY(data.shuffle), "draws a new order of the training images in every epoch"),
+      choice(
+          KEY(data.sampling), {"uniform", "balanced"}, "balanced",
+          "draws of the training images: uniform (each image once in a pass through the data) or "
+          "balanced (a random class, then a random image of it, with replacement; the epoch "
+          "keeps its length); see docs/uneven-classes.md"),
       value(KEY(data.workers), between(0, 1024), "8",
             "number of threads that read and augment images, besides the computing threads; 0: "
             "none; unset: 2 on the CPU, nearly one per core for a GPU; the number does not change "

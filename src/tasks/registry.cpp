@@ -24,10 +24,11 @@ std::vector<FigureSchema> accuracies(const std::string& method = "") {
           {.name = "top5", .title = method + "top-5", .percent = true}};
 }
 
-// Keys of the loss of the task classify.
+// Keys of the loss of the task classify, and of its draws from the classes.
 std::vector<std::string> classify_loss() {
   return {"train.loss",        "train.label_smoothing",      "train.class_weights",
-          "train.focal_gamma", "train.bce_target_threshold", "train.bce_sum"};
+          "train.focal_gamma", "train.bce_target_threshold", "train.bce_sum",
+          "data.sampling"};
 }
 
 // All keys of the augmentation but the flip.

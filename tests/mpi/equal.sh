@@ -57,6 +57,22 @@ echo "2 processes with a teacher and Muon: $apart e-9, micro-batches: $taught_ya
 checks=$((checks + 1))
 ((apart <= 5 * taught_yardstick)) || fail "2 processes with a teacher end $apart e-9 away from one"
 
+# The sum of the class weights of a batch is that of all processes, and all draw the same balanced
+# epochs.
+weighted=("${options[@]}" --set schedule.steps=25 --set augment=none --set data.sampling=balanced
+  --set train.loss=focal --set "train.class_weights=[0.2,1,4,0.5,3,0.1,2,0.7,5,1.5]")
+expect 0 dtn-train "${weighted[@]}" --output "$work/weighted"
+expect 0 dtn-train "${weighted[@]}" --set train.micro_batch=null --output "$work/weighted-whole"
+rounding=$(distance "$work/weighted/checkpoints/last" "$work/weighted-whole/checkpoints/last")
+if ((rounding < yardstick)); then rounding=$yardstick; fi
+for n in 2 3; do
+  expect_ranks 0 $n dtn-train "${weighted[@]}" --output "$work/weighted-$n"
+  apart=$(distance "$work/weighted/checkpoints/last" "$work/weighted-$n/checkpoints/last")
+  echo "$n processes with class weights: $apart e-9 from one, micro-batches: $rounding e-9"
+  checks=$((checks + 1))
+  ((apart <= 5 * rounding)) || fail "$n processes with class weights end $apart e-9 away"
+done
+
 # Normalizers over the batch see that of all processes with sync, and another one without. Here
 # micro-batches would be batches of their own; what rounding changes is seen with other kernels.
 batch_options=(--config "$work/tiny.yaml" --set schedule.steps=25 --set train.batch_size=24

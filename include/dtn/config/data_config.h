@@ -26,6 +26,9 @@ enum class DecodeMode { kAuto, kExact, kFast };
 // 11, 2), as in torchvision, or with digits compared as numbers (0, 1, 2, 10, 11), as in timm.
 enum class ClassOrder { kBytes, kNatural };
 
+// Draws of training samples: each sample once in a pass, or all classes equally often.
+enum class Sampling { kUniform, kBalanced };
+
 // Labels that the classes of a data set get in one of several label sets.
 struct LabelSet {
   std::string name;
@@ -64,6 +67,7 @@ struct DataConfig {
   std::optional<double> split;
   std::optional<ClassOrder> class_order;  // imagefolder; unset: bytes
   bool shuffle = true;
+  Sampling sampling = Sampling::kUniform;
   // Decoding threads besides the training threads; 0: decode in the training thread. See
   // workers_of().
   std::optional<int> workers;

@@ -10,7 +10,9 @@ namespace dtn {
 struct SampleKey {
   std::uint64_t seed = 0;
   std::uint32_t epoch = 0;
-  std::uint64_t sample = 0;  // index in the data set, below 2^60
+  // Below 2^60. By default the index in the data set. An epoch with several uses of a sample gives
+  // each of them another number.
+  std::uint64_t sample = 0;
 };
 
 // The random numbers of one batch, the same on every rank that has a part of it.

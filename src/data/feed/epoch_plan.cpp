@@ -54,6 +54,7 @@ EpochPlan::EpochPlan(std::int64_t images, const LoaderOptions& options)
       shuffle_(options.shuffle),
       seed_(options.seed),
       order_(shuffle_ ? static_cast<std::size_t>(images) : 0),
+      balanced_(shuffle_ ? options.labels : std::vector<std::int64_t>{}),
       buckets_(shuffle_ ? options.lengths : std::vector<std::int64_t>{}, options.batch_size),
       groups_(shuffle_ ? options.groups : std::vector<std::uint8_t>{}, options.batch_size) {
   length_ =
@@ -67,10 +68,14 @@ void EpochPlan::start(std::int64_t epoch) {
 }
 
 void EpochPlan::order_pass(std::int64_t pass) {
-  std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  const PhiloxKey key{seed_, kShuffleStream, static_cast<std::uint32_t>(epoch_)};
-  shuffle_places(order_.size(), key, static_cast<std::uint64_t>(pass) * order_.size(),
-                 [&](std::size_t i, std::size_t j) { std::swap(order_[i], order_[j]); });
+  if (balanced_.empty()) {
+    std::iota(order_.begin(), order_.end(), std::int64_t{0});
+    const PhiloxKey key{seed_, kShuffleStream, static_cast<std::uint32_t>(epoch_)};
+    shuffle_places(order_.size(), key, static_cast<std::uint64_t>(pass) * order_.size(),
+                   [&](std::size_t i, std::size_t j) { std::swap(order_[i], order_[j]); });
+  } else {
+    balanced_.draw(order_, seed_, epoch_, pass);
+  }
   if (!buckets_.empty()) buckets_.arrange(order_, seed_, epoch_, pass);
   if (!groups_.empty()) groups_.arrange(order_, seed_, epoch_, pass);
   pass_ = pass;
@@ -80,11 +85,14 @@ PlannedSample EpochPlan::at(std::int64_t position) {
   const std::int64_t pass = position / pass_length_, place = position % pass_length_;
   std::int64_t index = place / copies_;
   const std::int64_t copy = place % copies_;
+  // An image that is drawn twice has different random numbers each time.
+  std::int64_t unique = index;
   if (shuffle_) {
     if (pass != pass_) order_pass(pass);
     index = (groups_.empty() ? order_ : groups_.order())[static_cast<std::size_t>(index)];
+    if (balanced_.empty()) unique = index;
   }
-  return {index, static_cast<std::uint64_t>((pass * copies_ + copy) * images_ + index)};
+  return {index, static_cast<std::uint64_t>((pass * copies_ + copy) * images_ + unique)};
 }
 
 BatchPlan::BatchPlan(std::int64_t images, const LoaderOptions& options)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/feed/balanced_order.h"
 #include "data/feed/batch_groups.h"
 #include "data/feed/length_buckets.h"
 #include "data/feed/loader_options.h"
@@ -55,6 +56,7 @@ class EpochPlan {
   std::uint64_t seed_;
   std::int64_t epoch_ = 0, pass_ = -1;
   std::vector<std::int64_t> order_;  // [images], order of pass_; empty without shuffling
+  BalancedOrder balanced_;
   LengthBuckets buckets_;
   BatchGroups groups_;
 };

@@ -7,6 +7,21 @@
 #include "dtn/core/parallel.h"
 
 namespace dtn {
+namespace {
+
+std::vector<std::int64_t> labels_to_balance(const SampleSource& source) {
+  std::vector<std::int64_t> labels = source.labels();
+  if (labels.empty() || !source.groups().empty()) {
+    throw ConfigError(cat("data.sampling: balanced needs ", source.noun(),
+                          " with one class each; set data.sampling: uniform (",
+                          source.description(), ")"));
+  }
+  DTN_CHECK(static_cast<std::int64_t>(labels.size()) == source.size(), source.description(), ": ",
+            labels.size(), " labels");
+  return labels;
+}
+
+}  // namespace
 
 LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) {
   const std::int64_t size = source.size();
@@ -33,6 +48,7 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
   if (options.shuffle) {
     whole.lengths = source.lengths();
     whole.groups = source.groups();
+    if (options.balanced) whole.labels = labels_to_balance(source);
   }
   if (whole.lengths.empty() && whole.groups.empty()) return whole;
   const auto fits = [&](std::size_t count) {

@@ -18,6 +18,11 @@ struct LoaderOptions {
   // Lengths of all samples, so that shuffled batches consist of samples of similar length (see
   // length_buckets.h). If empty, lengths do not matter.
   std::vector<std::int64_t> lengths{};
+  // Draws a random class and then a random sample of it for each place of a shuffled epoch; see
+  // balanced_order.h.
+  bool balanced = false;
+  // Classes of all samples, if `balanced`.
+  std::vector<std::int64_t> labels{};
   // Groups of all samples, so that each shuffled batch has samples of one group (see
   // batch_groups.h). If empty, samples have no groups.
   std::vector<std::uint8_t> groups{};
@@ -38,10 +43,10 @@ struct LoaderOptions {
   HostMemory allocate;
 };
 
-// Returns the options for a source, with its lengths and groups, after checking them. Throws
-// DataError if the source is empty or cannot fill one batch under drop_last. Throws ConfigError if
-// a batch has too few rows for all ranks, or if batches by length or group are combined with
-// repeated augmentation.
+// Returns the options for a source, with its lengths, groups and classes, after checking them.
+// Throws DataError if the source is empty or cannot fill one batch under drop_last. Throws
+// ConfigError if a batch has too few rows for all ranks, if batches by length or group are combined
+// with repeated augmentation, or if samples without classes are to be balanced.
 LoaderOptions checked(const LoaderOptions& options, const SampleSource& source);
 
 // Returns data.workers if it is set. Otherwise returns two for training on the CPU, which needs the

@@ -62,6 +62,7 @@ LoaderOptions loading_of(const ExperimentConfig& config, Split split, const Spli
   loading.rank = options.rank;
   loading.ranks = options.ranks;
   loading.shuffle = training && config.data.shuffle;
+  loading.balanced = loading.shuffle && config.data.sampling == Sampling::kBalanced;
   loading.seed = config.seed;
   loading.workers = workers_of(config.data, options.device);
   loading.drop_last = training;

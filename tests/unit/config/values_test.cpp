@@ -119,6 +119,7 @@ TEST(ConfigDefaults, MatchDocumentation) {
   EXPECT_EQ(c.train.bce_target_threshold, std::nullopt);
   EXPECT_EQ(c.train.class_weights, ClassWeights());
   EXPECT_EQ(c.train.focal_gamma, std::nullopt);
+  EXPECT_EQ(c.data.sampling, Sampling::kUniform);
   EXPECT_EQ(c.train.ema, std::nullopt);
   EXPECT_FALSE(c.train.ema_warmup);
   EXPECT_EQ(c.train.micro_batch, std::nullopt);
@@ -203,12 +204,14 @@ TEST(ConfigKeys, PrefixTokensAreRead) {
   EXPECT_EQ(m.prefix_tokens(), 6);
 }
 
-// Keys that binary cross-entropy excludes, which kEverything has.
+// Keys that binary cross-entropy and a fixed order exclude, which kEverything has.
 const char* const kUneven =
-    "model: {preset: vit_t, num_classes: 3}\ntrain: {loss: focal, focal_gamma: 0.5, class_weights: [0.25, 0, 3]}";
+    "model: {preset: vit_t, num_classes: 3}\ndata: {sampling: balanced}\n"
+    "train: {loss: focal, focal_gamma: 0.5, class_weights: [0.25, 0, 3]}";
 
 TEST(ConfigKeys, KeysForUnevenClassesAreRead) {
   const ExperimentConfig c = parse(kUneven);
+  EXPECT_EQ(c.data.sampling, Sampling::kBalanced);
   EXPECT_EQ(c.train.loss, LossKind::kFocal);
   EXPECT_EQ(c.train.focal_exponent(), 0.5);
   EXPECT_EQ(c.train.class_weights, (ClassWeights{false, {0.25, 0, 3}}));

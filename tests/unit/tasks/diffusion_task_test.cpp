@@ -48,7 +48,7 @@ TEST(DiffusionChecks, RefuseKeysThatTheTaskDoesNotRead) {
   for (const char* text : {"data: {mean: 0.5}", "data: {std: 0.5}", "data: {crop_pct: 0.9}",
                            "data: {train_interpolation: random}", "train: {label_smoothing: 0.1}",
                            "train: {loss: bce}", "train: {class_weights: balanced}",
-                           "train: {loss: focal, focal_gamma: 1}"}) {
+                           "train: {loss: focal, focal_gamma: 1}", "data: {sampling: balanced}"}) {
     try {
       parsed(start + text + "\n");
       FAIL() << text;
@@ -62,7 +62,8 @@ TEST(DiffusionChecks, RefuseKeysThatTheTaskDoesNotRead) {
                  ConfigError)
         << text;
   }
-  for (const char* text : {"train: {label_smoothing: 0.1}", "train: {class_weights: balanced}"}) {
+  for (const char* text : {"train: {label_smoothing: 0.1}", "train: {class_weights: balanced}",
+                           "data: {sampling: balanced}"}) {
     for (const char* task : {"dino", "supcon", "detect"}) {
       expect_error<ConfigError>(
           [&] {
