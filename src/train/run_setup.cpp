@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "config/choices.h"
 #include "core/cuda_device.h"
 #include "core/format.h"
+#include "data/classes/class_counts.h"
 #include "data/classes/match_classes.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
@@ -145,6 +147,26 @@ RunProgress load_start(const ExperimentConfig& config, const TrainerOptions& opt
   share_run(learner, progress, ranks);
   progress.steps_per_epoch = training.loader().batches_per_epoch();
   return progress;
+}
+
+ClassRemarks class_remarks(const ExperimentConfig& config, const SampleSource& training,
+                           const Registries& registries) {
+  ClassRemarks remarks;
+  if (!config::is_read("data.sampling", config, registries.schemas())) return remarks;
+  const std::vector<std::int64_t> labels = training.labels();
+  const ClassSpread spread = class_spread(class_counts(labels));
+  const bool balanced = config.data.sampling == Sampling::kBalanced;
+  const ClassWeights& weights = config.train.class_weights;
+  if (balanced) remarks.sampling = balanced_text(spread, training.noun());
+  if (balanced && weights.balanced) {
+    remarks.classes =
+        "data.sampling: balanced and train.class_weights: balanced both even out the classes, so "
+        "rare classes count too much; use one of the two";
+  } else if (!balanced && !weights.any()) {
+    remarks.classes = uneven_text(spread, training.class_names(), training.noun(),
+                                  config.train.loss != LossKind::kBinary);
+  }
+  return remarks;
 }
 
 std::string device_text(Device device, const Communicator& ranks) {

@@ -31,6 +31,14 @@ std::unique_ptr<OpenSplit> open_references(Task& task, const ExperimentConfig& c
 RunProgress load_start(const ExperimentConfig& config, const TrainerOptions& options,
                        OpenSplit& training, Learner& learner, Communicator& ranks);
 
+// Messages about the classes of the training samples; empty: nothing to say.
+struct ClassRemarks {
+  std::string sampling;  // the classes that data.sampling: balanced draws from
+  std::string classes;   // very uneven classes and the keys that help, or keys that help twice
+};
+ClassRemarks class_remarks(const ExperimentConfig& config, const SampleSource& training,
+                           const Registries& registries);
+
 // Describes the device: "cpu, 2 threads", "2 processes with NVIDIA H200 each".
 std::string device_text(Device device, const Communicator& ranks);
 

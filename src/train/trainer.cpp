@@ -265,6 +265,10 @@ class Trainer {
     log("program", cat("dtn ", version(), ", commit ", options_.commit));
     log("model", task_->description());
     log("loss", task_->objective());
+    const ClassRemarks remarks =
+        class_remarks(config_, train_split_->source(), *options_.registries);
+    log("sampling", remarks.sampling);
+    log("classes", remarks.classes);
     log("run",
         cat(counted(periods_.total_steps(), "steps"), " of ",
             counted(config_.train.batch_size, train_split_->source().noun()), ", ",

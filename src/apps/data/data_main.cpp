@@ -14,6 +14,7 @@
 #include "core/format.h"
 #include "core/seconds_since.h"
 #include "core/stop_signal.h"
+#include "data/classes/class_counts.h"
 #include "data/source/inspect.h"
 #include "data/source/pack.h"
 #include "dtn/core/log.h"
@@ -155,6 +156,9 @@ void print_stats(const Dataset& dataset, const DatasetStats& stats) {
     std::printf("  %4zu %-12s %lld\n", c, c < names.size() ? names[c].c_str() : "",
                 static_cast<long long>(stats.per_class[c]));
   }
+  const std::string uneven =
+      uneven_text(class_spread(stats.per_class), dataset.class_names(), "images");
+  if (!uneven.empty()) std::printf("classes are %s\n", uneven.c_str());
 }
 
 int stats(const DataCommand& options, const Registries& registries) {

@@ -12,6 +12,7 @@
 #include "core/progress.h"
 #include "data/feed/loader_options.h"
 #include "dtn/core/check.h"
+#include "train/run_setup.h"
 
 namespace dtn {
 namespace {
@@ -100,6 +101,15 @@ double load_seconds(const ExperimentConfig& config, const RunData& data, Device 
                  .samples_per_second;
 }
 
+std::string classes_text(const ExperimentConfig& config, const SampleSource& training,
+                         const Registries& registries) {
+  const ClassRemarks remarks = class_remarks(config, training, registries);
+  std::string text;
+  if (!remarks.sampling.empty()) text += cat("sampling: ", remarks.sampling, "\n");
+  if (!remarks.classes.empty()) text += cat("classes: ", remarks.classes, "\n");
+  return text;
+}
+
 std::string per_second(double rate) { return format(rate < 100 ? "%.1f" : "%.0f", rate); }
 
 std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
@@ -149,6 +159,7 @@ std::string describe_run(const ExperimentConfig& asked, const std::filesystem::p
   std::string text;
   const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
   const RunData data = open_or_synthesize(*task, config, device, registries, text);
+  const bool has_data = text.empty();
   const RunSize size = size_of_run(config, data, registries.schedules);
   const Complexity cost = task->cost();
   const StepProfile step = profile_step(config, data.train, cost.multiply_adds, device, registries);
@@ -157,7 +168,8 @@ std::string describe_run(const ExperimentConfig& asked, const std::filesystem::p
   text +=
       cat("train: ", data.train->description(),
           "\nval: ", data.val ? data.val->description() : "none, so the run makes no evaluation",
-          "\nparameters: ", cost.parameters, "\n");
+          "\n", has_data ? classes_text(config, *data.train, registries) : "",
+          "parameters: ", cost.parameters, "\n");
   if (cost.multiply_adds > 0) {
     text += format("multiply-adds per sample: %.3f G\n", cost.multiply_adds / 1e9);
   }
