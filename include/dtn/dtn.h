@@ -116,6 +116,7 @@
 #include "dtn/tasks/detect.h"
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/dino.h"
+#include "dtn/tasks/multilabel.h"
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"

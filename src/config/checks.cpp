@@ -24,6 +24,7 @@ class Checker {
     check_schedule();
     check_train();
     check_loss();
+    check_early_stop();
     check_teacher();
     check_task();
   }
@@ -320,6 +321,24 @@ class Checker {
            "separately; set train.loss: ce or focal, or class_weights: none; data.sampling: "
            "balanced works with every loss");
     }
+  }
+
+  // Checks that early stopping watches a figure of the task.
+  void check_early_stop() const {
+    const EarlyStopConfig& stop = c_.train.early_stop;
+    if (!stop.metric) return;
+    if (!stop.patience) {
+      fail(blame({"train.early_stop.metric"}),
+           "train.early_stop.metric means nothing without train.early_stop.patience; set that to a "
+           "number of evaluations");
+    }
+    const auto task = std::ranges::find(schemas_.tasks, c_.task, &TaskSchema::name);
+    if (task == schemas_.tasks.end()) return;
+    std::vector<std::string> names;
+    for (const FigureSchema& figure : task->figures) names.push_back(figure.name);
+    if (std::ranges::find(names, *stop.metric) != names.end()) return;
+    fail(blame({"train.early_stop.metric"}), "train.early_stop.metric is ", *stop.metric,
+         ", but the figures of the task ", c_.task, " are ", join(names));
   }
 
   void check_loss() const {

@@ -183,7 +183,7 @@ std::vector<Key> data_keys() {
             "table of the images and their labels, .csv or .tsv, in place of class folders: a path "
             "and a label per line, with or without a header; a relative path and the paths in the "
             "table begin at the folder of the split, or at data.root if there is none; unset: the "
-            "class folders"),
+            "class folders; for images with several labels, see docs/multilabel.md"),
       value(KEY(data.split), inner_fraction(), "0.2",
             "share of the training images that becomes the validation split, if there is none; the "
             "same of each class, chosen by the seed and the names of the files; unset: none"),
@@ -193,6 +193,10 @@ std::vector<Key> data_keys() {
              "order of the class folders, which determines their labels: bytes of their names (0, "
              "1, 10, 11, 2), as in torchvision, or natural, with digits compared as numbers (0, 1, "
              "2, 10, 11), as in timm; unset: bytes"),
+      value(KEY(data.class_names), "classes.txt",
+            "text file with the names of the classes in the order of their labels, one per line: "
+            "names the classes of data that has numbers, and orders those of data that has names; "
+            "a relative path begins at data.root; unset: the names and the order of the data"),
       value(KEY(data.shuffle), "draws a new order of the training images in every epoch"),
       choice(
           KEY(data.sampling), {"uniform", "balanced"}, "balanced",

@@ -266,6 +266,13 @@ std::vector<Key> train_keys() {
       choice(KEY(train.best), {"raw", "ema"},
              "weights whose top-1 decides which checkpoint is the best: raw (the weights "
              "themselves) or ema (their moving average)"),
+      value(KEY(train.early_stop.patience), between(1, 1e6), "5",
+            "ends the run after this number of evaluations in a row without a better figure of "
+            "train.early_stop.metric; the schedule is then cut off, so leave it unset for a fixed "
+            "number of epochs; unset: never"),
+      value(KEY(train.early_stop.metric), "loss",
+            "figure of an evaluation for train.early_stop.patience; unset: the one that decides "
+            "which checkpoint is the best"),
 
       value(KEY(distill.teacher), "runs/teacher",
             "weights of the teacher, a trained model whose outputs this model learns for the same "

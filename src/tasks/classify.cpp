@@ -84,7 +84,6 @@ Classify::Classify(const ExperimentConfig& config, Device device)
 
 Classify::~Classify() = default;
 
-// Opens a split. Once the model's classes are known, its labels are the model's.
 std::shared_ptr<const Dataset> Classify::open(Split split) const {
   const DataConfig& data = config_.data;
   const DatasetRegistry& datasets = registries_.datasets;

@@ -3,6 +3,7 @@
 #include "dtn/tasks/detect.h"
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/dino.h"
+#include "dtn/tasks/multilabel.h"
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
@@ -53,6 +54,21 @@ TaskSchema classify_schema() {
                     .gives_condition = true};
   schema.figures.push_back({.name = "loss", .title = "loss", .higher_is_better = false});
   return schema;
+}
+
+TaskSchema multilabel_schema() {
+  std::vector<std::string> unread = classify_loss();
+  unread.insert(unread.end(), {"data.classes", "data.label_sets"});
+  return {.name = "multilabel",
+          .doc = "images with any number of classes each, by binary cross-entropy of each class",
+          .figures = {{.name = "map", .title = "mAP"},
+                      {.name = "f1_micro", .title = "micro F1"},
+                      {.name = "f1_macro", .title = "macro F1"},
+                      {.name = "threshold", .title = "threshold"},
+                      {.name = "loss", .title = "loss", .higher_is_better = false}},
+          .unread = std::move(unread),
+          .check = one_view_problem,
+          .gives_condition = true};
 }
 
 TaskSchema dino_schema() {
@@ -130,6 +146,7 @@ TaskSchema detect_schema() {
 
 const TaskRegistry& task_registry() {
   static const TaskRegistry entries("task", {{classify_schema(), make<Classify>},
+                                             {multilabel_schema(), make<Multilabel>},
                                              {dino_schema(), make<Dino>},
                                              {supcon_schema(), make<Supcon>},
                                              {diffusion_schema(), make<Diffusion>},

@@ -11,6 +11,7 @@
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
 #include "tasks/class_names.h"
+#include "tasks/multilabel/threshold.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -244,6 +245,11 @@ fs::path set_aside(const fs::path& checkpoints, std::int64_t step) {
   return checkpoints / name;
 }
 
+StringMap with_threshold(StringMap metadata, const std::optional<double>& threshold) {
+  if (threshold) metadata.emplace(kThresholdKey, threshold_text(*threshold));
+  return metadata;
+}
+
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& run_dir, std::int64_t step) {
@@ -271,9 +277,11 @@ void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int ke
 
   fs::path folder = checkpoint_path(run_dir, data.step);
   AtomicDirectory directory(folder);
-  write_safetensors(directory.staging() / "model.safetensors", data.model, metadata);
+  write_safetensors(directory.staging() / "model.safetensors", data.model,
+                    with_threshold(metadata, data.threshold));
   if (!data.ema.empty()) {
-    write_safetensors(directory.staging() / "ema.safetensors", data.ema, metadata);
+    write_safetensors(directory.staging() / "ema.safetensors", data.ema,
+                      with_threshold(metadata, data.ema_threshold));
   }
   write_safetensors(directory.staging() / "state.safetensors", data.state, state_metadata);
   directory.commit();

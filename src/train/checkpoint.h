@@ -29,7 +29,9 @@ struct CheckpointData {
   NamedTensors state;        // optimizer moments and other tensors that a resume needs
   StringMap state_metadata;  // epoch, position, seed, best, ...; only in state.safetensors
   std::vector<std::string> class_names;  // in model and ema, if the training data has class names
-  std::string config_yaml;               // the resolved configuration, in every file
+  // Thresholds of the probabilities of classes in model and ema, see tasks/multilabel/threshold.h.
+  std::optional<double> threshold, ema_threshold;
+  std::string config_yaml;  // the resolved configuration, in every file
   std::int64_t step = 0;
 };
 

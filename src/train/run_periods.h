@@ -23,6 +23,8 @@ class RunPeriods {
 
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t total_steps() const { return total_steps_; }
+  // Makes `step` the last one.
+  void end_at(std::int64_t step) { total_steps_ = step; }
   bool is_last(std::int64_t step) const { return step == total_steps_; }
   double epoch_at(std::int64_t step) const {
     return static_cast<double>(step) / static_cast<double>(steps_per_epoch_);

@@ -55,7 +55,7 @@ void set_counts(Learner& learner, const UpdateCounts& counts) {
   if (counts.late) learner.set_late_updates(*counts.late);
 }
 
-void bind_numbers(StateDict& state, RunProgress& p, UpdateCounts& counts) {
+void bind_numbers(StateDict& state, const Task& task, RunProgress& p, UpdateCounts& counts) {
   state.bind("steps_per_epoch", p.steps_per_epoch);
   state.bind("updates", counts.all);
   if (counts.late) state.bind("late_updates", *counts.late);
@@ -63,13 +63,18 @@ void bind_numbers(StateDict& state, RunProgress& p, UpdateCounts& counts) {
   state.bind("best_step", p.best_step);
   state.bind("best", p.best, "best_top1");
   state.bind("bad_steps", p.bad_steps);
+  state.bind_new("stale_evaluations", p.stale_evaluations);
+  state.bind_new("stop_best", p.stop_best);
+  if (!task.finds_threshold()) return;
+  state.bind("threshold", p.threshold);
+  state.bind("ema_threshold", p.ema_threshold);
 }
 
 StateDict state_of(Learner& learner, RunProgress& progress, UpdateCounts& counts) {
   StateDict state;
   state.bind(optimizer_state(learner));
   state.bind(other_stores(learner));
-  bind_numbers(state, progress, counts);
+  bind_numbers(state, learner.task(), progress, counts);
   return state;
 }
 
@@ -144,6 +149,8 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   if (learner.average()) data.ema = named_weights(store, learner.average()->values().to(kCpu));
   if (ParameterStore* averaged = learner.task().averaged()) data.ema = named_values(*averaged);
   data.state = state.tensors();
+  if (progress.threshold > 0) data.threshold = progress.threshold;
+  if (progress.ema_threshold > 0) data.ema_threshold = progress.ema_threshold;
   data.step = progress.step;
   data.config_yaml = to_yaml(as_kept(learner.task(), config));
   data.state_metadata = state.numbers();
@@ -186,7 +193,7 @@ void share_run(Learner& learner, RunProgress& progress, Communicator& ranks) {
   for (const auto& [name, moments] : learner.optimizer().state()) all.bind(name, moments);
   all.bind("step", progress.step);
   all.bind("resumed_at", resumed);
-  bind_numbers(all, progress, counts);
+  bind_numbers(all, learner.task(), progress, counts);
   all.broadcast(ranks);
   set_counts(learner, counts);
   if (resumed >= 0) progress.resumed_at = resumed;

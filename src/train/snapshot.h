@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "dtn/config/schemas.h"
@@ -20,6 +21,12 @@ struct RunProgress {
   std::int64_t bad_steps = 0;        // non-finite steps in a row
   std::int64_t steps_per_epoch = 0;  // gives the position in the data, together with step
   std::int64_t finite_step = -1;     // last step whose evaluation had a finite loss; -1: none
+  // Thresholds of the last evaluation of the weights and of their average; 0: none yet. Only if
+  // Task::finds_threshold().
+  double threshold = 0, ema_threshold = 0;
+  // For train.early_stop: evaluations in a row without a better figure, and the best one.
+  std::int64_t stale_evaluations = 0;
+  double stop_best = std::numeric_limits<double>::quiet_NaN();
   // Step at which this attempt resumed; not in checkpoints.
   std::optional<std::int64_t> resumed_at = {};
 

@@ -36,6 +36,14 @@ void StateDict::bind(std::string name, double& number, std::string old_name) {
   numbers_.push_back({std::move(name), std::move(old_name), &number});
 }
 
+void StateDict::bind_new(std::string name, std::int64_t& number) {
+  numbers_.push_back({std::move(name), "", &number, true});
+}
+
+void StateDict::bind_new(std::string name, double& number) {
+  numbers_.push_back({std::move(name), "", &number, true});
+}
+
 NamedTensors StateDict::tensors() const {
   NamedTensors host;
   for (const auto& [name, tensor] : tensors_) host.emplace_back(name, tensor.to(kCpu));
@@ -72,6 +80,7 @@ void StateDict::load(const NamedTensors& tensors, const StringMap& numbers,
   for (const Number& number : numbers_) {
     auto found = numbers.find(number.name);
     if (found == numbers.end()) found = numbers.find(number.old_name);
+    if (found == numbers.end() && number.may_lack) continue;
     if (found == numbers.end()) {
       throw DataError(cat("checkpoint: the state has no '", number.name, "'"));
     }

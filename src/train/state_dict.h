@@ -22,6 +22,9 @@ class StateDict {
   // `old_name` is the name of the number in older checkpoints.
   void bind(std::string name, std::int64_t& number, std::string old_name = {});
   void bind(std::string name, double& number, std::string old_name = {});
+  // A number that older checkpoints lack. It then keeps its value.
+  void bind_new(std::string name, std::int64_t& number);
+  void bind_new(std::string name, double& number);
 
   // Return the state for a checkpoint: tensors on the host, numbers as text that reads back equal.
   NamedTensors tensors() const;
@@ -37,6 +40,7 @@ class StateDict {
   struct Number {
     std::string name, old_name;
     std::variant<std::int64_t*, double*> value;
+    bool may_lack = false;
   };
   NamedTensors tensors_;
   std::vector<Number> numbers_;

@@ -5,6 +5,7 @@
 #include "dtn/core/version.h"
 #include "io/atomic_file.h"
 #include "train/checkpoint.h"
+#include "train/early_stop.h"
 #include "train/freeze.h"
 #include "train/rank_consistency.h"
 #include "train/record/run_recorder.h"
@@ -42,10 +43,13 @@ class Trainer {
                   ranks),
         validation_(learner_, val_split_.get(), references_.get(), config.train.best, progress_,
                     recorder_, ranks),
+        early_stop_(config, options.registries->tasks.at(config.task).schema, val_split_ != nullptr,
+                    progress_),
         pictures_(learner_, options.output, progress_, recorder_, ranks),
         checkpoints_(config, options, train_split_->source().class_names(), learner_, progress_,
                      recorder_, periods_, ranks) {
     learner_.set_late_from(task_->late_from(schedule_.run()));
+    if (early_stop_.is_over()) periods_.end_at(progress_.step);
   }
 
   RunStatus train() {
@@ -136,6 +140,7 @@ class Trainer {
       improved = *evaluated;
       // If the update of this step was skipped, the newest checkpoint has the same weights.
       if (validation_.loss_is_finite() == true) checkpoints_.confirm();
+      consider_early_stop();
       if (periods_.picture_due(step)) pictures_.draw();
       recorder_.update_report();
       recorder_.resume();
@@ -154,6 +159,14 @@ class Trainer {
     }
     if (periods_.is_last(step)) judge_end();
     return true;
+  }
+
+  // Makes this step the last one if the evaluations no longer get better.
+  void consider_early_stop() {
+    early_stop_.take(validation_.judged().metrics);
+    if (!early_stop_.is_over() || periods_.is_last(progress_.step)) return;
+    periods_.end_at(progress_.step);
+    recorder_.info(cat("stopped early at step ", progress_.step, ": ", early_stop_.reason()));
   }
 
   // Returns true if a checkpoint may be written. After a step that was not finite, a checkpoint
@@ -222,6 +235,11 @@ class Trainer {
   }
 
   std::string over_text() const {
+    if (early_stop_.is_over()) {
+      return cat("the run has stopped early, at step ", periods_.total_steps(), ": ",
+                 early_stop_.reason(),
+                 "; to continue the training, resume it with a larger train.early_stop.patience");
+    }
     const ScheduleConfig& schedule = config_.schedule;
     const char* key = schedule.steps ? "schedule.steps" : "schedule.epochs";
     return cat("the run is already finished, at step ", periods_.total_steps(), " (", key, " is ",
@@ -236,6 +254,7 @@ class Trainer {
     const std::int64_t step = progress_.step;
     if (step > 0 && periods_.evaluation_due(step) && progress_.evaluated_step != step) {
       if (!validation_.run(may_save())) return false;
+      consider_early_stop();
       if (may_save()) checkpoints_.save();
     } else if (val_split_ && step > 0 && all_started() && !was_finished()) {
       validation_.repeat();
@@ -299,6 +318,7 @@ class Trainer {
   RunProgress progress_;
   RunRecorder recorder_;
   Validation validation_;
+  EarlyStop early_stop_;
   TaskPictures pictures_;
   RunCheckpoints checkpoints_;
   DeviceBatch batch_;

@@ -68,14 +68,17 @@ std::optional<bool> Validation::run(bool may_be_best) {
                       references_ ? &references_->source() : nullptr);
   last_ = *results;
   const std::int64_t step = progress_.evaluated_step = progress_.step;
+  if (learner_.task().finds_threshold()) {
+    progress_.threshold = last_.weights.metrics.at("threshold");
+    if (last_.average) progress_.ema_threshold = last_.average->metrics.at("threshold");
+  }
   if (loss_is_finite() == true) progress_.finite_step = step;
   if (loss_is_finite() == false) {
     recorder_.warn(cat("step ", step, ": the loss of the evaluation is not finite"));
   }
   const bool by_average = last_.average && best_ == BestBy::kEma;
-  const Evaluation& judged = by_average ? *last_.average : last_.weights;
-  if (!may_be_best || !is_best(judged)) return false;
-  progress_.best = judged.metrics.primary_value();
+  if (!may_be_best || !is_best(judged())) return false;
+  progress_.best = judged().metrics.primary_value();
   progress_.best_step = step;
   recorder_.detections(by_average ? *meters.average : *meters.weights, split_->source());
   return true;

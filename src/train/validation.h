@@ -32,6 +32,10 @@ class Validation {
   // evaluation, or if the task has no figure called loss.
   std::optional<bool> loss_is_finite() const { return finite_loss_in(last_.weights.metrics); }
   const Evaluations& last() const { return last_; }
+  // The last evaluation of the weights that train.best names.
+  const Evaluation& judged() const {
+    return last_.average && best_ == BestBy::kEma ? *last_.average : last_.weights;
+  }
 
  private:
   // Meters of the weights and, if the run has one, of their average.

@@ -1,9 +1,11 @@
 // Tables of labels: any result other than a table of different, sorted paths with known labels, or
 // a DataError, is a bug. Writing the table and reading it again does not change it. Fields that
-// csv_field() writes are read back.
+// csv_field() writes are read back. Tables with any number of labels mean the same with one label
+// in each line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,6 +78,50 @@ void check_table(std::string_view text, const char* name) {
   }
 }
 
+// The labels of each image, in the order of the table's texts.
+std::vector<std::vector<std::string>> sets_of(const dtn::LabelTable& table) {
+  std::vector<std::vector<std::string>> sets;
+  for (const std::int32_t of : table.text_of) {
+    std::int32_t before = -1;
+    auto& set = sets.emplace_back();
+    for (const std::int32_t text : table.combinations.at(static_cast<std::size_t>(of))) {
+      if (text <= before) std::abort();
+      before = text;
+      set.push_back(table.texts.at(static_cast<std::size_t>(text)));
+    }
+  }
+  return sets;
+}
+
+// A table with any number of labels, written with a label in each line, means the same.
+void check_sets(std::string_view text, const char* name) {
+  const auto read = [](std::string_view from, const char* as) {
+    return dtn::read_label_table(dtn::MemorySource(bytes(from), as), dtn::LabelsPerImage::kAny);
+  };
+  const dtn::LabelTable table = read(text, name);
+  const auto sets = sets_of(table);
+  std::string written = "path,label\n";
+  for (std::size_t i = 0; i < table.paths.size(); ++i) {
+    if (i > 0 && table.paths[i - 1] == table.paths[i]) std::abort();
+    const std::string path = dtn::csv_field(table.paths[i]);
+    if (sets[i].empty()) written += path + ",\n";
+    for (const std::string& label : sets[i]) {
+      // A label of a column may hold what divides labels in a field.
+      if (label.find(';') != label.npos || label != dtn::csv_field(label)) return;
+      written += path + "," + label + "\n";
+    }
+  }
+  const dtn::LabelTable again = read(written, "fuzz.csv");
+  if (again.paths.size() != table.paths.size()) std::abort();
+  const auto found = sets_of(again);
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    if (std::multiset<std::string>(found[i].begin(), found[i].end()) !=
+        std::multiset<std::string>(sets[i].begin(), sets[i].end())) {
+      std::abort();
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -89,6 +135,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const char* name : {"fuzz.csv", "fuzz.tsv", "fuzz"}) {
     try {
       check_table(text, name);
+    } catch (const dtn::DataError&) {
+    }
+    try {
+      check_sets(text, name);
     } catch (const dtn::DataError&) {
     }
   }

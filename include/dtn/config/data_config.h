@@ -66,6 +66,9 @@ struct DataConfig {
   // imagefolder: the share of the training images to hold out as the validation split.
   std::optional<double> split;
   std::optional<ClassOrder> class_order;  // imagefolder; unset: bytes
+  // A text file with the names of the classes in label order, one per line; a relative path begins
+  // at root. Unset: the names and the order of the data set.
+  std::optional<std::string> class_names;
   bool shuffle = true;
   Sampling sampling = Sampling::kUniform;
   // Decoding threads besides the training threads; 0: decode in the training thread. See

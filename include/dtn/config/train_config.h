@@ -120,6 +120,13 @@ struct FreezeConfig {
 };
 
 // The section `train` of a config.
+// The end of a run whose evaluations no longer get better.
+struct EarlyStopConfig {
+  std::optional<int> patience;        // evaluations without a better figure; unset: never
+  std::optional<std::string> metric;  // the figure; unset: the one that decides which is the best
+  bool operator==(const EarlyStopConfig&) const = default;
+};
+
 struct TrainConfig {
   int batch_size = 128;            // global: images per optimizer step
   std::optional<int> micro_batch;  // max images per forward pass of a rank; unset: batch_size
@@ -148,6 +155,7 @@ struct TrainConfig {
   int keep = 2;                      // step checkpoints kept besides best and last
   std::optional<Period> keep_every;  // period of checkpoints that stay; unset: none
   BestBy best = BestBy::kRaw;
+  EarlyStopConfig early_stop{};
   bool operator==(const TrainConfig&) const = default;
 
   // The exponent of the focal factor; 0 for a loss without it.

@@ -57,7 +57,9 @@ class Dataset {
   // False if the classes of the samples are unknown: then all labels are 0.
   bool has_labels() const { return has_labels_; }
   // Inputs of a task that the data set has ready, used unchanged: [size(), ...] each. In a data set
-  // of single samples, which load() returns, they are inputs beside the sample.
+  // of single samples, which load() returns, they are inputs beside the sample. If a sample has any
+  // number of classes, "labels" [size(), num_classes()] uint8 is 1 for those that it has and 0 for
+  // the others, and has_labels() is false.
   const Fields& ready_fields() const { return ready_fields_; }
   // For sequences: number of ids, including 0, the pad. 0 if samples are images.
   std::int64_t vocabulary() const { return vocabulary_; }

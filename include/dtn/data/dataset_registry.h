@@ -48,6 +48,9 @@ struct DatasetEntry {
   // Opens one split for a task that makes several views of each image, and that needs no labels.
   // Null: `open_unlabelled`.
   Open open_for_views{};
+  // Opens one split whose samples have any number of classes: with the field "labels", see
+  // Dataset::ready_fields(). Null: the data set cannot have them.
+  Open open_multilabel{};
 
   const std::string& name() const { return schema.name; }
 };

@@ -37,6 +37,12 @@ std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfi
                                         Split split, std::uint64_t seed,
                                         const DatasetRegistry& datasets = dataset_registry());
 
+// The same for samples with any number of classes, by the entry's open_multilabel. Throws
+// ConfigError if the data set cannot have them. data.classes and data.label_sets are not read.
+std::unique_ptr<Dataset> open_multilabel(const DataConfig& data, const ModelConfig& model,
+                                         Split split, std::uint64_t seed,
+                                         const DatasetRegistry& datasets = dataset_registry());
+
 // MNIST's format: <root>/<prefix>-images-idx3-ubyte and -labels-idx1-ubyte, gzipped (.gz) or not.
 // The prefix is data.train (default "train") or data.val (default "t10k").
 std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& model, Split split);
@@ -50,6 +56,11 @@ std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& mod
 // are all images of the training folder, and open_dataset() takes the part of the split.
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split);
+
+// The images that the table data.labels lists, with any number of labels each: separated by
+// semicolons, in several lines, or in a column of 0 and 1 for each class.
+std::unique_ptr<Dataset> open_multilabel_images(const DataConfig& data, const ModelConfig& model,
+                                                Split split);
 
 // open_image_folder() or, if there is no data.labels and the folder of the split has no class
 // folders, all images directly in it: without labels, sorted by file name.
@@ -119,6 +130,11 @@ std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& 
 // integers or `vector` [N, K] float32 become such fields, too.
 std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
                                       Split split);
+
+// A safetensors file as above, with `labels` [N, K] uint8, int64 or float32: 1 for the classes that
+// an image has, 0 for the others.
+std::unique_ptr<Dataset> open_multilabel_tensors(const DataConfig& data, const ModelConfig& model,
+                                                 Split split);
 
 // A safetensors file as above, with the views of images in place of `images`: `global` [N, 2,
 // channels, S, S] and `local` [N, L, channels, s, s], or `views` [N, V, channels, S, S], all

@@ -56,12 +56,17 @@ class Classify : public Task {
   // Makes outputs() return "features" [n, C] float32 too: the input of the head.
   void keep_features() { keeps_features_ = true; }
 
+ protected:
+  // Opens a split. Once the classes are known, its labels are theirs.
+  virtual std::shared_ptr<const Dataset> open(Split) const;
+  const ExperimentConfig& config() const { return config_; }
+  const Registries& registries() const { return registries_; }
+
  private:
   Variable loss_of(Context&, const Variable& logits, const Fields& batch);
   std::string teaching() const;
   Variable loss_with_teacher(Context&, const Fields& batch, std::vector<Term>& logged);
 
-  std::shared_ptr<const Dataset> open(Split) const;
   std::vector<std::string> load_to_train(const TensorFile& weights, const std::string& file);
 
   Device device_;

@@ -132,6 +132,9 @@ class Task {
   virtual std::optional<Period> picture_period() const { return std::nullopt; }
   // The cost of picture() in multiply-adds, for estimates. 0: unknown.
   virtual double picture_multiply_adds() { return 0; }
+  // True if the figures of an evaluation in training have the threshold of probabilities that suits
+  // the weights best, "threshold". Checkpoints store it beside the weights.
+  virtual bool finds_threshold() const { return false; }
   // Makes the meter of an evaluation.
   virtual std::unique_ptr<Meter> meter() const = 0;
 

@@ -30,6 +30,13 @@ std::shared_ptr<const SampleSource> training_samples(const ExperimentConfig& con
     return make_task({config, kMeta, registries})->source(Split::kTrain, kCpu);
   }
   if (trains_on_views(config)) return open_view_samples(config, kCpu, registries);
+  if (config.task == "multilabel") {
+    ModelConfig any = config.model;
+    any.num_classes = 0;
+    return image_samples_of(
+        open_multilabel(config.data, any, Split::kTrain, config.seed, registries.datasets), config,
+        Split::kTrain, kCpu, registries);
+  }
   return open_image_samples(config, Split::kTrain, kCpu, registries);
 }
 

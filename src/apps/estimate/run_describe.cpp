@@ -46,13 +46,6 @@ double group_bytes() {
   return least;
 }
 
-double machine_bytes(Device device) {
-  if (device != kCpu) return static_cast<double>(cuda::device_info().total_bytes);
-  const double physical =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  return std::min(physical, group_bytes());
-}
-
 // Lower bound of a run's memory in bytes: the optimizer state, and the activations that one
 // micro-batch keeps for the backward pass.
 double least_bytes(const ExperimentConfig& config, const Complexity& cost) {
@@ -128,6 +121,13 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 }
 
 }  // namespace
+
+double machine_bytes(Device device) {
+  if (device != kCpu) return static_cast<double>(cuda::device_info().total_bytes);
+  const double physical =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  return std::min(physical, group_bytes());
+}
 
 std::string memory_warning(const ExperimentConfig& config, Device device, int processes,
                            int processes_here, const Registries& registries) try {

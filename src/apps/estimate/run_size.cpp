@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "data/classes/label_columns.h"
 #include "data/classes/match_classes.h"
 #include "data/feed/epoch_plan.h"
 #include "data/feed/loader_options.h"
@@ -129,10 +130,12 @@ RunData open_or_synthesize(Task& task, ExperimentConfig& config, Device device,
 void take_num_classes(ExperimentConfig& config, const Registries& registries) {
   // Tensors of a diffusion model may have the label that stands for none.
   const bool reads_classes = config.task == "diffusion" && config.data.dataset != "tensors";
-  if (config.task != "classify" && !reads_classes) return;
+  const bool any_number = config.task == "multilabel";
+  if (config.task != "classify" && !any_number && !reads_classes) return;
   std::int64_t classes = 0;
   try {
-    classes = count_classes(config.data, config.model, config.seed, registries.datasets);
+    classes = (any_number ? count_multilabel_classes : count_classes)(
+        config.data, config.model, config.seed, registries.datasets);
   } catch (const DataError&) {
     return;  // opening the data set later reports the error
   }

@@ -81,6 +81,10 @@ struct RunTime {
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);
 
+// Returns the memory of the device; on the CPU, that of the machine or of the process's control
+// group.
+double machine_bytes(Device device);
+
 // Returns a warning if a run needs more memory than the device has. Returns an empty string if it
 // does not, or if no estimate is possible. If the run is close to the limit, a few steps are
 // measured. The run has `processes` processes, of which `processes_here` share the memory of this

@@ -1,56 +1,11 @@
 #include "apps/eval/class_report_files.h"
 
-#include <array>
-#include <charconv>
-
-#include "apps/common/json_files.h"
-#include "data/table/csv.h"
-#include "dtn/core/check.h"
-#include "io/atomic_file.h"
+#include "apps/eval/report_writers.h"
 
 namespace dtn::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string compact(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// A JSON object, written member by member, one to a line.
-class ObjectWriter {
- public:
-  explicit ObjectWriter(const std::filesystem::path& path) : file_(path) { file_.write("{"); }
-
-  void add(const std::string& key, const Json& value) {
-    begin(key);
-    file_.write(compact(value));
-  }
-  // Adds an array with one line for each of `count` elements.
-  template <class Element>
-  void add_lines(const std::string& key, std::size_t count, const Element& element) {
-    begin(key);
-    file_.write("[");
-    for (std::size_t i = 0; i < count; ++i) {
-      file_.write(i == 0 ? "\n" : ",\n");
-      file_.write(compact(element(i)));
-    }
-    file_.write("]");
-  }
-  void finish() {
-    file_.write("\n}\n");
-    file_.commit();
-  }
-
- private:
-  void begin(const std::string& key) {
-    file_.write(cat(first_ ? "\n" : ",\n", compact(key), ": "));
-    first_ = false;
-  }
-
-  AtomicFile file_;
-  bool first_ = true;
-};
 
 Json bin_json(const CalibrationBin& bin) {
   return {{"from", bin.from},
@@ -74,37 +29,6 @@ Json sample_json(const ClassifiedSample& s, const SamplePlace& file) {
           {"prediction", s.prediction},
           {"probability", s.probability},
           {"loss", s.loss}};
-}
-
-// A table as CSV, written row by row.
-class CsvWriter {
- public:
-  CsvWriter(const std::filesystem::path& path, std::string_view columns) : file_(path) {
-    file_.write(cat(columns, "\n"));
-  }
-
-  template <class... Fields>
-  void add(const Fields&... fields) {
-    std::string row;
-    ((row += cat(row.empty() ? "" : ",", text(fields))), ...);
-    file_.write(row + "\n");
-  }
-  void finish() { file_.commit(); }
-
- private:
-  static std::string text(const std::string& value) { return csv_field(value); }
-  // The shortest text that reads back as the same number.
-  static std::string text(double value) {
-    std::array<char, 32> buffer{};
-    return {buffer.data(), std::to_chars(buffer.begin(), buffer.end(), value).ptr};
-  }
-  static std::string text(std::integral auto value) { return std::to_string(value); }
-
-  AtomicFile file_;
-};
-
-std::string file_text(const Json& file) {
-  return file.is_string() ? file.get<std::string>() : file.dump();
 }
 
 void write_classes(const std::filesystem::path& path, const ClassReport& report) {
@@ -142,7 +66,7 @@ void write_samples(const std::filesystem::path& path, const ClassReport& report,
                    const SamplePlace& file) {
   CsvWriter csv(path, "file,truth,truth_name,prediction,prediction_name,probability,loss");
   for (const ClassifiedSample& s : report.samples) {
-    csv.add(file_text(file(s.index)), s.truth, report.class_name(s.truth), s.prediction,
+    csv.add(place_text(file(s.index)), s.truth, report.class_name(s.truth), s.prediction,
             report.class_name(s.prediction), s.probability, s.loss);
   }
   csv.finish();

@@ -1,20 +1,15 @@
 // Files of dtn-eval --report: report.html, report.json, and tables as CSV.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <nlohmann/json.hpp>
 
+#include "apps/eval/model_reporter.h"
 #include "apps/report/class_report.h"
 
 namespace dtn::app {
 
 // Most wrong samples in report.json.
 inline constexpr std::size_t kWorstInJson = 100;
-
-// Identifies a sample in the files: the path of an image, or its place in a file of tensors.
-using SamplePlace = std::function<nlohmann::ordered_json(std::int64_t index)>;
 
 // Writes report.json. `top1` is in percent; all other figures but the losses are fractions:
 //   top1 macro_f1 macro_f1_present ece loss count skipped

@@ -71,7 +71,7 @@ int save_logits(const DetectorEvaluation& e) {
         "--inputs for a detector gives the outputs of its dense heads; name their file with "
         "--save-logits");
   }
-  const Tensor images = read_input_file(e.inputs, e.config.model, true).at("image");
+  const Tensor images = read_input_file(e.inputs, e.config.model, {.any_size = true}).at("image");
   const ImageSize size(static_cast<int>(images.dim(2)), static_cast<int>(images.dim(3)));
   const std::string problem = e.task.backbone()->size_problem(size);
   if (!problem.empty()) {

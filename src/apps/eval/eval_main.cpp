@@ -1,44 +1,26 @@
 #include "dtn/app/eval_main.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
-#include "apps/eval/class_reporter.h"
 #include "apps/eval/coco_evaluation.h"
 #include "apps/eval/detector_evaluation.h"
 #include "apps/eval/ensemble_models.h"
 #include "apps/eval/frozen_evaluation.h"
-#include "apps/eval/result_files.h"
 #include "apps/eval/sample_evaluation.h"
-#include "apps/robustness/robustness.h"
-#include "core/format.h"
-#include "core/progress.h"
-#include "core/seconds_since.h"
-#include "data/feed/image_samples.h"
-#include "data/feed/open_split.h"
-#include "data/feed/token_samples.h"
-#include "data/source/input_file.h"
+#include "apps/eval/task_evaluation.h"
+#include "apps/robustness/suite_evaluation.h"
 #include "data/source/split_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
-#include "dtn/data/datasets.h"
-#include "dtn/io/safetensors.h"
-#include "dtn/models/backbone.h"
-#include "dtn/models/weights.h"
-#include "dtn/tasks/classify.h"
 #include "dtn/tasks/diffusion.h"
-#include "train/evaluator.h"
-#include "train/rank_consistency.h"
+#include "dtn/tasks/multilabel.h"
 
 namespace dtn::app {
 namespace {
@@ -53,23 +35,12 @@ struct EvalCommand {
   CocoOptions coco;
   ResultPaths results;
   ReportOptions report;
+  SuiteOptions suite;
   std::string inputs, precision = "fp32";
-  std::string suite, suite_root, classes, save;
   std::string detections;  // file for the results of a detector
-  bool json = false, no_clean = false;
-  bool on_the_fly = false;
-  std::string corruptions, severities = "1-5", corrupt_format = "jpeg", frost_dir;
-  std::uint64_t corrupt_seed = 0;
+  bool json = false;
   std::optional<int> batch_size;
   MachineOptions machine;
-};
-
-// Results of an evaluation; metrics exist only if there were labels.
-struct Outcome {
-  std::optional<Metrics> metrics;
-  std::string noun = "images";          // unit of `count`
-  std::int64_t count = 0, skipped = 0;  // `skipped`: damaged samples
-  double seconds = 0;
 };
 
 DType precision_of(const std::string& name) {
@@ -81,157 +52,6 @@ std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& c
   return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
 }
 
-// Evaluates the inputs of --inputs without preprocessing.
-Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classify& task,
-                   Device device, ClassReporter* reporter) {
-  const Fields inputs = read_input_file(options.inputs, config.model);
-  const Tensor* labels = inputs.find("label");
-  const std::int64_t count = inputs.count(), batch = batch_size_of(options, config);
-  if (count == 0) throw DataError(cat(options.inputs, ": has no inputs to evaluate"));
-  const bool measures = labels && config.model.num_classes > 0;
-  Outcome outcome;
-  outcome.count = count;
-  if (config.model.max_length > 0) outcome.noun = "sequences";
-  ResultFiles results(options.results, task, count, labels ? *labels : Tensor());
-  if (reporter) reporter->take_inputs(inputs, options.inputs);
-  const std::unique_ptr<Meter> meter = task.meter();
-  const DType compute = precision_of(options.precision);
-  if (compute == DType::kBFloat16) {
-    for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
-  }
-  auto start = std::chrono::steady_clock::now();
-  for (std::int64_t first = 0; first < count; first += batch) {
-    const std::int64_t last = std::min(count, first + batch);
-    Context ctx;
-    ctx.mode.compute = compute;
-    ctx.observer = results.observer();
-    ctx.mode.skip_unread = !ctx.observer;
-    const Fields host = inputs.rows(first, last);
-    Fields there = host;
-    for (auto& [name, tensor] : there) tensor = tensor.to(device);
-    Fields outputs = task.outputs(ctx, there);
-    for (auto& [name, tensor] : outputs) tensor = tensor.to(kCpu);
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(last - first));
-    std::iota(indices.begin(), indices.end(), first);
-    results.add(indices, outputs);
-    if (measures) meter->add(host, outputs);
-    if (reporter) reporter->add(indices, host.at("label"), outputs.at("logits"));
-  }
-  outcome.seconds = seconds_since(start);
-  results.finish();
-  if (measures) outcome.metrics = meter->result();
-  if (reporter) reporter->finish(0, *outcome.metrics);
-  return outcome;
-}
-
-Tensor labels_of(const SampleSource& source) {
-  const Dataset* dataset = nullptr;
-  if (const auto* images = dynamic_cast<const ImageSamples*>(&source)) dataset = &images->dataset();
-  if (const auto* tokens = dynamic_cast<const TokenSamples*>(&source)) dataset = &tokens->dataset();
-  if (!dataset) return {};
-  Tensor labels = Tensor::empty({source.size()}, DType::kInt64);
-  for (std::int64_t i = 0; i < source.size(); ++i) {
-    labels.data<std::int64_t>()[i] = dataset->label(i);
-  }
-  return labels;
-}
-
-// The file of --save-logits for a diffusion model: its output for each image.
-std::optional<RowFile> output_file_of(const EvalCommand& options, const ExperimentConfig& config,
-                                      Task& task, std::int64_t count) {
-  auto* diffusion = dynamic_cast<Diffusion*>(&task);
-  if (!diffusion || options.results.logits.empty()) return std::nullopt;
-  diffusion->keep_output();
-  const ImageSize& size = config.model.image_size;
-  return std::optional<RowFile>(
-      std::in_place, options.results.logits, "output", count,
-      Shape{diffusion->model().output_channels(), size.height, size.width}, Tensor());
-}
-
-// Evaluates the validation split of the config's data set.
-Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, Task& task,
-                    Device device, ClassReporter* reporter) {
-  Communicator& ranks = *job();
-  std::optional<Communicator::Work> opening(std::in_place, ranks, "opening the data set",
-                                            Communicator::Work::kLong);
-  const auto source = validation_source(task, device);
-  log_info(cat("val: ", source->description()));
-  check_equal_config(config, ranks);
-  check_equal_data(*source, ranks);
-  for (const Named<ParameterStore*>& store : task.stores()) {
-    check_equal_weights(store.value->values(), ranks);
-  }
-  const auto split = open_split(source, config, Split::kVal,
-                                {.device = device,
-                                 .batch_size = batch_size_of(options, config) * ranks.size(),
-                                 .rank = ranks.rank(),
-                                 .ranks = ranks.size()});
-  Outcome outcome;
-  outcome.noun = source->noun();
-  std::optional<ResultFiles> results;
-  std::optional<RowFile> images = output_file_of(options, config, task, source->size());
-  if (options.results.any() && !images) {
-    results.emplace(options.results, dynamic_cast<Classify&>(task), source->size(),
-                    labels_of(*source));
-  }
-  if (reporter) reporter->take_source(*source);
-  std::optional<ProgressBar> bar;
-  if (ranks.is_root()) bar.emplace("evaluating", split->loader().samples_per_epoch());
-  EvalOptions eval;
-  eval.compute = precision_of(options.precision);
-  eval.ranks = &ranks;
-  if (results) eval.observer = results->observer();
-  eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
-    if (bar) bar->update(done, "");
-    if (results) results->add(batch.indices, outputs);
-    if (reporter) reporter->add(batch.indices, batch.host.at("label"), outputs.at("logits"));
-    if (!images) return;
-    const Tensor& rows = outputs.at("output");
-    for (std::int64_t i = 0; i < batch.n; ++i) {
-      images->add(batch.indices[static_cast<std::size_t>(i)], rows.slice(i, i + 1).data<float>());
-    }
-  };
-  opening.reset();
-  const std::optional<Evaluation> evaluation = evaluate(task, split->feeder(), eval);
-  if (results) results->finish();
-  if (images) images->finish();
-  outcome.metrics = evaluation->metrics;
-  outcome.count = evaluation->count;
-  outcome.skipped = ranks.sum(split->loader().report().bad_images);
-  outcome.seconds = evaluation->seconds;
-  if (reporter && outcome.count > 0) reporter->finish(outcome.skipped, *outcome.metrics);
-  if (outcome.count > 0) return outcome;
-  const std::string damaged =
-      outcome.skipped > 0 ? cat("; ", counted(outcome.skipped, "damaged " + outcome.noun)) : "";
-  throw DataError(cat(source->description(), ": no ", outcome.noun, " to evaluate", damaged));
-}
-
-// Prints the results. In JSON, metrics are null if there are no labels.
-void report(const EvalCommand& options, const Task& task, const TaskSchema& schema,
-            const Outcome& outcome) {
-  const double rate =
-      outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
-  if (!options.json) {
-    if (outcome.metrics) std::printf("%s  ", outcome.metrics->text.c_str());
-    const char* noun = outcome.noun.c_str();
-    std::printf("%s, %.1f %s/s\n", counted(outcome.count, noun).c_str(), rate, noun);
-    if (outcome.skipped > 0) {
-      std::printf("skipped %s\n", counted(outcome.skipped, "damaged " + outcome.noun).c_str());
-    }
-    return;
-  }
-  nlohmann::ordered_json json;
-  for (const FigureSchema& figure : schema.figures) json[figure.name] = nullptr;
-  for (const auto& [name, none] : task.meter()->result().values) json[name] = nullptr;
-  if (outcome.metrics) {
-    for (const auto& [name, value] : outcome.metrics->values) json[name] = value;
-  }
-  json["count"] = outcome.count;
-  json["images_per_second"] = rate;
-  json["skipped"] = outcome.skipped;
-  std::printf("%s\n", json.dump().c_str());
-}
-
 // True if --set names the key.
 bool is_set(const EvalCommand& options, std::string_view key) {
   return std::ranges::any_of(options.weights.overrides, [&](const std::string& text) {
@@ -239,43 +59,12 @@ bool is_set(const EvalCommand& options, std::string_view key) {
   });
 }
 
-std::optional<CorruptOnTheFly> on_the_fly(const EvalCommand& options) {
-  if (!options.on_the_fly) return std::nullopt;
-  if (options.suite != name_of(Suite::kImageNetC)) {
-    throw ConfigError("--corrupt-on-the-fly works only with --suite imagenet-c");
-  }
-  CorruptOnTheFly how;
-  if (!options.corruptions.empty()) how.corruptions = parse_corruptions(options.corruptions);
-  how.severities = parse_severities(options.severities);
-  how.seed = options.corrupt_seed;
-  how.format = corrupt_format(options.corrupt_format);
-  how.frost_dir = options.frost_dir;
-  return how;
-}
-
-int evaluate_robustness_suite(const EvalCommand& options, const ExperimentConfig& config,
-                              const TensorFile& weights, Classify& task,
-                              const Registries& registries) {
-  RobustnessOptions suite;
-  suite.registries = &registries;
-  suite.suite = options.suite == name_of(Suite::kImageNetC) ? Suite::kImageNetC : Suite::kImageNetR;
-  suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
-  suite.on_the_fly = on_the_fly(options);
-  if (!suite.on_the_fly && suite.root.empty()) {
-    throw ConfigError(
-        cat("--suite ", options.suite, ": name the folder of its images with --suite-root"));
-  }
-  suite.classes = options.classes;
-  suite.save = options.save;
-  suite.clean = !options.no_clean;
-  suite.batch_size = batch_size_of(options, config);
-  suite.dtype = precision_of(options.precision);
-  if (is_set(options, "data.crop_pct")) suite.crop_pct = config.data.crop_pct;
-  if (!options.save.empty()) suite.weights = fingerprint_of(weights.tensors);
-  const std::optional<RobustnessReport> report = evaluate_robustness(task, config, suite);
-  if (!report) return kExitStopped;
-  std::fputs(options.json ? (to_json(*report) + "\n").c_str() : to_text(*report).c_str(), stdout);
-  return kExitDone;
+// Throws ConfigError for an option that needs a model of one class for each image.
+void check_multilabel_options(const EvalCommand& options) {
+  if (!options.suite.any() && options.judged.samples.empty()) return;
+  throw ConfigError(
+      "--suite and --samples need a classifier of one class for each image; the task of this model "
+      "is multilabel");
 }
 
 // Throws ConfigError for an option that the task of the model does not have. A diffusion model is
@@ -286,7 +75,8 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
         cat("--save-results is for detectors; the task of this model is ", config.task));
   }
   const ResultPaths& paths = options.results;
-  const bool for_any = options.suite.empty() && options.inputs.empty() &&
+  if (dynamic_cast<Multilabel*>(&task)) return check_multilabel_options(options);
+  const bool for_any = !options.suite.any() && options.inputs.empty() &&
                        options.judged.samples.empty() && !paths.any() && !options.report.any();
   if (for_any || dynamic_cast<Classify*>(&task)) return;
   if (!options.judged.samples.empty()) {
@@ -303,7 +93,7 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
         cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
             config.task));
   }
-  if (options.suite.empty() && paths.features.empty() && paths.attention.empty()) return;
+  if (!options.suite.any() && paths.features.empty() && paths.attention.empty()) return;
   throw ConfigError(
       cat("--suite, --save-features and --save-attention are for classifiers; the task of this "
           "model is ",
@@ -313,7 +103,7 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
 // The same for a detector.
 void check_detector_options(const EvalCommand& options) {
   const ResultPaths& paths = options.results;
-  if (options.suite.empty() && options.judged.samples.empty() && paths.features.empty() &&
+  if (!options.suite.any() && options.judged.samples.empty() && paths.features.empty() &&
       paths.attention.empty() && !options.report.any()) {
     return;
   }
@@ -372,7 +162,7 @@ int run_samples(const EvalCommand& options, const ExperimentConfig& config, Clas
 void check_ensemble_options(const EvalCommand& options, const std::vector<std::string>& others) {
   if (others.empty()) return;
   const ResultPaths& paths = options.results;
-  const bool plain = options.frozen.task.empty() && options.suite.empty() &&
+  const bool plain = options.frozen.task.empty() && !options.suite.any() &&
                      options.judged.samples.empty() && options.detections.empty() &&
                      paths.features.empty() && paths.attention.empty();
   if (plain) return;
@@ -397,7 +187,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   if (!options.frozen.task.empty()) return run_frozen(options, device, registries);
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
-  const bool wants_classes = !options.suite.empty() || !options.inputs.empty() ||
+  const bool wants_classes = options.suite.any() || !options.inputs.empty() ||
                              !options.judged.samples.empty() || options.results.any() ||
                              !options.detections.empty() || options.report.any();
   if (!ranks.is_single() && wants_classes) {
@@ -439,24 +229,40 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
                               .json = options.json});
   }
   check_options(options, config, *task);
+  const DType compute = precision_of(options.precision);
+  const std::int64_t batch_size = batch_size_of(options, config);
   auto* classify = dynamic_cast<Classify*>(task.get());
-  if (!options.suite.empty() && config.model.num_classes == 0) {
-    throw ConfigError("--suite needs a model with a classification head; model.num_classes is 0");
+  if (options.suite.any()) {
+    return evaluate_suite({.options = options.suite,
+                           .config = config,
+                           .weights = weights,
+                           .task = *classify,
+                           .batch_size = batch_size,
+                           .compute = compute,
+                           .own_crop = is_set(options, "data.crop_pct"),
+                           .json = options.json,
+                           .registries = registries});
   }
-  if (!options.suite.empty())
-    return evaluate_robustness_suite(options, config, weights, *classify, registries);
-  if (!options.judged.samples.empty())
+  if (!options.judged.samples.empty()) {
     return run_samples(options, config, *classify, device, registries);
-  std::unique_ptr<ClassReporter> reporter;
-  if (options.report.any()) {
-    reporter = std::make_unique<ClassReporter>(options.report, config, *classify,
-                                               file.string() + at_step, registries);
   }
+  std::unique_ptr<ModelReporter> reporter;
+  if (options.report.any()) {
+    reporter =
+        make_reporter(options.report, {config, *classify, file.string() + at_step, registries});
+  }
+  const TaskEvaluation evaluation{.config = config,
+                                  .task = *task,
+                                  .device = device,
+                                  .compute = compute,
+                                  .batch_size = batch_size,
+                                  .results = options.results,
+                                  .reporter = reporter.get()};
   const Outcome outcome = options.inputs.empty() || !classify
-                              ? run_dataset(options, config, *task, device, reporter.get())
-                              : run_inputs(options, config, *classify, device, reporter.get());
+                              ? evaluate_split(evaluation)
+                              : evaluate_inputs(evaluation, options.inputs);
   if (ranks.is_root()) {
-    report(options, *task, registries.tasks.at(config.task).schema, outcome);
+    print_outcome(outcome, *task, registries.tasks.at(config.task).schema, options.json);
   }
   return kExitDone;
 }
@@ -476,28 +282,24 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   options.weights.add_config_to(app, "evaluate the moving average of the weights");
   app.add_flag(
       "--json", options.json,
-      "print one JSON object: top1 top5 loss (a diffusion model: loss mse vb; a "
-      "detector: bbox and segm as below) count images_per_second skipped (damaged "
+      "print one JSON object: top1 top5 loss (multilabel: map f1_micro f1_macro threshold loss; a "
+      "diffusion model: loss mse vb; a detector: bbox and segm as below) count images_per_second "
+      "skipped (damaged "
       "images); with --report, macro_f1 and ece, too; with --suite or --samples, the results "
       "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
       "AR1 AR10 AR100 ARs ARm ARl}, \"segm\": ...} as fractions, -1 where no category "
       "has a truth");
-  auto* inputs =
-      app.add_option("--inputs", options.inputs,
-                     "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
-                     "float32, already normalised, or for sequence models 'tokens' [N,T] int32 and "
-                     "optionally 'lengths' [N] int32; optionally 'labels' [N] int64; for diffusion "
-                     "models 'images' in [-1, 1] or latents, 'labels', and optionally 'timesteps' "
-                     "[N] int64 and 'noise' [N,C,H,W]");
+  auto* inputs = app.add_option(
+      "--inputs", options.inputs,
+      "safetensors file to evaluate instead of the data set: 'images' [N,C,H,W] "
+      "float32, already normalised, or for sequence models 'tokens' [N,T] int32 and "
+      "optionally 'lengths' [N] int32; optionally 'labels' [N] int64, for multilabel "
+      "[N,K] of 0 and 1; for diffusion "
+      "models 'images' in [-1, 1] or latents, 'labels', and optionally 'timesteps' "
+      "[N] int64 and 'noise' [N,C,H,W]");
   std::vector<CLI::Option*> saving = options.results.add_to(app);
   saving.push_back(options.report.add_to(app));
-  auto* suite =
-      app.add_option("--suite", options.suite,
-                     "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
-                     "ImageNet-R (a choice between its classes), and on the clean validation "
-                     "images; see docs/robustness.md")
-          ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
-          ->excludes(inputs);
+  auto* suite = options.suite.add_to(app)->excludes(inputs);
   for (CLI::Option* option : saving) suite->excludes(option);
   auto* judged = options.judged.add_to(app)->excludes(inputs)->excludes(suite);
   for (CLI::Option* option : saving) judged->excludes(option);
@@ -516,41 +318,6 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   others.push_back(detections);
   others.insert(others.end(), {checkpoint, inputs, suite, judged, frozen});
   options.coco.add_to(app, others);
-  app.add_option("--suite-root", options.suite_root,
-                 "folder of the suite's images (default: data.root)")
-      ->needs(suite);
-  app.add_option("--classes", options.classes,
-                 "file with the names of the model's classes in the order of their labels, one per "
-                 "line (default: the names in the checkpoint, else the class folders of data.root, "
-                 "else ImageNet's)")
-      ->needs(suite);
-  app.add_option("--save", options.save,
-                 "save each result of --suite to this JSON file; an existing file is continued")
-      ->needs(suite);
-  auto* made = app.add_flag("--corrupt-on-the-fly", options.on_the_fly,
-                            "make the images of imagenet-c from the clean images of data.root "
-                            "during the evaluation, instead of reading folders");
-  made->needs(suite)->excludes("--suite-root");
-  app.add_option(
-         "--corruption", options.corruptions,
-         "for --corrupt-on-the-fly: names separated by commas, or `all` for all 19 (default: the "
-         "15 of the benchmark; for images smaller than 224 x 224, those that work at any size)")
-      ->needs(made);
-  add_defaulted(app, "--severity", options.severities,
-                "for --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
-      ->needs(made);
-  add_defaulted(app, "--seed", options.corrupt_seed,
-                "for --corrupt-on-the-fly: seed of the random corruptions")
-      ->needs(made);
-  add_choice(app, "--corrupt-format", options.corrupt_format, {"jpeg", "png"},
-             "for --corrupt-on-the-fly: evaluate the images that `dtn-data corrupt` would "
-             "write as jpeg (quality 85, as in ImageNet-C) or png")
-      ->needs(made);
-  app.add_option("--frost-dir", options.frost_dir,
-                 "for --corrupt-on-the-fly: folder of frost images (default: generated stand-ins)")
-      ->needs(made);
-  app.add_flag("--no-clean", options.no_clean, "with --suite: do not evaluate the clean images")
-      ->needs(suite);
   add_choice(app, "--precision", options.precision, {"fp32", "bf16"}, "fp32 or bf16");
   app.add_option("--batch-size", options.batch_size, "images per batch (default: at most 64)")
       ->check(positive());

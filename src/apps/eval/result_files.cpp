@@ -34,9 +34,9 @@ std::vector<CLI::Option*> ResultPaths::add_to(CLI::App& app) {
 namespace {
 
 std::vector<safetensors::Item> items_of(const std::string& name, std::int64_t count,
-                                        const Shape& row, bool with_labels) {
+                                        const Shape& row, const Tensor& labels) {
   std::vector<safetensors::Item> items;
-  if (with_labels) items.push_back({"labels", DType::kInt64, {count}});
+  if (labels.defined()) items.push_back({"labels", labels.dtype(), labels.shape()});
   items.push_back({name, DType::kFloat32, shape_of({name, row}, count)});
   return items;
 }
@@ -48,8 +48,9 @@ RowFile::RowFile(const std::string& path, const std::string& name, std::int64_t 
     : count_(count),
       width_(row.numel()),
       nothing_(static_cast<std::size_t>(width_), std::numeric_limits<float>::quiet_NaN()),
-      file_(path, items_of(name, count, row, labels.defined())) {
-  if (labels.defined()) file_.append(std::as_bytes(labels.values<std::int64_t>()));
+      file_(path, items_of(name, count, row, labels)) {
+  if (!labels.defined()) return;
+  file_.append({static_cast<const std::byte*>(labels.raw()), labels.nbytes()});
 }
 
 void RowFile::skip_to(std::int64_t index) {

@@ -24,8 +24,9 @@ struct ResultPaths {
   bool any() const { return !logits.empty() || !features.empty() || !attention.empty(); }
 };
 
-// Table [count, ...] of float32 with rows of the shape `row`, and labels [count] int64 if they are
-// known. Rows are written as they arrive, so the table need not fit into memory.
+// Table [count, ...] of float32 with rows of the shape `row`, and labels if they are known: [count]
+// int64, or [count, K] float32. Rows are written as they arrive, so the table need not fit into
+// memory.
 class RowFile {
  public:
   RowFile(const std::string& path, const std::string& name, std::int64_t count, const Shape& row,
@@ -76,7 +77,7 @@ class AttentionFile : public Observer {
 
 class ResultFiles {
  public:
-  // `labels` [count] int64, or undefined. The task must outlive this object.
+  // `labels` as for RowFile, or undefined. The task must outlive this object.
   ResultFiles(const ResultPaths& paths, Classify& task, std::int64_t count, const Tensor& labels);
 
   // Must see the model's passes for add(); null: none is needed.

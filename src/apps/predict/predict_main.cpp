@@ -18,7 +18,7 @@
 #include "data/feed/open_split.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
-#include "dtn/tasks/classify.h"
+#include "dtn/tasks/multilabel.h"
 #include "tasks/class_names.h"
 
 namespace dtn::app {
@@ -54,6 +54,13 @@ ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
   return config;
 }
 
+// Returns the threshold of a model of images with any number of classes; unset for others.
+std::optional<double> threshold_of(const Classify& task) {
+  const auto* multilabel = dynamic_cast<const Multilabel*>(&task);
+  if (!multilabel) return std::nullopt;
+  return multilabel->threshold().value_or(Multilabel::kUsualThreshold);
+}
+
 PictureCount predict_all(const PredictCommand& options, const ExperimentConfig& config,
                          Classify& task, const std::shared_ptr<const FaultKeepingSource>& source,
                          Device device, PredictionWriter& writer) {
@@ -65,6 +72,7 @@ PictureCount predict_all(const PredictCommand& options, const ExperimentConfig& 
       writer.add_fault(source->sample_name(fault->first), fault->second);
     }
   };
+  const std::optional<double> threshold = threshold_of(task);
   const DType compute = compute_of(options);
   if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
   BatchFeeder& feeder = split->feeder();
@@ -77,8 +85,10 @@ PictureCount predict_all(const PredictCommand& options, const ExperimentConfig& 
     for (std::int64_t i = 0; i < batch.n; ++i) {
       const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
       write_faults(index);
+      const float* row = logits.data<float>() + i * classes;
       writer.add(source->sample_name(index),
-                 best_guesses(logits.data<float>() + i * classes, classes, options.topk));
+                 threshold ? best_labels(row, classes, options.topk, *threshold)
+                           : best_guesses(row, classes, options.topk));
     }
     count.done += batch.n;
   }
@@ -190,9 +200,11 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
     log_info(note);
   const auto source = std::make_shared<const FaultKeepingSource>(
       image_samples_of(pictures, config, Split::kVal, device, registries));
-  PredictionWriter writer(
-      {.text = !options.json && options.csv.empty(), .json = options.json, .csv = options.csv},
-      class_words(weights.metadata, config.model.num_classes));
+  PredictionWriter writer({.text = !options.json && options.csv.empty(),
+                           .json = options.json,
+                           .csv = options.csv,
+                           .threshold = threshold_of(*classify)},
+                          class_words(weights.metadata, config.model.num_classes));
   const auto start = std::chrono::steady_clock::now();
   const PictureCount count = predict_all(options, config, *classify, source, device, writer);
   writer.finish();
@@ -214,14 +226,18 @@ int predict_main(int argc, char** argv, const Registries& registries) {
       ->type_name("IMG...")
       ->required();
   options.weights.add_to(app, "use the moving average of the weights", "--checkpoint");
-  add_count(app, "--topk", options.topk, "number of classes to print for each image");
-  app.add_option("--csv", options.csv,
-                 "write a table to this file instead: file, rank, label, name, probability");
-  app.add_flag(
-      "--json", options.json,
-      "print one JSON object per line: file and top, or file and error; top has label, "
-      "name and probability. A detector: file and detections, each with label, name, score, "
-      "box [x1, y1, x2, y2] and with masks mask {size, counts}");
+  add_count(app, "--topk", options.topk,
+            "number of classes to print for each image; a multilabel model prints those that reach "
+            "its threshold as text, and at least this many as JSON and table");
+  app.add_option(
+      "--csv", options.csv,
+      "write a table to this file instead: file, rank, label, name, probability, and of a "
+      "multilabel model predicted (1 or 0)");
+  app.add_flag("--json", options.json,
+               "print one JSON object per line: file and top, or file and error; top has label, "
+               "name and probability, of a multilabel model also predicted. A detector: file and "
+               "detections, each with label, name, score, "
+               "box [x1, y1, x2, y2] and with masks mask {size, counts}");
   options.objects.add_to(app);
   app.add_option("--style", options.style,
                  "condition of all images, for a model with model.condition.from: index: its "

@@ -13,8 +13,6 @@
 namespace dtn {
 namespace {
 
-std::string percent(double fraction) { return format("%.1f %%", 100 * fraction); }
-
 double share_of(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1));
 }
@@ -77,23 +75,10 @@ std::string pair_text(const ClassReport& report, const Confusion& pair) {
   return cat(pair.count, " of ", support, " (", percent(share_of(pair.count, support)), ")");
 }
 
-// Returns the pictures of the first of these samples that are not damaged.
-template <class Describe>
-std::vector<plot::GalleryPicture> pictures_of(const ClassReport& report,
-                                              const std::vector<ClassifiedSample>& samples,
-                                              std::size_t most, const Describe& describe) {
-  std::vector<plot::GalleryPicture> pictures;
-  for (const ClassifiedSample& sample : samples) {
-    if (pictures.size() == most) break;
-    std::string file = report.picture(sample.index);
-    if (file.empty()) continue;
-    plot::GalleryPicture picture = describe(sample);
-    picture.png = std::move(file);
-    picture.description = cat(report.name(sample.index), ": ", report.class_name(sample.truth),
-                              ", taken for ", report.class_name(sample.prediction));
-    pictures.push_back(std::move(picture));
-  }
-  return pictures;
+// Describes the picture of a sample for screen readers.
+std::string described(const ClassReport& report, const ClassifiedSample& sample) {
+  return cat(report.name(sample.index), ": ", report.class_name(sample.truth), ", taken for ",
+             report.class_name(sample.prediction));
 }
 
 plot::Gallery pairs_gallery(const ClassReport& report, const std::vector<Confusion>& pairs,
@@ -116,7 +101,8 @@ plot::Gallery pairs_gallery(const ClassReport& report, const std::vector<Confusi
     gallery.headings.push_back({pair_title(report, pair), pair_text(report, pair)});
     gallery.rows.push_back(
         pictures_of(report, samples, kPicturesOfPair, [&](const ClassifiedSample& sample) {
-          return plot::GalleryPicture{.text = percent(sample.probability),
+          return plot::GalleryPicture{.description = described(report, sample),
+                                      .text = percent(sample.probability),
                                       .note = report.name(sample.index)};
         }));
   }
@@ -135,6 +121,7 @@ plot::Gallery worst_gallery(const ClassReport& report, const std::vector<Classif
   gallery.rows.push_back(
       pictures_of(report, worst, kShownWorst, [&](const ClassifiedSample& sample) {
         return plot::GalleryPicture{
+            .description = described(report, sample),
             .text = cat(report.class_name(sample.truth), ", taken for ",
                         report.class_name(sample.prediction), ", ", percent(sample.probability)),
             .note = report.name(sample.index)};

@@ -3,34 +3,20 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "apps/report/sample_report.h"
 #include "plot/page.h"
 #include "tasks/class_figures/class_figures.h"
 
 namespace dtn {
 
 // An evaluation of a classifier.
-struct ClassReport {
-  std::string title;                      // of the page
-  std::vector<std::string> lead = {};     // model and data, one line each
-  std::string noun = "images";            // of the samples, in the plural
-  std::vector<std::string> classes = {};  // names in label order, [K]
+struct ClassReport : SampleReport {
   std::vector<ClassifiedSample> samples = {};
   ClassificationFigures figures = {};
-  std::int64_t skipped = 0;  // damaged samples
-  // Name of a sample for people, by its index in the data set.
-  std::function<std::string(std::int64_t)> name = {};
-  // Bytes of the PNG or JPEG file of a sample, as the model saw it; empty: damaged. Not set: the
-  // samples are no images.
-  std::function<std::string(std::int64_t)> picture = {};
-  bool pixelated = false;  // the pictures are so small that a page enlarges them
 
-  const std::string& class_name(std::int64_t label) const {
-    return classes[static_cast<std::size_t>(label)];
-  }
   const ClassFigures& class_figures(std::int64_t label) const {
     return figures.classes[static_cast<std::size_t>(label)];
   }

@@ -249,6 +249,11 @@ std::vector<std::string> lead_of(const RunRecord& run) {
     lead.push_back(what + format(" %.2f %% at the last evaluation; best %.2f %% after epoch %.4g.",
                                  top1.last, top1.best, top1.best_epoch));
   }
+  const Reached map = reached_in(run, "val", "map", true);
+  if (std::isfinite(map.last)) {
+    lead.push_back(format("mAP %.4f at the last evaluation; best %.4f after epoch %.4g.", map.last,
+                          map.best, map.best_epoch));
+  }
   const Reached loss = reached_in(run, "val", "loss", false);
   if (std::isfinite(loss.last)) {
     lead.push_back(format("Loss %.4f at the last evaluation; best %.4f.", loss.last, loss.best));
@@ -306,8 +311,8 @@ void write_run_report(const std::filesystem::path& folder) {
   } else if (compares_neighbors(run.task)) {
     page.sections.push_back(advice_on_neighbors(folder));
   }
-  if (run.task == "classify" && !run.evaluations.empty())
-    page.sections.push_back(advice_on_errors(folder));
+  const bool has_classes = run.task == "classify" || run.task == "multilabel";
+  if (has_classes && !run.evaluations.empty()) page.sections.push_back(advice_on_errors(folder));
   std::vector<plot::Figure> inner;
   add_lambda_figures(run, inner);
   add_gradient_figure(run, inner);

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <sstream>
 #include <string_view>
 
+#include "data/classes/class_list.h"
 #include "data/classes/match_classes.h"
 #include "data/corrupt/corrupt_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
-#include "io/file.h"
 
 namespace dtn {
 namespace {
@@ -309,24 +308,10 @@ RobustnessPlan plan_on_the_fly(const ExperimentConfig& config, const RobustnessO
 }  // namespace
 
 std::vector<std::string> read_class_list(const fs::path& file, std::int64_t num_classes) {
-  constexpr std::int64_t kMaxBytes = 64 << 20;
-  std::istringstream text(read_text(file.string(), kMaxBytes));
-  std::vector<std::string> names;
-  Names seen;
-  for (std::string line; std::getline(text, line);) {
-    const char* blanks = " \t\r";
-    const std::size_t begin = line.find_first_not_of(blanks);
-    if (begin == line.npos) continue;
-    names.push_back(line.substr(begin, line.find_last_not_of(blanks) + 1 - begin));
-    if (!seen.insert(names.back()).second) {
-      throw DataError(cat(file.string(), ": names the class '", names.back(), "' twice"));
-    }
-  }
-  if (static_cast<std::int64_t>(names.size()) != num_classes) {
-    throw DataError(cat(file.string(), ": names ", names.size(), " classes, the model has ",
-                        num_classes, "; expected one name per line, in the order of the labels"));
-  }
-  return names;
+  std::vector<std::string> names = read_class_list(file.string());
+  if (static_cast<std::int64_t>(names.size()) == num_classes) return names;
+  throw DataError(cat(file.string(), ": names ", names.size(), " classes, the model has ",
+                      num_classes, "; expected one name per line, in the order of the labels"));
 }
 
 RobustnessPlan plan_robustness(const ExperimentConfig& config, const RobustnessOptions& options,

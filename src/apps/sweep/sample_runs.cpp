@@ -13,8 +13,8 @@
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
-#include "dtn/tasks/classify.h"
 #include "dtn/tasks/diffusion.h"
+#include "dtn/tasks/multilabel.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
 #include "tasks/diffusion/sample_grid.h"
@@ -288,7 +288,7 @@ std::size_t samples_left(const SweepConfig& sweep, const std::vector<SweepRun>& 
 void check_samples(const SweepConfig& sweep, const Registries& registries) {
   if (!sweep.samples.judge) return;
   const std::unique_ptr<Task> judge = make_task({*sweep.samples.judge, kMeta, registries});
-  if (!dynamic_cast<Classify*>(judge.get())) {
+  if (!dynamic_cast<Classify*>(judge.get()) || dynamic_cast<Multilabel*>(judge.get())) {
     throw ConfigError(cat("samples.judge: the task ", sweep.samples.judge->task,
                           " does not classify; name the config of a classifier"));
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "core/format.h"
@@ -22,12 +24,15 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMaxLabelBytes = 32;
 constexpr std::int32_t kMaxLabel = 999'999;
 constexpr std::string_view kLabelEnding = ".cls";
+constexpr std::string_view kJsonEnding = ".json";
+constexpr std::int64_t kMaxJsonBytes = 1 << 20;
 
 // Image and label of one key, as found so far.
 struct Group {
   std::string key;
   std::optional<TarMember> image;
   std::optional<std::int32_t> label;
+  std::optional<TarMember> json;
   // Members to report only if the key has no image: their names, and the number of labels whose
   // name has a second dot.
   std::vector<std::string> others;
@@ -87,6 +92,9 @@ class ShardSearch {
     } else if (extension == kLabelEnding) {
       if (group_.label) fail("has two labels");
       group_.label = read_label(member);
+    } else if (extension == kJsonEnding) {
+      if (group_.json) fail("has two .json files");
+      group_.json = member;
     } else {
       group_.others.push_back(member.name);
     }
@@ -104,10 +112,34 @@ class ShardSearch {
     fail("has a .cls file that does not hold a label from 0 to 999999 in digits");
   }
 
+  // Reads the member `label` of an object: a number, or a text of digits.
+  std::int32_t read_json_label(const TarMember& member) const {
+    if (member.size > kMaxJsonBytes) fail("has a .json file of more than 1 MiB");
+    std::string text(static_cast<std::size_t>(member.size), ' ');
+    shard_.read(member.offset, std::as_writable_bytes(std::span(text)));
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+    if (json.is_discarded()) fail("has a .json file that is not JSON");
+    if (!json.is_object() || !json.contains("label")) {
+      fail(
+          "has no label: there is no .cls file beside its image, and its .json file has no member "
+          "\"label\"");
+    }
+    const nlohmann::json& value = json["label"];
+    std::optional<std::int64_t> label;
+    if (value.is_number_integer()) label = value.get<std::int64_t>();
+    if (value.is_string()) label = parse_number<std::int64_t>(value.get_ref<const std::string&>());
+    if (label && 0 <= *label && *label <= kMaxLabel) return static_cast<std::int32_t>(*label);
+    fail(
+        "has a .json file whose \"label\" is not a whole number from 0 to 999999; names of classes "
+        "are not read there");
+  }
+
   // A label without an image is not a sample. The image is missing, has a format that is not read,
   // or has a second dot in its name. In WebDataset's layout, a key ends at the first dot.
   void finish_group(LeftOut& left_out) {
-    if (group_.image && !group_.label) fail("has no label: there is no .cls file beside its image");
+    if (group_.image && !group_.label && group_.json) group_.label = read_json_label(*group_.json);
+    if (group_.image && !group_.label)
+      fail("has no label: there is no .cls or .json file beside its image");
     if (group_.image) {
       index_.add(image_at(*group_.image, number_, *group_.label), group_.image->name);
     } else {
@@ -164,11 +196,11 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
   const fs::path pattern = fs::path(data.root) / given.value_or(cat("*", name_of(split), "*.tar"));
   ArchiveSet shards(expand_shards(pattern.string()));
   ArchiveIndex index = load_or_build_index(
-      shards, "webdataset 3", [&](SearchProgress& progress) { return search(shards, progress); });
+      shards, "webdataset 4", [&](SearchProgress& progress) { return search(shards, progress); });
   if (index.images.empty()) {
     throw DataError(cat(shards.path(0),
-                        ": the shards hold no images with labels (key.cls beside an image of "
-                        "the same key: ",
+                        ": the shards hold no images with labels (key.cls or key.json beside an "
+                        "image of the same key: ",
                         kImageEndings, ")", index.remark.empty() ? "" : "; ", index.remark));
   }
   std::int64_t classes = 0;

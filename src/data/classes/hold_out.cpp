@@ -6,6 +6,7 @@
 
 #include "core/format.h"
 #include "data/classes/class_order.h"
+#include "data/classes/field_rows.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/core/philox.h"
@@ -74,6 +75,7 @@ class PartOfImages final : public Dataset {
       places_.push_back(i);
       labels_.push_back(whole_->label(i));
     }
+    ready_fields_ = rows_at(whole_->ready_fields(), places_);
     class_names_ = whole_->class_names();
     num_classes_ = whole_->num_classes();
     has_pixels_ = whole_->has_pixels();
@@ -115,7 +117,7 @@ double hold_out_number(std::uint64_t seed, std::string_view file_name) {
 
 std::unique_ptr<Dataset> hold_out(std::shared_ptr<const Dataset> whole, Split split, double share,
                                   std::uint64_t seed) {
-  DTN_CHECK(whole->ready_fields().empty() && whole->vocabulary() == 0, "these are not image files");
+  DTN_CHECK(whole->vocabulary() == 0, "these are not image files");
   std::vector<OfClass> classes;
   const std::vector<bool> held_out = choose(*whole, share, seed, classes);
   if (split == Split::kVal) note_single_samples(*whole, classes);

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "core/format.h"
+#include "data/classes/class_list.h"
 #include "data/classes/class_order.h"
 #include "data/classes/only_classes.h"
 #include "data/source/split_folders.h"
-#include "data/table/listed_images.h"
+#include "data/table/split_table.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -211,9 +212,10 @@ std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std
     return open_dataset(data, any, Split::kTrain, seed, datasets)->num_classes();
   }
   if (!data.classes.empty()) return static_cast<std::int64_t>(data.classes.size());
+  if (data.class_names) return std::ssize(listed_class_names(data));
   if (data.dataset == "imagefolder") {
-    const Names names =
-        data.labels ? listed_classes(data) : class_folders_of(train_folder_of(data).string());
+    const Names names = data.labels ? listed_classes(data, LabelsPerImage::kOne)
+                                    : class_folders_of(train_folder_of(data).string());
     return static_cast<std::int64_t>(names.size());
   }
   ModelConfig any = model;

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/classes/field_rows.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
@@ -32,19 +33,6 @@ std::vector<std::int64_t> new_labels(const Dataset& dataset,
   return labels;
 }
 
-Tensor rows_of(const Tensor& values, std::span<const std::int64_t> places) {
-  if (static_cast<std::int64_t>(places.size()) == values.dim(0)) return values;
-  Shape shape = values.shape();
-  shape[0] = static_cast<std::int64_t>(places.size());
-  Tensor chosen = Tensor::empty(shape, values.dtype());
-  std::int64_t row = 0;
-  for (const std::int64_t place : places) {
-    chosen.slice(row, row + 1).copy_from(values.slice(place, place + 1));
-    ++row;
-  }
-  return chosen;
-}
-
 }  // namespace
 
 OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
@@ -56,9 +44,7 @@ OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const s
     places_.push_back(i);
     labels_.push_back(label);
   }
-  for (const auto& [name, values] : whole_->ready_fields()) {
-    ready_fields_[name] = rows_of(values, places_);
-  }
+  ready_fields_ = rows_at(whole_->ready_fields(), places_);
   class_names_ = std::move(classes.names);
   num_classes_ = classes.count;
   has_pixels_ = whole_->has_pixels();

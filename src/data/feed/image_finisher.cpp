@@ -50,6 +50,13 @@ class ImageFinisher final : public BatchFinisher {
   }
 
  private:
+  // Mixes labels [n, K] in place.
+  void mix_labels(Tensor& labels, float share) const {
+    if (share == 1) return;
+    run_on(device_, BlendPairs{labels.dim(0), labels.dim(1), share, 1 - share,
+                               static_cast<float*>(labels.raw())});
+  }
+
   // Mixes the images in place. With a share of 1, only the labels are written.
   void mix(const BatchKey& key, Fields& device_batch) const {
     Tensor& image = device_batch.at("image");
@@ -66,6 +73,7 @@ class ImageFinisher final : public BatchFinisher {
       run_on(device_, BlendPairs{n, channels * height * width, share,
                                  static_cast<float>(1 - mix.share), images});
     }
+    if (device_batch.has("labels")) return mix_labels(device_batch.at("labels"), share);
     run_on(device_,
            PairLabels{n, static_cast<const std::int64_t*>(device_batch.at("label").raw()), share,
                       static_cast<std::int64_t*>(device_batch.at("partner_label").raw()),

@@ -17,6 +17,13 @@ struct ImageWorkspace final : SampleSource::Workspace {
 
 const FieldSpec kLabel{"label", {}, DType::kInt64};
 
+// Returns the field with the classes of a sample.
+FieldSpec label_spec(const Dataset& dataset) {
+  const Tensor* several = dataset.ready_fields().find("labels");
+  if (!several) return kLabel;
+  return {"labels", {several->dim(1)}, DType::kFloat32};
+}
+
 }  // namespace
 
 ImageSamples::ImageSamples(std::shared_ptr<const Dataset> dataset, Transform transform,
@@ -24,6 +31,7 @@ ImageSamples::ImageSamples(std::shared_ptr<const Dataset> dataset, Transform tra
     : dataset_(std::move(dataset)),
       transform_(std::move(transform)),
       mixing_(options.mixing),
+      label_(label_spec(*dataset_)),
       condition_(options.condition),
       raw_(options.raw_pixels && dataset_->has_pixels()) {
   if (dataset_->vocabulary() > 0) {
@@ -65,8 +73,24 @@ void ImageSamples::write_condition(std::int64_t index, FieldRow& row) const {
                       static_cast<std::ptrdiff_t>(to.size()), to.begin());
 }
 
+void ImageSamples::write_label(std::int64_t index, FieldRow& row) const {
+  if (label_ == kLabel) {
+    row.at<std::int64_t>("label")[0] = dataset_->label(index);
+    return;
+  }
+  const std::span<float> to = row.at<float>("labels");
+  const auto* from = dataset_->ready_fields().at("labels").data<std::uint8_t>();
+  std::copy_n(from + index * label_.row[0], to.size(), to.begin());
+}
+
 std::string ImageSamples::identity(std::int64_t index) const {
   std::string identity = cat(dataset_->item_name(index), " ", dataset_->label(index));
+  if (label_ != kLabel) {
+    const auto* labels = dataset_->ready_fields().at("labels").data<std::uint8_t>();
+    for (std::int64_t k = 0; k < label_.row[0]; ++k) {
+      if (labels[index * label_.row[0] + k]) identity += cat(" ", k);
+    }
+  }
   if (!condition_ || condition_->dtype != DType::kInt64) return identity;
   const Tensor& styles = dataset_->ready_fields().at(condition_->name);
   return cat(identity, " ", styles.data<std::int64_t>()[index]);
@@ -87,15 +111,15 @@ std::vector<FieldSpec> ImageSamples::host_fields() const {
   } else {
     fields.push_back(image_spec());
   }
-  fields.push_back(kLabel);
+  fields.push_back(label_);
   if (condition_) fields.push_back(*condition_);
   return fields;
 }
 
 std::vector<FieldSpec> ImageSamples::device_fields() const {
-  std::vector<FieldSpec> fields{image_spec(), kLabel};
+  std::vector<FieldSpec> fields{image_spec(), label_};
   if (condition_) fields.push_back(*condition_);
-  if (mixing_.mixes()) {
+  if (mixing_.mixes() && label_ == kLabel) {
     fields.push_back({"partner_label", {}, DType::kInt64});
     fields.push_back({"label_share", {}, DType::kFloat32});
   }
@@ -109,7 +133,7 @@ std::unique_ptr<SampleSource::Workspace> ImageSamples::make_workspace() const {
 void ImageSamples::make(std::int64_t index, const SampleKey& key, FieldRow& row,
                         SampleSource::Workspace& workspace) const {
   auto& ws = static_cast<ImageWorkspace&>(workspace);
-  row.at<std::int64_t>("label")[0] = dataset_->label(index);
+  write_label(index, row);
   if (condition_) write_condition(index, row);
   const Sample sample = dataset_->load(index, ws.sample);
   if (!sample.ready.empty()) {

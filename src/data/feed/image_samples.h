@@ -4,13 +4,16 @@
 // also "partner_label" int64, the label of the image that each image is mixed with, and
 // "label_share" float32, the weight of its own label.
 //
+// If images have any number of classes (Dataset::ready_fields()), "labels" [K] float32 stands in
+// place of these three: 1 for the classes of the image, 0 for the others. Mixing mixes it, too.
+//
 // If the model reads a condition (condition_field()), both also have its field, from
 // Dataset::ready_fields().
 //
-// Host fields: "label" and either "image" or, in a quarter of the bytes, fields from which a device
-// makes the same images to the last bit. These are "pixels" [size, size, channels] uint8,
-// not yet mirrored, "flip" uint8 (1: mirror left to right) and, if Transform::erases(), "erasure"
-// [5] int64; see EraseImages.
+// Host fields: "label" or "labels", and either "image" or, in a quarter of the bytes, fields from
+// which a device makes the same images to the last bit. These are "pixels" [size, size, channels]
+// uint8, not yet mirrored, "flip" uint8 (1: mirror left to right) and, if Transform::erases(),
+// "erasure" [5] int64; see EraseImages.
 #pragma once
 
 #include <memory>
@@ -68,11 +71,13 @@ class ImageSamples final : public SampleSource {
   FieldSpec image_spec() const;
   void check_condition() const;
   void write_condition(std::int64_t index, FieldRow& row) const;
+  void write_label(std::int64_t index, FieldRow& row) const;
   void write_pixels(const PreparedImage& prepared, const SampleKey& key, FieldRow& row) const;
 
   std::shared_ptr<const Dataset> dataset_;
   Transform transform_;
   AugmentConfig mixing_;
+  FieldSpec label_;
   std::optional<FieldSpec> condition_;
   bool raw_;
 };

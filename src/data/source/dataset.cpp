@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "data/classes/class_list.h"
 #include "data/classes/hold_out.h"
 #include "data/classes/label_sets.h"
 #include "dtn/core/check.h"
@@ -42,12 +43,18 @@ void check_sets_fill_head(std::int64_t classes, const ModelConfig& model) {
                       ". If a split lacks the last classes, name all of them: `set = a b c`"));
 }
 
-// Opens a split with `open`: its part of the images by data.split, if that is set.
+// Opens a split with `open`: its part of the images by data.split, with the classes of
+// data.class_names, if these are set.
 std::unique_ptr<Dataset> open_part(const DatasetEntry::Open& open, const DataConfig& data,
                                    const ModelConfig& model, Split split, std::uint64_t seed) {
-  std::unique_ptr<Dataset> dataset = open(data, model, split, seed);
-  if (!data.split) return dataset;
-  return hold_out(std::move(dataset), split, *data.split, seed);
+  ModelConfig read = model;
+  if (data.class_names) read.num_classes = 0;  // accepts any number
+  std::unique_ptr<Dataset> dataset = open(data, read, split, seed);
+  if (data.split) dataset = hold_out(std::move(dataset), split, *data.split, seed);
+  if (!data.class_names) return dataset;
+  dataset = with_listed_classes(std::move(dataset), data);
+  check_class_count(dataset->num_classes(), model, *data.class_names);
+  return dataset;
 }
 
 // Opens a split with `open`, restricted to data.classes and labelled by data.label_sets, if these
@@ -93,6 +100,27 @@ std::unique_ptr<Dataset> open_unlabelled(const DataConfig& data, const ModelConf
   const DatasetEntry& row = datasets.at(data.dataset);
   return open_with(row, row.open_unlabelled ? row.open_unlabelled : row.open, data, model, split,
                    seed);
+}
+
+std::unique_ptr<Dataset> open_multilabel(const DataConfig& data, const ModelConfig& model,
+                                         Split split, std::uint64_t seed,
+                                         const DatasetRegistry& datasets) {
+  const DatasetEntry& row = datasets.at(data.dataset);
+  if (row.open_multilabel) {
+    std::unique_ptr<Dataset> dataset = open_part(row.open_multilabel, data, model, split, seed);
+    const std::int64_t classes = dataset->num_classes();
+    if (model.num_classes == 0 || model.num_classes == classes) return dataset;
+    throw DataError(cat(dataset->description(), ": has ", counted(classes, "classes"),
+                        ", but model.num_classes is ", model.num_classes, "; set it to ", classes));
+  }
+  std::string able;
+  for (const DatasetEntry& each : datasets) {
+    if (each.open_multilabel) able += cat(able.empty() ? "" : " or ", each.name());
+  }
+  throw ConfigError(cat("data.dataset ", data.dataset,
+                        " has one class for each image, and this task needs images with any "
+                        "number of classes; set data.dataset: ",
+                        able));
 }
 
 std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,

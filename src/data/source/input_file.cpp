@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/source/label_matrix.h"
 #include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
@@ -94,15 +95,29 @@ Tensor condition_of(const TensorFile& file, const FieldSpec& field, std::int64_t
   return *values;
 }
 
+// Returns the labels of images with any number of classes.
+Tensor label_matrix_of(const Tensor& labels, std::int64_t count, const std::string& path,
+                       const ModelConfig& model) {
+  const Tensor matrix = read_label_matrix(labels, count, path);
+  if (model.num_classes > 0 && matrix.dim(1) != model.num_classes) {
+    throw DataError(cat(path, ": 'labels' has ", matrix.dim(1), " columns, but the model has ",
+                        model.num_classes, " classes"));
+  }
+  Tensor values = Tensor::empty(matrix.shape(), DType::kFloat32);
+  std::ranges::copy(matrix.values<std::uint8_t>(), values.data<float>());
+  return values;
+}
+
 }  // namespace
 
-Fields read_input_file(const std::string& path, const ModelConfig& model, bool any_size) {
+Fields read_input_file(const std::string& path, const ModelConfig& model,
+                       const InputFileOptions& options) {
   const TensorFile file = read_safetensors(path);
   Fields fields;
   if (model.max_length > 0) {
     add_sequences(fields, file, path, model);
   } else {
-    fields["image"] = images_of(file, path, model, any_size);
+    fields["image"] = images_of(file, path, model, options.any_size);
   }
   if (const auto condition = condition_field(model)) {
     fields[condition->name] = condition_of(file, *condition, fields.count(), path, model);
@@ -110,6 +125,10 @@ Fields read_input_file(const std::string& path, const ModelConfig& model, bool a
   const Tensor* labels = file.find("labels");
   if (!labels) return fields;
   const std::int64_t count = fields.count();
+  if (options.labels == InputLabels::kAnyNumber) {
+    fields["labels"] = label_matrix_of(*labels, count, path, model);
+    return fields;
+  }
   if (labels->dtype() != DType::kInt64 || labels->numel() != count) {
     throw DataError(cat(path, ": 'labels' must be int64 [", count, "]", found(labels)));
   }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/source/label_matrix.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
@@ -111,17 +112,24 @@ Fields read_inputs(const TensorFile& file, const Tensor& images, const ModelConf
   return fields;
 }
 
+// Labels of an image: exactly one, or any number.
+enum class ImageLabels { kOne, kAny };
+
 class TensorDataset final : public Dataset {
  public:
-  TensorDataset(std::string path, const ModelConfig& model) : path_(std::move(path)) {
+  TensorDataset(std::string path, const ModelConfig& model, ImageLabels kind)
+      : path_(std::move(path)) {
     has_pixels_ = false;
     TensorFile file = read_safetensors(path_, {.verify_checksums = true, .map = true});
     images_ = require(file, "images", path_);
     check_images(images_, model, path_);
-    labels_ = read_labels(require(file, "labels", path_), images_.dim(0), path_);
-    check_labels(labels_, model.num_classes, path_);
-    num_classes_ = *std::ranges::max_element(labels_) + 1;
     ready_fields_ = read_inputs(file, images_, model, path_);
+    const Tensor& labels = require(file, "labels", path_);
+    if (kind == ImageLabels::kOne) {
+      take_labels(labels, model);
+    } else {
+      take_matrix(labels);
+    }
     description_ = cat(size(), " tensors ", to_string(images_.shape()), " from ", path_);
   }
 
@@ -135,6 +143,18 @@ class TensorDataset final : public Dataset {
   std::string sample_name(std::int64_t index) const override { return cat(path_, "[", index, "]"); }
 
  private:
+  void take_labels(const Tensor& labels, const ModelConfig& model) {
+    labels_ = read_labels(labels, images_.dim(0), path_);
+    check_labels(labels_, model.num_classes, path_);
+    num_classes_ = *std::ranges::max_element(labels_) + 1;
+  }
+  void take_matrix(const Tensor& labels) {
+    ready_fields_["labels"] = read_label_matrix(labels, images_.dim(0), path_);
+    labels_.resize(static_cast<std::size_t>(images_.dim(0)));
+    has_labels_ = false;
+    num_classes_ = labels.dim(1);
+  }
+
   std::string path_;
   Tensor images_;  // [N, channels, size, size] float32
 };
@@ -204,7 +224,13 @@ std::string tensor_file_of(const DataConfig& data, Split split, const char* hold
 std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
                                       Split split) {
   return std::make_unique<TensorDataset>(tensor_file_of(data, split, "`images` and `labels`"),
-                                         model);
+                                         model, ImageLabels::kOne);
+}
+
+std::unique_ptr<Dataset> open_multilabel_tensors(const DataConfig& data, const ModelConfig& model,
+                                                 Split split) {
+  return std::make_unique<TensorDataset>(tensor_file_of(data, split, "`images` and `labels`"),
+                                         model, ImageLabels::kAny);
 }
 
 std::unique_ptr<Dataset> open_tensor_views(const DataConfig& data, const ModelConfig&,

@@ -1,11 +1,11 @@
 #include "data/table/label_table.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -14,31 +14,11 @@
 #include "core/text.h"
 #include "data/source/image_names.h"
 #include "data/table/csv.h"
+#include "data/table/table_columns.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
 namespace {
-
-constexpr std::array<std::string_view, 9> kPathNames = {
-    "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img"};
-constexpr std::array<std::string_view, 6> kLabelNames = {"label",      "labels",   "class",
-                                                         "class_name", "category", "target"};
-
-std::string_view without_blanks(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
-}
-
-std::string_view content_of(const CsvField& field) {
-  return field.quoted ? field.text : without_blanks(field.text);
-}
-
-// Positions of the columns.
-struct Columns {
-  std::size_t path = 0, label = 1, count = 2;
-};
 
 std::string shown_fields(std::span<const CsvField> fields, char delimiter) {
   std::string text;
@@ -52,34 +32,6 @@ std::string shown_fields(std::span<const CsvField> fields, char delimiter) {
 bool is_header(std::span<const CsvField> fields) {
   return std::ranges::none_of(
       fields, [](const CsvField& field) { return is_image_name(content_of(field)); });
-}
-
-// Sets the position of a column. Throws DataError if it is set already.
-void place(std::optional<std::size_t>& column, std::size_t i, const char* what,
-           const CsvReader& reader) {
-  if (column) reader.fail(cat("two columns of the header are ", what));
-  column = i;
-}
-
-Columns columns_of_header(const CsvReader& reader) {
-  const std::span<const CsvField> fields = reader.fields();
-  std::optional<std::size_t> path, label;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string_view text = content_of(fields[i]);
-    const std::string name = lowered(std::string(text));
-    if (std::ranges::find(kPathNames, name) != kPathNames.end()) {
-      place(path, i, "paths", reader);
-    } else if (std::ranges::find(kLabelNames, name) != kLabelNames.end()) {
-      place(label, i, "labels", reader);
-    } else {
-      reader.fail(cat("unknown column '", text,
-                      "'; the first line must be a header with the columns path and label alone, "
-                      "or begin with the name of an image"));
-    }
-  }
-  if (!path) reader.fail("the header has no column of paths; name it path");
-  if (!label) reader.fail("the header has no column of labels; name it label");
-  return {*path, *label, fields.size()};
 }
 
 // Returns a path without "./" and "//". `buffer` is for the result, if it differs.
@@ -98,10 +50,35 @@ struct TextHash {
   }
 };
 
+using Positions = std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>>;
+using Combination = std::vector<std::int32_t>;
+
+// Sets of labels, each once.
+class Combinations {
+ public:
+  explicit Combinations(std::vector<Combination>& all) : all_(all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      positions_.emplace(all[i], static_cast<std::int32_t>(i));
+    }
+  }
+
+  // Returns the position of a set, which is ascending.
+  std::int32_t position_of(const Combination& combination) {
+    const auto [found, is_new] =
+        positions_.emplace(combination, static_cast<std::int32_t>(all_.size()));
+    if (is_new) all_.push_back(combination);
+    return found->second;
+  }
+
+ private:
+  std::vector<Combination>& all_;
+  std::map<Combination, std::int32_t> positions_;
+};
+
 class TableParser {
  public:
-  explicit TableParser(const ByteSource& file)
-      : delimiter_(delimiter_of(file)), reader_(file, delimiter_) {
+  TableParser(const ByteSource& file, LabelsPerImage labels)
+      : delimiter_(delimiter_of(file)), labels_(labels), reader_(file, delimiter_) {
     table_.name = file.name();
   }
 
@@ -122,16 +99,24 @@ class TableParser {
   void read_layout() {
     first_line_ = reader_.line();
     has_header_ = is_header(reader_.fields());
-    if (has_header_) columns_ = columns_of_header(reader_);
+    if (has_header_) columns_ = columns_of_header(reader_, labels_);
     if (!has_header_ && reader_.fields().size() != columns_.count) {
       reader_.fail(cat("has ", counted(reader_.fields().size(), "columns"),
                        " and no header; expected a path and a label, or a first line that names "
                        "the columns path and label"));
     }
-    table_.layout = has_header_ ? cat("header ", shown_fields(reader_.fields(), delimiter_))
-                                : std::string("no header");
+    for (const std::size_t i : columns_.classes) {
+      table_.texts.emplace_back(content_of(reader_.fields()[i]));
+    }
+    table_.layout = layout_of(reader_.fields());
     if (delimiter_ == ';') table_.layout += ", separated by semicolons";
     if (delimiter_ == '\t') table_.layout += ", separated by tabs";
+  }
+
+  std::string layout_of(std::span<const CsvField> fields) const {
+    if (!has_header_) return "no header";
+    if (columns_.classes.empty()) return cat("header ", shown_fields(fields, delimiter_));
+    return cat("header with a column for each of ", counted(columns_.classes.size(), "classes"));
   }
 
   void add_line() {
@@ -141,12 +126,18 @@ class TableParser {
                        columns_.count, "; put a field with a delimiter in quotes"));
     }
     const std::string_view path = content_of(fields[columns_.path]);
-    const std::string_view label = content_of(fields[columns_.label]);
     if (path.empty()) reader_.fail("the path is empty");
-    if (label.empty()) reader_.fail(cat("the label of '", path, "' is empty"));
     table_.paths.add(plain_path(path, buffer_));
     table_.lines.push_back(reader_.line());
-    table_.text_of.push_back(position_of(label));
+    table_.text_of.push_back(label_of(fields, path));
+  }
+
+  std::int32_t label_of(std::span<const CsvField> fields, std::string_view path) {
+    if (!columns_.classes.empty()) return combination_of_columns(fields);
+    const std::string_view label = content_of(fields[columns_.label]);
+    if (labels_ == LabelsPerImage::kAny) return combination_of_text(label);
+    if (label.empty()) reader_.fail(cat("the label of '", path, "' is empty"));
+    return position_of(label);
   }
 
   std::int32_t position_of(std::string_view label) {
@@ -158,13 +149,48 @@ class TableParser {
     return position;
   }
 
+  // Reads labels with semicolons between them.
+  std::int32_t combination_of_text(std::string_view text) {
+    const auto known = of_texts_.find(text);
+    if (known != of_texts_.end()) return known->second;
+    Combination combination;
+    for (const std::string_view part : split(text, ';')) {
+      const std::string_view label = content_of({part, false});
+      if (!label.empty()) combination.push_back(position_of(label));
+    }
+    std::ranges::sort(combination);
+    const auto rest = std::ranges::unique(combination);
+    combination.erase(rest.begin(), rest.end());
+    const std::int32_t position = combinations_.position_of(combination);
+    of_texts_.emplace(text, position);
+    return position;
+  }
+
+  // Reads a 0 or a 1 for each class.
+  std::int32_t combination_of_columns(std::span<const CsvField> fields) {
+    Combination combination;
+    for (std::size_t k = 0; k < columns_.classes.size(); ++k) {
+      const std::string_view value = content_of(fields[columns_.classes[k]]);
+      if (value == "1" || value == "1.0") {
+        combination.push_back(static_cast<std::int32_t>(k));
+      } else if (value != "0" && value != "0.0") {
+        reader_.fail(cat("the column '", table_.texts[k], "' has '", value,
+                         "'; a column of a class has 0 or 1 in each line"));
+      }
+    }
+    return combinations_.position_of(combination);
+  }
+
   char delimiter_;
+  LabelsPerImage labels_;
   CsvReader reader_;
   LabelTable table_;
-  Columns columns_;
+  TableColumns columns_;
   bool has_header_ = false;
   std::int64_t first_line_ = 1;
-  std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>> positions_;
+  Positions positions_;  // of labels
+  Positions of_texts_;   // of the combinations of fields with several labels
+  Combinations combinations_{table_.combinations};
   std::string buffer_;
 };
 
@@ -201,18 +227,33 @@ void check_one_label(const LabelTable& table, const std::vector<std::size_t>& or
                                         table.lines[earlier], "; keep one of the two lines"));
 }
 
-// Returns the table in the given order, without repeated paths.
+Combination united(const std::vector<Combination>& all, std::int32_t a, std::int32_t b) {
+  const Combination &first = all[static_cast<std::size_t>(a)],
+                    &second = all[static_cast<std::size_t>(b)];
+  Combination both;
+  std::ranges::set_union(first, second, std::back_inserter(both));
+  return both;
+}
+
+// Returns the table in the given order. Each path is there once, with the labels of all its lines.
 LabelTable arranged(const LabelTable& table, const std::vector<std::size_t>& order) {
   LabelTable result;
   result.name = table.name;
   result.texts = table.texts;
+  result.combinations = table.combinations;
   result.layout = table.layout;
+  Combinations combinations(result.combinations);
   result.text_of.reserve(order.size());
   result.lines.reserve(order.size());
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::size_t i = order[k];
     if (k > 0 && table.paths[i] == table.paths[order[k - 1]]) {
-      ++result.repeated;
+      std::int32_t& there = result.text_of.back();
+      if (there == table.text_of[i]) {
+        ++result.repeated;
+      } else {
+        there = combinations.position_of(united(result.combinations, there, table.text_of[i]));
+      }
       continue;
     }
     result.paths.add(table.paths[i]);
@@ -228,10 +269,10 @@ void LabelTable::fail_at(std::int64_t line, const std::string& what) const {
   throw DataError(cat(name, ":", line, ": ", what));
 }
 
-LabelTable read_label_table(const ByteSource& file) {
-  const LabelTable table = TableParser(file).parse();
+LabelTable read_label_table(const ByteSource& file, LabelsPerImage labels) {
+  const LabelTable table = TableParser(file, labels).parse();
   const std::vector<std::size_t> order = sorted_positions(table.paths);
-  check_one_label(table, order);
+  if (labels == LabelsPerImage::kOne) check_one_label(table, order);
   return arranged(table, order);
 }
 

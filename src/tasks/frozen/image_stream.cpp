@@ -60,7 +60,7 @@ class SplitStream final : public ImageStream {
 class FileStream final : public ImageStream {
  public:
   FileStream(const std::string& path, const ModelConfig& model, const StreamOptions& options)
-      : path_(path), fields_(read_input_file(path, model, true)), options_(options) {
+      : path_(path), fields_(read_input_file(path, model, {.any_size = true})), options_(options) {
     if (fields_.count() == 0) throw DataError(cat(path, ": 'images' is empty"));
   }
 

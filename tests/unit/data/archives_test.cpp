@@ -303,6 +303,17 @@ TEST_F(WebDatasetTest, SamplesAreSortedByLabelThenName) {
   refused("webdataset", {"has 2 classes"});
 }
 
+// A .cls decides if there is one: then the .json may hold anything.
+TEST_F(WebDatasetTest, ReadsLabelOfJson) {
+  TarFile tar;
+  tar.add("a.jpg", "a").add("a.json", R"({"width": 3, "label": 2, "label_name": "cat"})");
+  tar.add("b.json", R"({"label": " 0"})").add("b.cls", "1").add("b.jpg", "b");
+  tar.add("c.json", R"({"label": "0"})").add("c.jpg", "c");
+  write("in-train-000009.tar", tar.bytes());
+  EXPECT_EQ(items(*open("webdataset")),
+            (std::vector<std::string>{"0 c.jpg c", "1 b.jpg b", "2 a.jpg a"}));
+}
+
 TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
   refused("webdataset", {"*train*.tar", "no file matches", "data.root"});
   const std::vector<std::pair<TarFile, const char*>> cases = {
@@ -317,6 +328,18 @@ TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
       {TarFile().add("k.jpg", "1").add("k.cls", "1000000"), "does not hold a label"},
       {TarFile().add("k.jpg", "1").add("k.cls", std::string(33, '0')), "too long"},
       {TarFile().add("k.cls", "1"), "no images with labels"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{}"), "no member \"label\""},
+      {TarFile().add("k.jpg", "1").add("k.json", "[3]"), "no member \"label\""},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\":"), "is not JSON"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": \"cat\"}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": 1.5}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": -1}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": 9999999999999999999}"),
+       "not a whole number"},
+      {TarFile().add("k.json", "{\"label\": 1}").add("k.json", "{}"), "two .json files"},
+      {TarFile().add("k.jpg", "1").add("k.json", std::string((1 << 20) + 1, ' ')),
+       "more than 1 MiB"},
+      {TarFile().add("k.jpg", "1").add("k.json", std::string(1 << 20, '[')), "is not JSON"},
   };
   for (const auto& [tar, why] : cases) {
     write("x-train-0.tar", tar.bytes());

@@ -1,71 +1,60 @@
+// Predictions of images with one class and with any number.
 #include "apps/predict/predictions.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <sstream>
 
-#include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace dtn::app {
 namespace {
 
-namespace fs = std::filesystem;
-
-TEST(BestGuesses, SortByProbability) {
-  const float logits[] = {1, 3, 2, 3};
-  const std::vector<Guess> guesses = best_guesses(logits, 4, 3);
-  ASSERT_EQ(guesses.size(), 3u);
-  EXPECT_EQ(guesses[0].label, 1);  // the first of two equal logits
-  EXPECT_EQ(guesses[1].label, 3);
-  EXPECT_EQ(guesses[2].label, 2);
-  const double sum = std::exp(-2) + 1 + std::exp(-1) + 1;
-  EXPECT_DOUBLE_EQ(guesses[0].probability, 1 / sum);
-  EXPECT_DOUBLE_EQ(guesses[2].probability, std::exp(-1) / sum);
+std::vector<std::int64_t> labels_of(const std::vector<Guess>& guesses) {
+  std::vector<std::int64_t> labels;
+  for (const Guess& guess : guesses) labels.push_back(guess.label);
+  return labels;
 }
 
-TEST(BestGuesses, HandleLargeLogitsAndTooLargeCounts) {
-  const float logits[] = {1000, -1000};
-  const std::vector<Guess> guesses = best_guesses(logits, 2, 5);
-  ASSERT_EQ(guesses.size(), 2u);
-  EXPECT_EQ(guesses[0].probability, 1);
-  EXPECT_EQ(guesses[1].probability, 0);
+using Labels = std::vector<std::int64_t>;
+
+TEST(BestLabels, AreTheMostProbable) {
+  const float logits[] = {-1, 3, 0, 3, -9};
+  const auto two = best_labels(logits, 5, 2, 0.99);
+  EXPECT_EQ(labels_of(two), (Labels{1, 3}));
+  EXPECT_NEAR(two[0].probability, 1 / (1 + std::exp(-3.0)), 1e-15);
+  EXPECT_FALSE(two[0].predicted);
 }
 
-TEST(BestGuesses, PutNaNLast) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float logits[] = {nan, -1, nan, 4};
-  const std::vector<Guess> guesses = best_guesses(logits, 4, 4);
-  EXPECT_EQ(guesses[0].label, 3);
-  EXPECT_EQ(guesses[1].label, 1);
+TEST(BestLabels, AreAllThatReachThreshold) {
+  const float logits[] = {-1, 3, 0, 3, -9};
+  const auto found = best_labels(logits, 5, 1, 0.5);
+  EXPECT_EQ(labels_of(found), (Labels{1, 3, 2}));
+  for (const Guess& guess : found) EXPECT_TRUE(guess.predicted);
+  EXPECT_EQ(labels_of(best_labels(logits, 5, 9, 0.5)), (Labels{1, 3, 2, 0, 4}));
+  EXPECT_FALSE(best_labels(logits, 5, 9, 0.5)[3].predicted);
 }
 
-TEST(PredictionWriter, QuotesCsvFields) {
-  const fs::path path = fs::path(testing::TempDir()) / "predictions.csv";
-  fs::remove(path);  // left by an earlier run
-  {
-    PredictionWriter writer({.csv = path.string()}, {"plain", "a, \"b\""});
-    writer.add("x,y.png", {{1, 0.75}, {2, 0.25}});
-    EXPECT_FALSE(fs::exists(path));
+TEST(BestLabels, OfNanAreLast) {
+  const float logits[] = {NAN, -3};
+  EXPECT_EQ(labels_of(best_labels(logits, 2, 2, 0.5)), (Labels{1, 0}));
+}
+
+TEST(PredictionTables, SayWhatIsPredicted) {
+  test::TempFolder folder;
+  for (const bool any : {false, true}) {
+    PredictionFormat format;
+    format.csv = (folder.path() / "table.csv").string();
+    if (any) format.threshold = 0.5;
+    PredictionWriter writer(format, {"cat", "dog"});
+    writer.add("a, b.png", {{1, 0.75, true}, {0, 0.25, false}});
     writer.finish();
+    EXPECT_EQ(folder.read("table.csv"),
+              any ? "file,rank,label,name,probability,predicted\n"
+                    "\"a, b.png\",1,1,dog,0.75,1\n\"a, b.png\",2,0,cat,0.25,0\n"
+                  : "file,rank,label,name,probability\n"
+                    "\"a, b.png\",1,1,dog,0.75\n\"a, b.png\",2,0,cat,0.25\n");
   }
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  EXPECT_EQ(text.str(),
-            "file,rank,label,name,probability\n"
-            "\"x,y.png\",1,1,\"a, \"\"b\"\"\",0.75\n"
-            "\"x,y.png\",2,2,class 2,0.25\n");
-}
-
-TEST(PredictionWriter, LeavesNoIncompleteTable) {
-  const fs::path folder = fs::path(testing::TempDir()) / "tables";
-  fs::create_directories(folder);
-  { PredictionWriter writer({.csv = (folder / "a.csv").string()}, {}); }
-  EXPECT_TRUE(fs::is_empty(folder));
 }
 
 }  // namespace

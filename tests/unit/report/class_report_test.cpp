@@ -23,7 +23,9 @@ ClassifiedSample sample(std::int64_t index, std::int32_t truth, std::int32_t pre
 }
 
 ClassReport report_of(std::vector<ClassifiedSample> samples, std::vector<std::string> classes) {
-  ClassReport report{.title = "Where <a> is wrong", .classes = std::move(classes)};
+  ClassReport report;
+  report.title = "Where <a> is wrong";
+  report.classes = std::move(classes);
   report.figures = figures_of(samples, std::ssize(report.classes));
   report.samples = std::move(samples);
   report.name = [](std::int64_t index) { return cat("<i>/", index, ".png"); };

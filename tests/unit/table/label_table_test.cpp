@@ -14,8 +14,10 @@ namespace {
 using namespace dtn::test;
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
-LabelTable read(const std::string& text, const std::string& name = "t.csv") {
-  return read_label_table(MemorySource(std::as_bytes(std::span(text.data(), text.size())), name));
+LabelTable read(const std::string& text, const std::string& name = "t.csv",
+                LabelsPerImage labels = LabelsPerImage::kOne) {
+  return read_label_table(MemorySource(std::as_bytes(std::span(text.data(), text.size())), name),
+                          labels);
 }
 
 Rows rows(const LabelTable& table) {
@@ -130,6 +132,51 @@ TEST(LabelTable, ReadsMillionLines) {
   EXPECT_EQ(table.paths.size(), static_cast<std::size_t>(kLines));
   EXPECT_EQ(table.texts.size(), 1000u);
   EXPECT_LT(passed.count(), 60) << "a few seconds on a machine that does nothing else";
+}
+
+// Returns each path with its labels in the order of the table's texts: "a.jpg: cat dog".
+std::vector<std::string> any_number(const std::string& text) {
+  const LabelTable table = read(text, "t.csv", LabelsPerImage::kAny);
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < table.paths.size(); ++i) {
+    lines.push_back(std::string(table.paths[i]) + ":");
+    for (const std::int32_t text_of :
+         table.combinations[static_cast<std::size_t>(table.text_of[i])]) {
+      lines.back() += " " + table.texts[static_cast<std::size_t>(text_of)];
+    }
+  }
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(LabelTable, ReadsAnyNumberOfLabels) {
+  EXPECT_EQ(any_number("path,labels\n1.jpg,cat;dog\n2.jpg,\n3.jpg,dog ; dog;\n4.jpg,dog;cat\n"),
+            (Lines{"1.jpg: cat dog", "2.jpg:", "3.jpg: dog", "4.jpg: cat dog"}));
+  EXPECT_EQ(any_number("1.jpg;\"cat;dog\"\n"), Lines{"1.jpg: cat dog"});
+}
+
+// As in tables with one label in each line.
+TEST(LabelTable, AddsLabelsOfAllLinesOfImage) {
+  EXPECT_EQ(any_number("2.jpg,dog\n1.jpg,cat\n./2.jpg,cat;bird\n2.jpg,dog\n"),
+            (Lines{"1.jpg: cat", "2.jpg: dog cat bird"}));
+  EXPECT_EQ(read("1.jpg,a\n1.jpg,a\n", "t.csv", LabelsPerImage::kAny).repeated, 1);
+}
+
+TEST(LabelTable, ReadsColumnOfEachClass) {
+  EXPECT_EQ(any_number("cat,file,dog\n1,1.jpg,0\n0,2.jpg,0.0\n1.0,3.jpg,1\n"),
+            (Lines{"1.jpg: cat", "2.jpg:", "3.jpg: cat dog"}));
+  // A class is there without an image, too.
+  EXPECT_EQ(read("path,cat,dog\n1.jpg,1,0\n", "t.csv", LabelsPerImage::kAny).texts,
+            (Lines{"cat", "dog"}));
+  const auto reject = [](const std::string& text, const std::vector<std::string>& parts) {
+    expect_error<DataError>([&] { read(text, "t.csv", LabelsPerImage::kAny); }, parts);
+  };
+  reject("path,cat,dog\n1.jpg,1,\n", {"t.csv:2: ", "the column 'dog' has ''", "0 or 1"});
+  reject("path,cat,dog\n1.jpg,2,1\n", {"t.csv:2: ", "the column 'cat' has '2'"});
+  reject("path,cat,cat\n1.jpg,1,1\n", {"t.csv:1: ", "two columns of the header are 'cat'"});
+  reject("path,,cat\n1.jpg,1,1\n", {"t.csv:1: ", "has no name"});
+  reject("path,label,cat\n1.jpg,a,1\n", {"t.csv:1: ", "unknown column 'cat'"});
 }
 
 }  // namespace
