@@ -3,10 +3,11 @@
 
 tools -> apps -> {train, plot}; train -> tasks -> {models, optim, data} -> nn -> ops -> autograd ->
 kernels -> core; data -> {io, kernels} -> core; plot -> io; cuda -> {kernels, dist} -> core; train,
-optim and nn -> dist -> core; everyone may include config structs. Within src/apps, sweep and bench
-include estimate, sweep and eval include report, report includes analyze, every app includes common,
-and the file with the main function of a program includes what it likes. What is installed (include/) includes nothing that is
-not, dtn/dtn.h includes all of it, and no folder holds more than 40 files.
+optim and nn -> dist -> core; everyone may include config structs. Within src/apps, sweep, bench and
+recipe include estimate, sweep and eval include report, report includes analyze, every app includes
+common, and the file with the main function of a program includes what it likes. What is installed
+(include/) includes nothing that is not, dtn/dtn.h includes all of it, and no folder holds more than
+40 files.
 """
 import collections
 import pathlib
@@ -37,6 +38,7 @@ BELOW["apps/common"] = BELOW["train"] | {"train", "plot", "app"}
 APPS = {path.name for path in (ROOT / "src/apps").iterdir()} - {"common"}
 BELOW |= {f"apps/{app}": BELOW["apps/common"] | {"apps/common"} for app in APPS}
 BELOW["apps/bench"].add("apps/estimate")
+BELOW["apps/recipe"].add("apps/estimate")
 BELOW["apps/sweep"] |= {"apps/estimate", "apps/report"}
 BELOW["apps/report"].add("apps/analyze")
 BELOW["apps/eval"].add("apps/report")

@@ -13,6 +13,8 @@
 #include <mutex>
 #include <string>
 
+#include "core/quiet_log.h"
+
 namespace dtn {
 namespace {
 
@@ -102,6 +104,9 @@ void log_to_file(const std::string& path) {
   if (is_standard_error(path)) return;
   if (!file_sink()->open(path)) log_warn("cannot write " + path + "; this run has no log file");
 }
+
+QuietLog::QuietLog() : before_(logger().level()) { logger().set_level(spdlog::level::warn); }
+QuietLog::~QuietLog() { logger().set_level(static_cast<spdlog::level::level_enum>(before_)); }
 
 void log_as_rank(int rank) {
   if (rank == 0) return;

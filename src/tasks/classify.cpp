@@ -219,7 +219,7 @@ std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
     return dtn::load_weights(model_, weights, file, head, registries_.presets);
   }
   head.rows = [&](std::int64_t file_classes) {
-    const std::vector<std::int64_t> rows = rows_of_kept_head(
+    std::vector<std::int64_t> rows = rows_of_kept_head(
         *classes_, {file, stored_class_names(weights.metadata, file_classes), file_classes}, note);
     if (config_.model.condition.from == ConditionFrom::kIndex) check_order(rows, file);
     return rows;

@@ -24,8 +24,8 @@ T parse(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-void StateDict::bind(NamedTensors tensors) {
-  for (auto& [name, tensor] : tensors) bind(std::move(name), std::move(tensor));
+void StateDict::bind(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) bind(name, tensor);
 }
 
 void StateDict::bind(std::string name, std::int64_t& number, std::string old_name) {

@@ -18,7 +18,7 @@ class StateDict {
   void bind(std::string name, Tensor tensor) {
     tensors_.emplace_back(std::move(name), std::move(tensor));
   }
-  void bind(NamedTensors tensors);
+  void bind(const NamedTensors& tensors);
   // `old_name` is the name of the number in older checkpoints.
   void bind(std::string name, std::int64_t& number, std::string old_name = {});
   void bind(std::string name, double& number, std::string old_name = {});

@@ -26,6 +26,9 @@ int sweep_with_our_trainer(int argc, char** argv, const Registries& registries) 
 constexpr Example kTrain[] = {
     {"dtn-train --config fashion_mnist_dtn",
      "Trains a small model with DTN on Fashion-MNIST, in runs/fashion_mnist_dtn."},
+    {"dtn-train photos --minutes 10",
+     "Chooses a config for the images in the class folders of photos/, trains for ten minutes and "
+     "reports errors."},
     {"dtn-train --config fashion_mnist_dtn --resume auto",
      "Goes on with that run where it stopped."},
     {"dtn-train --config fashion_mnist_dtn --set model.norm.type=ln --output runs/fashion_mnist_ln",

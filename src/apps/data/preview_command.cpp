@@ -11,6 +11,7 @@
 #include "data/sample/preview.h"
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
+#include "dtn/data/datasets.h"
 #include "io/atomic_file.h"
 #include "io/image/image_encode.h"
 #include "plot/draw_objects.h"

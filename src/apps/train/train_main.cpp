@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -13,12 +14,15 @@
 #include "apps/common/commands.h"
 #include "apps/common/program.h"
 #include "apps/estimate/run_size.h"
+#include "apps/recipe/folder_recipe.h"
 #include "apps/report/run_figures.h"
+#include "dtn/app/eval_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/nn/normalizer.h"
+#include "io/atomic_file.h"
 #include "io/posix.h"
 #include "train/trainer.h"
 
@@ -30,16 +34,92 @@ namespace fs = std::filesystem;
 struct TrainCommand {
   std::string config, output, resume;
   std::string print_config;  // empty: the option is absent
+  std::string weights;       // for a folder of images
+  double minutes = 30;
   std::vector<std::string> overrides;
   bool dry_run = false;
   MachineOptions machine;
 };
+
+constexpr const char* kRecipe = "recipe.yaml";
+
+// True if images take the place of a config. A folder does not hide a config of the same name.
+bool is_folder(const TrainCommand& options) {
+  const std::string& given = options.config;
+  if (!fs::is_directory(given)) return false;
+  if (given.ends_with('/')) return true;
+  const bool is_hub_model = fs::exists(fs::path(given) / "config.json");
+  return !is_hub_model && std::ranges::count(shipped_configs(), given) == 0;
+}
+
+// Throws ConfigError for options that do not go together.
+void check_folder_options(const TrainCommand& options) {
+  if (is_folder(options)) {
+    if (job()->is_single()) return;
+    throw ConfigError(cat("one process chooses the config for ", options.config,
+                          ": start dtn-train without mpirun or srun, with --dry-run for the config "
+                          "alone; then train with --config"));
+  }
+  if (!options.weights.empty()) {
+    throw ConfigError(
+        "--weights goes with a folder of images; with a config, use --set model.init_weights=FILE");
+  }
+}
 
 // Returns the run folder for `--resume DIR`: DIR itself, or two levels above a checkpoint.
 fs::path run_folder_of(const fs::path& dir) {
   fs::path absolute = fs::canonical(dir);
   return fs::exists(absolute / "state.safetensors") ? absolute.parent_path().parent_path()
                                                     : absolute;
+}
+
+// Throws ConfigError if the output is a file, or a non-empty folder without --resume.
+void check_run_folder(const TrainCommand& options, const fs::path& output) {
+  if (fs::exists(output) && !fs::is_directory(output)) {
+    throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
+  }
+  if (options.resume.empty() && fs::exists(output) && !fs::is_empty(output)) {
+    throw ConfigError(cat("output folder ", output.string(),
+                          " is not empty; continue the run with --resume auto, or choose another "
+                          "folder with --output"));
+  }
+}
+
+// Returns the config for a folder of images: that of the run, if it is resumed, or a chosen one.
+// Stores the text of the latter in `recipe`.
+ExperimentConfig config_for_folder(const TrainCommand& options, const fs::path& output,
+                                   Device device, const Registries& registries,
+                                   std::string& recipe) {
+  const ConfigSchemas schemas = registries.schemas();
+  const fs::path begun = output / "config.yaml";
+  if (!options.resume.empty() && fs::exists(begun)) {
+    log_info(cat("config: ", begun.string()));
+    return load_experiment(begun, options.overrides, schemas);
+  }
+  const fs::path given = options.config;
+  if (fs::exists(given / "config.yaml") && fs::exists(given / "checkpoints")) {
+    throw ConfigError(cat(given.string(),
+                          " is a run, not a folder of images; continue it with "
+                          "--resume ",
+                          given.string()));
+  }
+  if (!options.dry_run && options.print_config.empty()) check_run_folder(options, output);
+  recipe = choose_recipe({options.config, options.weights, options.minutes}, device, registries);
+  ExperimentConfig config = parse_experiment(recipe, kRecipe, options.overrides, schemas);
+  for (const std::string& set : options.overrides) {
+    recipe += cat("# This run had --set ", set, ", too.\n");
+  }
+  return config;
+}
+
+// The run folder for a folder of images.
+fs::path output_for_folder(const TrainCommand& options) {
+  if (!options.output.empty()) return options.output;
+  if (!options.resume.empty() && options.resume != "auto" && fs::exists(options.resume)) {
+    return run_folder_of(options.resume);
+  }
+  const std::string name = fs::canonical(options.config).filename().string();
+  return fs::path("runs") / (name.empty() ? "images" : name);
 }
 
 ExperimentConfig load_config(const TrainCommand& options, const Registries& registries) {
@@ -104,22 +184,23 @@ class RunFolder {
   DirectoryLock lock_;
 };
 
-// Throws ConfigError if the output is a file, or a non-empty folder without --resume.
-void check_run_folder(const TrainCommand& options, const fs::path& output) {
-  if (fs::exists(output) && !fs::is_directory(output)) {
-    throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
-  }
-  if (options.resume.empty() && fs::exists(output) && !fs::is_empty(output)) {
-    throw ConfigError(cat("output folder ", output.string(),
-                          " is not empty; continue the run with --resume auto, or choose another "
-                          "folder with --output"));
-  }
-}
-
 int run_train(const TrainCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   Communicator& ranks = *job();
-  ExperimentConfig config = load_config(options, registries);
+  check_folder_options(options);
+  const bool folder_of_images = is_folder(options);
+  const bool resume_folder = !options.resume.empty() && options.resume != "auto";
+  ExperimentConfig config;
+  std::string recipe;
+  if (folder_of_images) {
+    config = config_for_folder(options, output_for_folder(options), device, registries, recipe);
+  } else {
+    config = load_config(options, registries);
+  }
+  if (!recipe.empty() && !options.print_config.empty()) {
+    std::fputs(recipe.c_str(), stdout);
+    return kExitDone;
+  }
   if (!options.print_config.empty()) {
     const bool commented = options.print_config == "commented" ||
                            (options.print_config == "auto" && isatty(STDOUT_FILENO) == 1);
@@ -128,11 +209,11 @@ int run_train(const TrainCommand& options, const Registries& registries) {
     if (ranks.is_root()) std::fputs(text.c_str(), stdout);
     return kExitDone;
   }
-  bool resume_folder = !options.resume.empty() && options.resume != "auto";
-  fs::path output = !options.output.empty()                       ? fs::path(options.output)
+  fs::path output = folder_of_images                              ? output_for_folder(options)
+                    : !options.output.empty()                     ? fs::path(options.output)
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
-  settle(options, output, registries, config);
+  if (!folder_of_images) settle(options, output, registries, config);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
     if (ranks.is_root())
@@ -152,12 +233,39 @@ int run_train(const TrainCommand& options, const Registries& registries) {
     // Lock first: the search for a checkpoint removes what looks like leftovers of a killed run.
     check_run_folder(options, output);
     folder.emplace(output);
+    if (!recipe.empty()) {
+      write_file_atomic(output / kRecipe, recipe);
+      log_info(cat("config: ", (output / kRecipe).string()));
+    }
     const std::string warning =
         memory_warning(config, device, ranks.size(), ranks.local_size(), registries);
     if (!warning.empty()) log_warn(warning);
     if (!options.resume.empty()) trainer.resume_from = resolve_resume(options.resume, output);
   }
   return train(config, trainer) == RunStatus::kFinished ? kExitDone : kExitStopped;
+}
+
+// Evaluates a run that is finished, with the page on its errors. Says what to do next.
+int report_errors(const fs::path& run, const Registries& registries) {
+  const std::string folder = run.string(), errors = (run / "errors").string();
+  std::vector<std::string> words = {"dtn-eval", folder, "--report", errors};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int code = eval_main(static_cast<int>(words.size()), arguments.data(), registries);
+  if (code != kExitDone) return code;
+  const std::string recipe = (run / kRecipe).string();
+  std::printf(
+      "\nthe training: %s/report.html\n"
+      "the errors:   %s/report.html\n"
+      "the config:   %s\n"
+      "\n"
+      "Next: dtn-predict --checkpoint \"%s\" IMAGE...\n"
+      "      dtn-train --config \"%s\" --output \"%s-2\"\n"
+      "      dtn-export --checkpoint \"%s\" --output model.onnx\n",
+      folder.c_str(), errors.c_str(), recipe.c_str(), folder.c_str(), recipe.c_str(),
+      folder.c_str(), folder.c_str());
+  return code;
 }
 
 }  // namespace
@@ -172,14 +280,25 @@ int train_main(int argc, char** argv, const Registries& registries) {
     return command->run(argc - 1, argv + 1, registries);
   }
   CLI::App app{
-      "Trains a model from a config file.\n"
+      "Trains a model from a config file, or on a folder of images by a config that it chooses.\n"
       "If the first word is `eval`, `predict`, `analyze`, `plot`, `export`, `sweep`, `info`,\n"
       "`data` or `bench`, it runs that program: dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;
   app.add_option(
       "--config,config", options.config,
-      "config file, or the name of a config that dtn-info --configs lists, such as vit_s_star_dtn");
+      "config file; or the name of a config that dtn-info --configs lists, such as vit_s_star_dtn; "
+      "or a folder of images, in class folders or with a table of labels: then dtn-train chooses a "
+      "config, writes it to recipe.yaml in the run folder, trains, and reports errors on the "
+      "validation images; see docs/own-images.md");
+  app.add_option(
+      "--weights", options.weights,
+      "with a folder of images: start from these weights, a run, a safetensors file or a "
+      "folder of a Hugging Face hub model (default: from scratch)");
+  app.add_option("--minutes", options.minutes,
+                 "with a folder of images: time for the run on this machine")
+      ->check(CLI::Range(0.05, 1e6))
+      ->capture_default_str();
   add_overrides(app, options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)");
   app.add_option("--output", options.output, "run folder (default: runs/<name of the config>)");
   app.add_option("--resume", options.resume,
@@ -194,8 +313,11 @@ int train_main(int argc, char** argv, const Registries& registries) {
                "measure a few steps, print the size, memory and time of the run, and exit");
   options.machine.add_to(app);
   options.machine.add_ranks_to(app);
-  return run_program(app, argc, argv, Processes::kSeveral,
-                     [&] { return run_train(options, registries); });
+  const int code = run_program(app, argc, argv, Processes::kSeveral,
+                               [&] { return run_train(options, registries); });
+  const bool is_over = code == kExitDone && is_folder(options) && options.print_config.empty();
+  if (!is_over || options.dry_run) return code;
+  return report_errors(output_for_folder(options), registries);
 }
 
 }  // namespace dtn::app

@@ -115,8 +115,8 @@ double hold_out_number(std::uint64_t seed, std::string_view file_name) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-std::unique_ptr<Dataset> hold_out(std::shared_ptr<const Dataset> whole, Split split, double share,
-                                  std::uint64_t seed) {
+std::unique_ptr<Dataset> hold_out(const std::shared_ptr<const Dataset>& whole, Split split,
+                                  double share, std::uint64_t seed) {
   DTN_CHECK(whole->vocabulary() == 0, "these are not image files");
   std::vector<OfClass> classes;
   const std::vector<bool> held_out = choose(*whole, share, seed, classes);

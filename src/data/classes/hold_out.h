@@ -20,7 +20,7 @@ double hold_out_number(std::uint64_t seed, std::string_view file_name);
 //
 // For the validation split, logs the classes whose only sample stays in the training split.
 // Throws DataError if no sample is left for validation.
-std::unique_ptr<Dataset> hold_out(std::shared_ptr<const Dataset> whole, Split split, double share,
-                                  std::uint64_t seed);
+std::unique_ptr<Dataset> hold_out(const std::shared_ptr<const Dataset>& whole, Split split,
+                                  double share, std::uint64_t seed);
 
 }  // namespace dtn

@@ -78,7 +78,7 @@ class LabelSets final : public Dataset {
     return images_->sample_name(index / sets_count());
   }
   std::string item_name(std::int64_t index) const override {
-    const std::string item = images_->item_name(index / sets_count());
+    std::string item = images_->item_name(index / sets_count());
     if (sets_count() == 1) return item;
     return cat(item, ":", set_names_[static_cast<std::size_t>(index % sets_count())]);
   }

@@ -59,8 +59,7 @@ fs::path train_folder_of(const DataConfig& data) {
 fs::path folder_of(const DataConfig& data, Split split) {
   if (data.split) check_holds_out(data);
   const bool of_train = split == Split::kTrain || data.split;
-  const fs::path folder =
-      of_train ? train_folder_of(data) : fs::path(data.root) / val_folder_of(data);
+  fs::path folder = of_train ? train_folder_of(data) : fs::path(data.root) / val_folder_of(data);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) fail_without_folder(data, folder, split);
   return folder;

@@ -159,8 +159,7 @@ class TableParser {
       if (!label.empty()) combination.push_back(position_of(label));
     }
     std::ranges::sort(combination);
-    const auto rest = std::ranges::unique(combination);
-    combination.erase(rest.begin(), rest.end());
+    combination.erase(std::unique(combination.begin(), combination.end()), combination.end());
     const std::int32_t position = combinations_.position_of(combination);
     of_texts_.emplace(text, position);
     return position;
