@@ -24,7 +24,7 @@ EOF
 echo "a folder becomes a run with a report"
 expect 0 dtn-train "my photos" --minutes 0.1
 expect_text 'labels: the folders in .*/my photos' 'validation: a fifth of the images' \
-  'images: 40 x 30 \(median\), with colours' 'sampling: balanced over 3 classes' \
+  'images: 40 x 30 \(median\), with colours' 'length: [0-9]+ epochs?, about' 'sampling: balanced over 3 classes' \
   'skipped a damaged image: .*broken.jpg' 'top-1 [0-9.]+ %' \
   'the errors: +runs/my photos/errors/report.html' 'dtn-predict --checkpoint "runs/my photos" IMAGE'
 run="runs/my photos"

@@ -56,7 +56,6 @@ class Trial {
         data_(open_run_data(*task_, device)),
         cost_(task_->cost()) {}
 
-  const SampleSource& samples() const { return *data_.train; }
   std::int64_t steps_per_epoch() const { return size(1).steps_per_epoch; }
 
   // Seconds for a training step per sample.
@@ -110,17 +109,17 @@ class RecipeChooser {
 
   std::string choose() {
     look();
+    if (!training_.weights.empty()) take_weights();
     log_info("measuring this machine on these images");
-    const QuietLog quiet;
-    if (training_.weights.empty()) {
-      choose_model();
-    } else {
-      take_weights();
+    {
+      const QuietLog quiet;  // each trial opens the data again
+      choose_batch();
+      if (!recipe_.start) choose_model();
+      choose_precision();
+      choose_epochs();
+      choose_micro_batch();
     }
-    choose_batch();
-    choose_precision();
-    choose_epochs();
-    choose_micro_batch();
+    say_length();
     recipe_.heading = heading();
     return recipe_text(recipe_);
   }
@@ -160,7 +159,6 @@ class RecipeChooser {
 
   // Takes the largest model that the images fill and for which there is time.
   void choose_model() {
-    choose_batch();
     for (const ScratchModel& model : kModels) {
       const bool is_last = &model == std::end(kModels) - 1;
       if (!is_last && model.image_size > summary_.short_side) continue;
@@ -179,7 +177,7 @@ class RecipeChooser {
   void take_weights() {
     WeightsOptions options;
     options.checkpoint = training_.weights;
-    const std::filesystem::path file = options.file();
+    const std::filesystem::path file = options.trained_file(registries_.tasks);
     const TensorFile header = read_safetensors(file, {.verify_checksums = false, .map = true});
     const ExperimentConfig of = options.config_of(header, registries_.schemas());
     if (of.model.max_length > 0) {
@@ -273,17 +271,23 @@ class RecipeChooser {
 
   void choose_epochs() {
     const Trial trial(recipe_, device_, registries_);
-    const int most = recipe_.start ? kMostEpochsFromWeights : kMostEpochs;
-    recipe_.epochs = epochs_in_time(trial, step_, most);
+    recipe_.epochs = epochs_in_time(trial, step_, most_epochs());
     recipe_.steps_per_epoch = trial.steps_per_epoch();
-    const double seconds = trial.run_seconds(recipe_.epochs, step_);
-    recipe_.epochs_reason = cat("about ", format_duration(seconds), " on this machine");
-    log_info(cat("run: ", counted(recipe_.epochs, "epochs"), ", ", recipe_.epochs_reason));
-    if (seconds > 60 * training_.minutes) {
+    seconds_ = trial.run_seconds(recipe_.epochs, step_);
+    recipe_.epochs_reason = cat("about ", format_duration(seconds_), " on this machine");
+  }
+
+  int most_epochs() const { return recipe_.start ? kMostEpochsFromWeights : kMostEpochs; }
+
+  // Says how long the run is, and what is wrong with that.
+  void say_length() const {
+    log_info(cat("length: ", counted(recipe_.epochs, "epochs"), ", ", recipe_.epochs_reason));
+    if (seconds_ > 60 * training_.minutes) {
       log_warn(format("one epoch takes more than the %g minutes of --minutes", training_.minutes));
-    } else if (recipe_.epochs < most && !recipe_.start && recipe_.epochs < wanted_epochs(images_)) {
+    } else if (recipe_.epochs < most_epochs() && !recipe_.start &&
+               recipe_.epochs < wanted_epochs(images_)) {
       log_warn(
-          format("%d epochs are few for so many images; a larger --minutes gives a better "
+          format("%d epochs are few for so few images; a larger --minutes gives a better "
                  "model, and --weights needs fewer",
                  recipe_.epochs));
     }
@@ -320,7 +324,7 @@ class RecipeChooser {
   ClassSpread spread_;
   FolderSummary summary_;
   std::string tried_;
-  double step_ = 0;
+  double step_ = 0, seconds_ = 0;
 };
 
 }  // namespace

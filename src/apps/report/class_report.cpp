@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <tuple>
 
 #include "apps/report/class_report_figures.h"
@@ -150,16 +149,6 @@ plot::SectionTable worst_list(const ClassReport& report,
                                format("%.3f", s.loss)});
   }
   return list;
-}
-
-// Returns all rows, in the order of a key of their classes; equal keys in label order.
-template <class Key>
-plot::TableOrder order_by(const ClassReport& report, const std::string& label, const Key& key) {
-  plot::TableOrder order{label, std::vector<std::size_t>(report.classes.size())};
-  std::iota(order.rows.begin(), order.rows.end(), std::size_t{0});
-  std::ranges::stable_sort(order.rows, {},
-                           [&](std::size_t c) { return key(report.figures.classes[c]); });
-  return order;
 }
 
 // Returns the class that a class is taken for the most, such as "coat (12.0 %)".

@@ -1,7 +1,6 @@
 #include "apps/report/label_report.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "apps/report/label_report_figures.h"
@@ -91,16 +90,6 @@ plot::Section errors_section(const LabelReport& report, const std::vector<WrongS
   }));
   section.galleries = {std::move(gallery)};
   return section;
-}
-
-// Returns all rows, in the order of a key of their classes; equal keys in label order.
-template <class Key>
-plot::TableOrder order_by(const LabelReport& report, const std::string& label, const Key& key) {
-  plot::TableOrder order{label, std::vector<std::size_t>(report.classes.size())};
-  std::iota(order.rows.begin(), order.rows.end(), std::size_t{0});
-  std::ranges::stable_sort(order.rows, {},
-                           [&](std::size_t c) { return key(report.figures.classes[c]); });
-  return order;
 }
 
 plot::SortedTable classes_table(const LabelReport& report) {

@@ -1,15 +1,18 @@
 // The common part of pages on where a model is wrong.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/format.h"
 #include "plot/gallery.h"
+#include "plot/sorted_table.h"
 
 namespace dtn {
 
@@ -49,6 +52,17 @@ std::vector<plot::GalleryPicture> pictures_of(const SampleReport& report,
     pictures.back().png = std::move(file);
   }
   return pictures;
+}
+
+// Returns the rows of the classes of a report in the order of a key of their figures; equal keys
+// come in label order.
+template <class Report, class Key>
+plot::TableOrder order_by(const Report& report, const std::string& label, const Key& key) {
+  plot::TableOrder order{label, std::vector<std::size_t>(report.classes.size())};
+  std::iota(order.rows.begin(), order.rows.end(), std::size_t{0});
+  std::ranges::stable_sort(order.rows, {},
+                           [&](std::size_t c) { return key(report.figures.classes[c]); });
+  return order;
 }
 
 }  // namespace dtn
