@@ -58,9 +58,9 @@ inline std::string xml_fault(std::string_view text, bool html = false) {
     }
     const bool empty = html && (name == "meta" || name == "link" || name == "br" || name == "img" ||
                                 name == "input");
-    if (name == "style") {  // contains no markup, but > in selectors
-      const std::size_t rest = text.find("</style>", at);
-      if (rest == std::string_view::npos) return "<style> without end";
+    if (name == "style" || name == "script") {  // contains no markup, but > in selectors
+      const std::size_t rest = text.find("</" + name + ">", at);
+      if (rest == std::string_view::npos) return "<" + name + "> without end";
       at = rest;
     }
     if (!alone && !empty) open.push_back(name);

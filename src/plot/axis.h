@@ -50,6 +50,7 @@ class Scale {
 
   double low() const { return range_.low; }
   double high() const { return range_.high; }
+  bool is_log() const { return log_; }
   // Returns 0 at the low end, 1 at the high end, and less than 0 or more than 1 outside the range.
   // NaN for a value that has no position.
   double position(double value) const;

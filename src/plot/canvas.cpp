@@ -79,7 +79,7 @@ void Canvas::line(Point from, Point to, const Stroke& stroke) {
   body_ += cat("<path d=\"M", pair(from), "L", pair(to), "\"", stroke_of(stroke), "/>\n");
 }
 
-void Canvas::polyline(std::span<const Point> points, const Stroke& stroke) {
+void Canvas::polyline(std::span<const Point> points, const Stroke& stroke, double opacity) {
   std::string path;
   bool pen_down = false;
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -94,7 +94,8 @@ void Canvas::polyline(std::span<const Point> points, const Stroke& stroke) {
   }
   if (path.empty()) return;
   body_ += cat("<path d=\"", path, "\" stroke-linejoin=\"round\" stroke-linecap=\"round\"",
-               stroke_of(stroke), "/>\n");
+               stroke_of(stroke),
+               opacity < 1 ? cat(" stroke-opacity=\"", coordinate(opacity), "\"") : "", "/>\n");
 }
 
 void Canvas::polygon(std::span<const Point> points, Paint fill, double opacity) {
@@ -109,18 +110,22 @@ void Canvas::frame(const Box& box, const Stroke& stroke) {
   body_ += cat("<rect", place(box), stroke_of(stroke), "/>\n");
 }
 
-void Canvas::marker(Point at, Marker kind, Paint paint, double size) {
+void Canvas::marker(Point at, Marker kind, Paint paint, double size, std::string_view tooltip) {
   if (!finite(at)) return;
   const std::string look = cat(" class=\"f-", paint.name, " k-paper\" fill=\"", hex(paint.light),
-                               "\" stroke=\"", hex(kPaper.light), "\" stroke-width=\"0.6\"/>\n");
+                               "\" stroke=\"", hex(kPaper.light), "\" stroke-width=\"0.6\"");
+  const auto end = [tooltip](const char* element) {
+    return tooltip.empty() ? std::string("/>\n")
+                           : cat("><title>", escaped(tooltip), "</title></", element, ">\n");
+  };
   if (kind == Marker::kCircle) {
     body_ += cat("<circle cx=\"", coordinate(at.x), "\" cy=\"", coordinate(at.y), "\" r=\"",
-                 coordinate(size / 2), "\"", look);
+                 coordinate(size / 2), "\"", look, end("circle"));
     return;
   }
   std::vector<Point> shape = corners(kind);
   for (Point& p : shape) p = {at.x + p.x * size / 2, at.y + p.y * size / 2};
-  body_ += cat("<polygon points=\"", points_text(shape), "\"", look);
+  body_ += cat("<polygon points=\"", points_text(shape), "\"", look, end("polygon"));
 }
 
 void Canvas::arrow(Point from, Point to, const Stroke& stroke) {
@@ -175,11 +180,11 @@ void Canvas::open_clip(const Box& box) {
 
 void Canvas::close_clip() { body_ += "</svg>\n"; }
 
-std::string Canvas::svg(std::string_view description) const {
+std::string Canvas::svg(std::string_view description, std::string_view frame) const {
   const std::string width = coordinate(width_), height = coordinate(height_);
   return cat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
              "\" viewBox=\"0 0 ", width, " ", height, "\" role=\"img\" aria-label=\"",
-             escaped(description),
+             escaped(description), frame.empty() ? "" : cat("\" data-frame=\"", frame),
              "\" font-family=\"'DejaVu Sans', Verdana, sans-serif\">\n<rect width=\"", width,
              "\" height=\"", height, "\"", fill_of(kPaper), "/>\n", body_, "</svg>\n");
 }

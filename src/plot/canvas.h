@@ -57,12 +57,13 @@ class Canvas {
 
   void line(Point from, Point to, const Stroke& stroke);
   // Breaks the line at points that are not finite. Draws a point between two breaks as a dot.
-  void polyline(std::span<const Point> points, const Stroke& stroke);
+  void polyline(std::span<const Point> points, const Stroke& stroke, double opacity = 1);
   void polygon(std::span<const Point> points, Paint fill, double opacity = 1);
   void rect(const Box& box, Paint fill, double opacity = 1);
   void frame(const Box& box, const Stroke& stroke);
-  // Draws an outline in the paper colour, so that overlapping markers stay apart.
-  void marker(Point at, Marker kind, Paint paint, double size = 7);
+  // Draws an outline in the paper colour, so that overlapping markers stay apart. Browsers show the
+  // tooltip; empty: none.
+  void marker(Point at, Marker kind, Paint paint, double size = 7, std::string_view tooltip = {});
   // Draws a line with a head at `to`.
   void arrow(Point from, Point to, const Stroke& stroke);
   // `at` is the point on the baseline that the anchor names.
@@ -76,8 +77,9 @@ class Canvas {
   void open_clip(const Box& box);
   void close_clip();
 
-  // Returns the whole picture, one <svg> element. `description` is for screen readers.
-  std::string svg(std::string_view description) const;
+  // Returns the whole picture, one <svg> element. `description` is for screen readers. `frame` is
+  // that of its only panel, see Panel::frame_text(); empty: none.
+  std::string svg(std::string_view description, std::string_view frame = {}) const;
 
  private:
   double width_, height_;

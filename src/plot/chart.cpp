@@ -27,9 +27,11 @@ void take_in_values(Axis& axis, const Series& s) {
 
 std::vector<LegendEntry> legend_of(const Chart& chart, Sample sample) {
   std::vector<LegendEntry> entries;
-  if (chart.series.size() == 1 && chart.series[0].label.empty()) return entries;
-  for (const Series& s : chart.series)
-    entries.push_back({s.label, sample, s.style, weighted_stroke(s)});
+  for (const Series& s : chart.series) {
+    if (s.label.empty()) continue;
+    const bool line = sample == Sample::kLineAndMarker && !s.markers;
+    entries.push_back({s.label, line ? Sample::kLine : sample, s.style, weighted_stroke(s)});
+  }
   return entries;
 }
 
@@ -90,9 +92,11 @@ void draw_rule(Canvas& canvas, Panel& panel, const RuledValue& rule) {
 
 std::string draw_chart(Chart chart, std::string_view description) {
   for (const RuledValue& rule : chart.rules) chart.y.data.take_in(rule.y);
-  for (const Series& s : chart.series) {
-    chart.x.data.take_in(s.x);
-    take_in_values(chart.y, s);
+  for (const std::vector<Series>* all : {&chart.series, &chart.raw}) {
+    for (const Series& s : *all) {
+      chart.x.data.take_in(s.x);
+      take_in_values(chart.y, s);
+    }
   }
   const Head head(chart, Sample::kLineAndMarker);
   const bool crowded = chart.series.size() > kMaxDistinctSeries;
@@ -107,8 +111,9 @@ std::string draw_chart(Chart chart, std::string_view description) {
   Panel panel(canvas, area, chart.x, chart.y);
   for (const RuledValue& rule : chart.rules) draw_rule(canvas, panel, rule);
   for (const Series& s : chart.series) panel.band(s);
+  for (const Series& s : chart.raw) panel.pale_line(s);
   for (const Series& s : chart.series) panel.line(s);
-  return canvas.svg(description);
+  return canvas.svg(description, panel.frame_text());
 }
 
 std::string draw_bars(Chart chart, std::string_view description) {

@@ -23,11 +23,12 @@ struct Chart {
   std::string subtitle = {};  // data, number of runs, meaning of bands
   Axis x = {}, y = {};
   std::vector<RuledValue> rules = {};  // y is extended to them
-  // The ranges of the axes are extended to these values and bands. The legend has the same order; a
-  // single series without a label has no legend. A long title or legend makes the picture
-  // taller. Below more
-  // than kMaxDistinctSeries series, a line says that they are hard to tell apart.
+  // The ranges of the axes are extended to these values and bands. The legend has the same order,
+  // without the series that have no label. A long title or legend makes the picture taller. Below
+  // more than kMaxDistinctSeries series, a line says that they are hard to tell apart.
   std::vector<Series> series = {};
+  // Values before smoothing, drawn pale behind the series.
+  std::vector<Series> raw = {};
   double width = 720, height = 430;
 };
 

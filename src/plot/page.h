@@ -1,5 +1,6 @@
-// A report as one self-contained HTML file. It contains its pictures and numbers, has no script and
-// fetches nothing. It supports dark mode and the width of a phone.
+// A report as one self-contained HTML file. It contains its pictures and numbers and fetches
+// nothing. Its only script shows the values of charts (hover.h). It supports dark mode and the
+// width of a phone.
 #pragma once
 
 #include <string>
@@ -21,9 +22,19 @@ struct Figure {
   Table table;              // the same numbers
   // The same picture for a phone, kPhoneWidth wide. Empty: the wide picture scrolls.
   std::string phone_svg = {};
+  std::string values = {};  // from hover_values(); empty: the pointer shows no values
+  // Takes a cell of a grid, which has two columns on a wide screen. For pictures kCellWidth wide.
+  bool cell = false;
 };
-// Width of a page's text on a phone, in CSS pixels.
+// Width of a figure on a phone, in CSS pixels.
 inline constexpr double kPhoneWidth = 350;
+// Width of a figure in a cell.
+inline constexpr double kCellWidth = 540;
+
+// A figure of the result in large type, such as {"Best top-1", "81.2 %", "after epoch 12"}.
+struct Card {
+  std::string label, value, note = {};
+};
 
 // A table in a section.
 struct SectionTable {
@@ -45,8 +56,10 @@ struct Section {
 
 struct Page {
   std::string title;
-  std::vector<std::string> lead = {};  // first lines
-  Table overview = {};                 // below the first lines
+  std::vector<Card> cards = {};        // side by side, below the title
+  std::vector<std::string> lead = {};  // lines below the cards
+  Table overview = {};                 // below the lead
+  std::vector<Section> folded = {};    // below the overview; each opens with a click on its title
   std::vector<Section> sections = {};
   std::string footer = {};
 };

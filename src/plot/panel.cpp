@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
@@ -34,16 +35,6 @@ void check_lengths(const Series& s) {
             s.low.size(), " and ", s.high.size(), " bounds");
 }
 
-// Returns at most kMaxPoints indices at equal distances, including the last.
-std::vector<std::size_t> thinned(std::size_t n) {
-  std::vector<std::size_t> kept;
-  const std::size_t most = std::min(n, kMaxPoints);
-  for (std::size_t i = 0; i < most; ++i) {
-    kept.push_back(most < 2 ? 0 : i * (n - 1) / (most - 1));
-  }
-  return kept;
-}
-
 void draw_sample(Canvas& canvas, const Box& box, const LegendEntry& e) {
   const Point middle = {box.x + box.width / 2, box.y + box.height / 2};
   if (e.sample == Sample::kBar) {
@@ -59,11 +50,21 @@ void draw_sample(Canvas& canvas, const Box& box, const LegendEntry& e) {
 
 }  // namespace
 
+std::vector<std::size_t> thinned(std::size_t n) {
+  std::vector<std::size_t> kept;
+  const std::size_t most = std::min(n, kMaxPoints);
+  for (std::size_t i = 0; i < most; ++i) {
+    kept.push_back(most < 2 ? 0 : i * (n - 1) / (most - 1));
+  }
+  return kept;
+}
+
 Panel::Panel(Canvas& canvas, const Box& area, const Axis& x, const Axis& y, const PanelLook& look)
     : canvas_(canvas),
       area_(area),
       x_(x, ticks_across(x, area.width)),
-      y_(y, ticks_up(area.height)) {
+      y_(y, ticks_up(area.height)),
+      x_label_(x.label) {
   y_axis(y, look);
   x_axis(x, look);
   canvas_.frame(area_, {kSoft, 0.8});
@@ -154,23 +155,51 @@ void Panel::band(const Series& series) {
   canvas_.close_clip();
 }
 
-void Panel::line(const Series& series, bool markers) {
+std::string Panel::frame_text() const {
+  const auto ends = [](const Scale& scale) {
+    return format("%.9g %.9g", scale.low(), scale.high());
+  };
+  return cat(coordinate(area_.x), " ", coordinate(area_.y), " ", coordinate(area_.width), " ",
+             coordinate(area_.height), " ", ends(x_), " ", ends(y_), x_.is_log() ? " 1" : " 0",
+             y_.is_log() ? " 1" : " 0");
+}
+
+std::vector<Point> Panel::points_of(const Series& series) const {
   check_lengths(series);
   std::vector<Point> points;
   for (std::size_t i : thinned(series.x.size())) {
     points.push_back({x(series.x[i]), y(series.y[i])});
   }
+  return points;
+}
+
+// "DTN, epoch 2: 81.3"
+std::string Panel::tooltip(const Series& series, std::size_t i) const {
+  return cat(series.label, series.label.empty() ? "" : ", ", x_label_, x_label_.empty() ? "" : " ",
+             readable(series.x[i]), ": ", readable(series.y[i]));
+}
+
+void Panel::pale_line(const Series& series) {
+  canvas_.open_clip(area_);
+  canvas_.polyline(points_of(series), series_stroke(series.style, 1), 0.35);
+  canvas_.close_clip();
+}
+
+void Panel::line(const Series& series, bool markers) {
+  const std::vector<Point> points = points_of(series);
   canvas_.open_clip(area_);
   canvas_.polyline(points, weighted_stroke(series, markers ? 1.8 : 1.2));
   canvas_.close_clip();
   if (!markers) return;
+  const std::vector<std::size_t> kept = thinned(series.x.size());
   // Places the markers of different series at different points, if there is a choice.
   const std::size_t room = std::max<std::size_t>(1, static_cast<std::size_t>(area_.width / 22));
   const std::size_t every = points.size() <= room ? 1 : std::max<std::size_t>(1, points.size() / 8);
   for (std::size_t i = every > 1 ? (series.style * 3 + 1) * every / 8 % every : 0;
        i < points.size(); i += every) {
     if (points[i].y < area_.y - 1 || points[i].y > area_.bottom() + 1) continue;
-    canvas_.marker(points[i], series_marker(series.style), series_paint(series.style));
+    canvas_.marker(points[i], series_marker(series.style), series_paint(series.style), 7,
+                   tooltip(series, kept[i]));
   }
 }
 

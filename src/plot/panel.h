@@ -21,6 +21,7 @@ struct Series {
   std::vector<double> low = {}, high = {};
   std::size_t style = 0;  // see series_stroke
   double weight = 1;      // line width, relative to the normal one
+  bool markers = true;    // false: a thin line, for many points
 };
 
 // Returns the mean of the runs' y at each x that at least one run has, with a band from the minimum
@@ -36,6 +37,8 @@ Stroke weighted_stroke(const Series& series, double width = 1.8);
 
 // Maximum number of drawn points of a line. More points look the same but make files large.
 inline constexpr std::size_t kMaxPoints = 500;
+// Returns at most kMaxPoints of n indices at equal distances, including the last.
+std::vector<std::size_t> thinned(std::size_t n);
 
 // Elements around a frame.
 struct PanelLook {
@@ -55,9 +58,14 @@ class Panel {
   double x(double value) const { return area_.x + near(x_.position(value)) * area_.width; }
   double y(double value) const { return area_.bottom() - near(y_.position(value)) * area_.height; }
 
-  // Draws a line. With `markers`, draws a marker at every point, or at some points if all of them
-  // would touch.
-  void line(const Series& series, bool markers = true);
+  // Draws a line. With markers, draws one at every point, or at some points if all of them would
+  // touch. A marker has a tooltip with its values.
+  void line(const Series& series) { line(series, series.markers); }
+  void line(const Series& series, bool markers);
+  // Draws a thin, pale line in the colour of the series, such as values before smoothing.
+  void pale_line(const Series& series);
+  // Returns the box, the ends of both axes, and 1 for each logarithmic axis, for hover_script().
+  std::string frame_text() const;
   // Fills the area between low and high. Call it before drawing lines.
   void band(const Series& series);
   void dots(const Series& series, double size = 6);
@@ -71,12 +79,15 @@ class Panel {
 
  private:
   static double near(double position) { return std::clamp(position, -50.0, 50.0); }
+  std::vector<Point> points_of(const Series& series) const;
+  std::string tooltip(const Series& series, std::size_t i) const;
   void x_axis(const Axis& axis, const PanelLook& look);
   void y_axis(const Axis& axis, const PanelLook& look);
 
   Canvas& canvas_;
   Box area_;
   Scale x_, y_;
+  std::string x_label_;
 };
 
 // Returns the space on the left of a frame of that height for y's labels and ticks.

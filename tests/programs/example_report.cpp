@@ -1,16 +1,23 @@
 // Writes the report of a synthetic analysis of ViT-S* with LayerNorm and with DTN, and its figures:
 // example_report FOLDER. One of the names contains a script, which must be escaped.
+//   example_report --run RUN   writes report.html of a run of dtn-train instead
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 
 #include "apps/report/figures.h"
+#include "apps/report/run_figures.h"
 #include "example_analysis.h"
 #include "io/atomic_file.h"
 #include "plot/picture_files.h"
 
 int main(int count, char** words) {
+  if (count == 3 && std::string_view(words[1]) == "--run") {
+    dtn::write_run_report(words[2]);
+    return 0;
+  }
   if (count != 2) {
-    std::fputs("usage: example_report FOLDER\n", stderr);
+    std::fputs("usage: example_report FOLDER\n       example_report --run RUN\n", stderr);
     return 2;
   }
   const std::filesystem::path folder = words[1];

@@ -46,7 +46,7 @@ std::vector<std::string> labels_of(const std::vector<std::string>& folders) {
   return labels;
 }
 
-int run_plot(const PlotCommand& options) {
+int run_plot(const PlotCommand& options, const Registries& registries) {
   const std::vector<std::string> labels =
       options.names.empty() ? labels_of(options.runs) : options.names;
   if (labels.size() != options.runs.size()) {
@@ -65,14 +65,15 @@ int run_plot(const PlotCommand& options) {
   const fs::path output = options.output;
   plot::PictureFolder folder(output / "figures");
   for (const plot::Figure& figure : figures) folder.write(figure.name, figure.svg);
-  write_file_atomic(output / "plot.html", comparison_page(options.title, groups, figures));
+  write_file_atomic(output / "plot.html",
+                    comparison_page(options.title, groups, figures, registries));
   log_info(cat("plots: ", (output / "plot.html").string()));
   return kExitDone;
 }
 
 }  // namespace
 
-int plot_main(int argc, char** argv, const Registries&) {
+int plot_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
       "Plots several runs together: loss, accuracy, learning rate, gradient norm and speed over "
       "the epochs.",
@@ -96,7 +97,8 @@ int plot_main(int argc, char** argv, const Registries&) {
       ->type_name("PIXELS");
   add_defaulted(app, "--output", options.output,
                 "folder for plot.html and for each figure as figures/*.svg and *.png");
-  return run_program(app, argc, argv, Processes::kOne, [&] { return run_plot(options); });
+  return run_program(app, argc, argv, Processes::kOne,
+                     [&] { return run_plot(options, registries); });
 }
 
 }  // namespace dtn::app

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <iterator>
 
-#include "apps/report/detections_figure.h"
 #include "apps/report/figure_parts.h"
-#include "apps/report/neighbors_figure.h"
-#include "apps/report/picture_figures.h"
 #include "apps/report/run_quantities.h"
-#include "core/format.h"
-#include "core/progress.h"
+#include "config/document.h"
 #include "dtn/core/check.h"
-#include "io/atomic_file.h"
 #include "plot/chart.h"
 #include "plot/heat_map.h"
+#include "plot/hover.h"
 #include "plot/panel.h"
 #include "plot/text.h"
 
@@ -24,76 +20,142 @@ using namespace drawing;
 
 namespace {
 
-constexpr std::size_t kTrainingPoints = 150;  // per line of logged steps
+constexpr std::size_t kSmoothPoints = 60;  // per smoothed line
 
-plot::Series line_of(const RunGroup& group, const Quantity& q, std::size_t style) {
-  std::vector<plot::Series> runs;
-  for (const RunRecord& run : group.runs) {
-    const plot::Series* curve = curve_in(run, q);
+// The line of a group in a split. `logged` has the values of the record, and `drawn` the smoothed
+// ones of a noisy quantity.
+struct Line {
+  plot::Series drawn, logged;
+  std::string split;
+  std::size_t group = 0;
+};
+
+// Style of a split among the lines of a single group.
+std::size_t style_of_split(const RunGroup& group, const std::string& split) {
+  if (split == kTraining) return 0;
+  if (split == "val") return 1;
+  if (split == "val_ema") return 2;
+  const auto& all = group.runs.front().evaluations;
+  return 3 + static_cast<std::size_t>(std::distance(all.begin(), all.find(split)));
+}
+
+std::optional<Line> line_of(std::span<const RunGroup> groups, std::size_t g, const Quantity& q,
+                            const std::string& split) {
+  const bool smooth = split == kTraining && q.smooth, single = groups.size() == 1;
+  std::vector<plot::Series> logged, drawn;
+  for (const RunRecord& run : groups[g].runs) {
+    const plot::Series* curve = curve_in(run, split, q.key);
     if (!curve) continue;
-    runs.push_back(q.split.empty() ? plot::coarser(*curve, kTrainingPoints) : *curve);
+    logged.push_back(*curve);
+    const bool many = curve->x.size() >= 2 * kSmoothPoints;
+    drawn.push_back(smooth && many ? plot::coarser(*curve, kSmoothPoints) : *curve);
   }
-  plot::Series line = plot::mean_of(runs);
-  line.label = group.label;
-  line.style = style;
+  Line line{plot::mean_of(drawn), plot::mean_of(logged), split, g};
+  if (line.logged.y.empty()) return std::nullopt;
+  const bool merged = q.splits.size() > 1;
+  line.logged.label = single   ? split_name(split)
+                      : merged ? cat(groups[g].label, ", ", split_name(split))
+                               : groups[g].label;
+  line.logged.style = single ? style_of_split(groups[g], split) : g;
+  line.logged.markers = split != kTraining || (!single && !merged);
+  line.drawn.style = line.logged.style;
+  line.drawn.markers = line.logged.markers;
   return line;
 }
 
-double last_of(const plot::Series& s) { return s.y.empty() ? plot::kMissing : s.y.back(); }
-
-std::string subtitle_of(std::span<const RunGroup> groups, const Quantity& q) {
-  std::string text = q.split.empty() ? "means of neighbouring logged steps" : "";
-  if (std::ranges::any_of(groups, [](const RunGroup& g) { return g.runs.size() > 1; })) {
-    text += cat(text.empty() ? "" : "; ", "bands: minimum to maximum of several runs");
+// Returns the lines of a figure, in the order of the groups and of the quantity's splits.
+std::vector<Line> lines_of(std::span<const RunGroup> groups, const Quantity& q) {
+  std::vector<Line> lines;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const std::string& split : q.splits) {
+      if (auto line = line_of(groups, g, q, split)) lines.push_back(std::move(*line));
+    }
   }
-  return text;
+  return lines;
 }
 
-plot::Table last_values(const std::vector<plot::Series>& lines, std::span<const RunGroup> groups) {
-  plot::Table table{{"run", "first", "last", "min", "max", "runs"}, {}};
-  for (const plot::Series& line : lines) {
-    const auto [least, most] = std::ranges::minmax(line.y);
-    table.rows.push_back({line.label, plot::readable(line.y.front()), plot::readable(line.y.back()),
+// Names the lines of a legend. Of several groups, each has one entry in every figure.
+void set_labels(std::span<const RunGroup> groups, std::vector<Line>& lines) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool first = i == 0 || lines[i].group != lines[i - 1].group;
+    const bool last = i + 1 == lines.size() || lines[i].group != lines[i + 1].group;
+    if (groups.size() == 1) {
+      if (lines.size() > 1) lines[i].drawn.label = lines[i].logged.label;
+    } else if (last) {  // the evaluation, which has markers
+      lines[i].drawn.label = groups[lines[i].group].label;
+    }
+    if (groups.size() > 1 && first && last) lines[i].drawn.markers = true;
+  }
+}
+
+bool is_smoothed(const Line& line) { return line.drawn.x.size() < line.logged.x.size(); }
+
+std::string subtitle_of(std::span<const RunGroup> groups, const std::vector<Line>& lines) {
+  std::vector<std::string> parts;
+  const bool seeds =
+      std::ranges::any_of(groups, [](const RunGroup& g) { return g.runs.size() > 1; });
+  if (groups.size() > 1 &&
+      std::ranges::any_of(lines, [](const Line& l) { return !l.drawn.markers; })) {
+    parts.emplace_back("without markers: training");
+  }
+  if (std::ranges::any_of(lines, is_smoothed)) {
+    parts.emplace_back(groups.size() == 1 && !seeds
+                           ? "pale: logged values; line: means of neighbours"
+                           : "training: means of neighbouring logged steps");
+  }
+  if (seeds) parts.emplace_back("bands: minimum to maximum of several runs");
+  return config::join(parts, "; ");
+}
+
+plot::Table last_values(const std::vector<Line>& lines, std::span<const RunGroup> groups) {
+  plot::Table table{{groups.size() == 1 ? "line" : "run", "first", "last", "min", "max", "runs"},
+                    {}};
+  for (const Line& line : lines) {
+    const std::vector<double>& y = line.logged.y;
+    const auto [least, most] = std::ranges::minmax(y);
+    table.rows.push_back({line.logged.label, plot::readable(y.front()), plot::readable(y.back()),
                           plot::readable(least), plot::readable(most),
-                          cat(groups[line.style].runs.size())});
+                          cat(groups[line.group].runs.size())});
   }
   return table;
 }
 
 void set_width(plot::Chart& chart, double width) {
   chart.width = width;
-  chart.height = 190 + width / 3;  // 430 at the usual width
+  chart.height = 170 + 0.3 * width;
 }
 
 std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, const Quantity& q,
                                           double width) {
-  plot::Chart chart{.title = q.title, .subtitle = subtitle_of(groups, q)};
-  set_width(chart, width);
+  std::vector<Line> lines = lines_of(groups, q);
+  if (lines.empty()) return std::nullopt;
+  set_labels(groups, lines);
+  plot::Chart chart{.title = q.title, .subtitle = subtitle_of(groups, lines)};
   chart.x.label = "epoch";
+  chart.x.whole = std::ranges::any_of(lines, [](const Line& l) { return l.logged.x.back() >= 4; });
   chart.y.label = q.label;
   chart.y.log = q.log;
   if (q.percent) chart.y.limit = plot::kPercent;
   chart.rules = q.rules;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    plot::Series line = line_of(groups[g], q, g);
-    if (std::ranges::any_of(line.y, [](double v) { return std::isfinite(v); })) {
-      chart.series.push_back(std::move(line));
-    }
+  std::vector<plot::Series> values;
+  for (const Line& line : lines) {
+    chart.series.push_back(line.drawn);
+    values.push_back(line.logged);
+    const bool one = groups.size() == 1 && groups[0].runs.size() == 1;
+    if (one && is_smoothed(line)) chart.raw.push_back(line.logged);
   }
-  if (chart.series.empty()) return std::nullopt;
-  if (!q.split.empty()) {  // best run first
-    std::ranges::stable_sort(chart.series, [&](const plot::Series& a, const plot::Series& b) {
-      return q.higher_is_better ? last_of(a) > last_of(b) : last_of(a) < last_of(b);
-    });
-  }
-  if (groups.size() == 1) chart.series[0].label.clear();
   const std::string description = cat(q.title, " over the epochs");
-  plot::Figure figure{q.name, q.title, q.caption, description, plot::draw_chart(chart, description),
-                      {}};
+  set_width(chart, width);
+  plot::Figure figure{.name = q.name,
+                      .title = q.title,
+                      .caption = q.caption,
+                      .description = description,
+                      .svg = plot::draw_chart(chart, description),
+                      .table = last_values(lines, groups),
+                      .values = plot::hover_values(chart.x.label, values),
+                      .cell = width <= plot::kCellWidth};
   set_width(chart, plot::kPhoneWidth);
   figure.phone_svg = plot::draw_chart(chart, description);
-  for (plot::Series& line : chart.series) line.label = groups[line.style].label;
-  figure.table = last_values(chart.series, groups);
   return figure;
 }
 
@@ -198,93 +260,6 @@ void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
   out.push_back({"samples", title, {}, "sixteen augmented training images", canvas.svg(title), {}});
 }
 
-// Last and best value of an evaluation metric; missing if there are none.
-struct Reached {
-  double last = plot::kMissing, best = plot::kMissing, best_epoch = plot::kMissing;
-};
-
-Reached reached_in(const RunRecord& run, const std::string& split, const std::string& key,
-                   bool higher_is_better) {
-  Reached out;
-  const auto curves = run.evaluations.find(split);
-  if (curves == run.evaluations.end()) return out;
-  const auto found = curves->second.find(key);
-  if (found == curves->second.end()) return out;
-  const plot::Series& s = found->second;
-  out.last = s.y.back();
-  for (std::size_t i = 0; i < s.y.size(); ++i) {
-    const bool better = higher_is_better ? s.y[i] > out.best : s.y[i] < out.best;
-    if (!std::isfinite(out.best) || better) {
-      out.best = s.y[i];
-      out.best_epoch = s.x[i];
-    }
-  }
-  return out;
-}
-
-// "top-1" becomes "Top-1"; "k-NN" stays.
-std::string sentence_start(std::string text) {
-  if (!text.starts_with("k-NN")) text[0] = static_cast<char>(std::toupper(text[0]));
-  return text;
-}
-
-std::vector<std::string> lead_of(const RunRecord& run) {
-  std::vector<std::string> lead;
-  const bool over = run.summary.is_object();
-  if (const auto diverged = run.diverged_at()) {
-    const std::string last = text_of(member(run.summary, "last_checkpoint"));
-    lead.push_back(cat("Diverged at step ", *diverged, ". ",
-                       last.empty() ? "No checkpoint has a finite loss."
-                                    : "The newest checkpoint with a finite loss is " + last + "."));
-  } else {
-    lead.push_back(cat(over ? "Finished" : "In progress", " at step ", run.step, ", epoch ",
-                       plot::readable(run.epoch, 4), "."));
-  }
-  for (const auto& [step, text] : run.warnings) {
-    lead.push_back(cat("Warning at step ", step, ": ", text, "."));
-  }
-  const Reached top1 = reached_in(run, "val", "top1", true);
-  if (std::isfinite(top1.last)) {
-    const std::string what = sentence_start(accuracy_name(run.task, "top-1"));
-    lead.push_back(what + format(" %.2f %% at the last evaluation; best %.2f %% after epoch %.4g.",
-                                 top1.last, top1.best, top1.best_epoch));
-  }
-  const Reached map = reached_in(run, "val", "map", true);
-  if (std::isfinite(map.last)) {
-    lead.push_back(format("mAP %.4f at the last evaluation; best %.4f after epoch %.4g.", map.last,
-                          map.best, map.best_epoch));
-  }
-  const Reached loss = reached_in(run, "val", "loss", false);
-  if (std::isfinite(loss.last)) {
-    lead.push_back(format("Loss %.4f at the last evaluation; best %.4f.", loss.last, loss.best));
-  }
-  if (over) {
-    lead.push_back(cat("It took ", format_duration(number_of(member(run.summary, "wall_seconds"))),
-                       " on ", text_of(member(run.summary, "device")), "."));
-  }
-  return lead;
-}
-
-// Says how to make the pictures of neighbours that a run without evaluations lacks.
-plot::Section advice_on_neighbors(const std::filesystem::path& folder) {
-  return {
-      .title = "Nearest neighbours",
-      .paragraphs = {"No evaluation has drawn nearest neighbours. This command writes a page of "
-                     "them, from the newest checkpoint:"},
-      .preformatted = cat("dtn-eval --checkpoint ", folder.string(),
-                          " --task knn --save-neighbors neighbors.html")};
-}
-
-// Says how to find out where the model is wrong.
-plot::Section advice_on_errors(const std::filesystem::path& folder) {
-  return {
-      .title = "Errors",
-      .paragraphs = {"This command writes a page on where the best checkpoint is wrong: confused "
-                     "classes, surely wrong images, figures of each class, calibration:"},
-      .preformatted = cat("dtn-eval --checkpoint ", shell_quoted(folder.string()), " --report ",
-                          shell_quoted((folder / "errors").string()))};
-}
-
 }  // namespace
 
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups, double width) {
@@ -295,60 +270,12 @@ std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups, double
   return figures;
 }
 
-void write_run_report(const std::filesystem::path& folder) {
-  const RunGroup group{{}, {read_run_record(folder)}};
-  const RunRecord& run = group.runs.front();
-  plot::Page page{.title = run.name, .lead = lead_of(run)};
-  page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
-  if (std::vector<plot::Figure> pictures = picture_figures(run.pictures); !pictures.empty()) {
-    page.sections.push_back({"Samples of the model", {}, std::move(pictures)});
-  }
-  for (plot::Section& section : detections_sections(folder)) {
-    page.sections.push_back(std::move(section));
-  }
-  if (auto gallery = neighbors_gallery(run.neighbors, run.neighbors_png)) {
-    page.sections.push_back({.title = gallery->title, .galleries = {*gallery}});
-  } else if (compares_neighbors(run.task)) {
-    page.sections.push_back(advice_on_neighbors(folder));
-  }
-  const bool has_classes = run.task == "classify" || run.task == "multilabel";
-  if (has_classes && !run.evaluations.empty()) page.sections.push_back(advice_on_errors(folder));
-  std::vector<plot::Figure> inner;
-  add_lambda_figures(run, inner);
-  add_gradient_figure(run, inner);
-  add_samples(run, inner);
-  if (!inner.empty()) page.sections.push_back({"Inside the model", {}, std::move(inner)});
-  page.sections.push_back({.title = "Config", .preformatted = run.config});
-  write_file_atomic(folder / "report.html", plot::html(page));
-}
-
-std::string comparison_page(const std::string& title, std::span<const RunGroup> groups,
-                            const std::vector<plot::Figure>& figures) {
-  plot::Page page{.title = title};
-  page.overview.columns = {"run", "seeds", "epoch", "top-1 (%), last", "best", "loss, last"};
-  for (const RunGroup& group : groups) {
-    double last = 0, best = 0, loss = 0, epoch = 0;
-    std::string diverged;
-    const auto n = static_cast<double>(group.runs.size());
-    for (const RunRecord& run : group.runs) {
-      const Reached top1 = reached_in(run, "val", "top1", true);
-      last += top1.last / n;
-      best += top1.best / n;
-      loss += reached_in(run, "val", "loss", false).last / n;
-      epoch = std::max(epoch, run.epoch);
-      if (const auto step = run.diverged_at()) {
-        diverged += cat(diverged.empty() ? ", diverged at step " : ", ", *step);
-      }
-    }
-    const auto number = [](const char* pattern, double v) {
-      return std::isfinite(v) ? format(pattern, v) : std::string("-");
-    };
-    page.overview.rows.push_back({group.label, cat(group.runs.size()),
-                                  plot::readable(epoch) + diverged, number("%.2f", last),
-                                  number("%.2f", best), number("%.4f", loss)});
-  }
-  page.sections.push_back({"Curves", {}, figures});
-  return plot::html(page);
+std::vector<plot::Figure> inner_figures(const RunRecord& run) {
+  std::vector<plot::Figure> figures;
+  add_lambda_figures(run, figures);
+  add_gradient_figure(run, figures);
+  add_samples(run, figures);
+  return figures;
 }
 
 }  // namespace dtn

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "apps/report/analysis_json.h"
+#include "apps/report/config_table.h"
+#include "dtn/tasks/registries.h"
 #include "plot/page.h"
 #include "plot/panel.h"
 
@@ -26,6 +28,7 @@ inline constexpr std::size_t kMaxPictures = 6;
 struct RunRecord {
   std::string name;                           // from its config, or else of the folder
   std::string config;                         // text of config.yaml
+  ConfigValues values;                        // its keys and values
   std::string task;                           // from the config; empty: unknown
   double outputs = 0;                         // dino.out_dim of the config; 0: unknown
   Curves training;                            // logged steps
@@ -35,6 +38,7 @@ struct RunRecord {
   drawing::AnalysisJson lambdas;    // like lambda_history of an analysis; null: not logged
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
   drawing::AnalysisJson summary;    // summary.json; null: the run has not finished
+  drawing::AnalysisJson attempts;   // the list in attempts.json; null: none
   std::string samples;              // bytes of samples.png
   // Pictures that the task has drawn, at most kMaxPictures over the run, the last among them.
   std::vector<std::pair<std::int64_t, std::string>> pictures = {};  // step, bytes of the PNG file
@@ -60,19 +64,25 @@ struct RunGroup {
 };
 
 // Width of a figure of curves, in CSS pixels.
-inline constexpr double kChartWidth = 720, kMinChartWidth = 300, kMaxChartWidth = 2000;
+inline constexpr double kChartWidth = plot::kCellWidth, kMinChartWidth = 300, kMaxChartWidth = 2000;
 
 // Draws the evaluation metrics, the training loss and the terms of the task, scheduled values,
-// gradient norm and speed, with one line for each group. In figures of evaluations, the lines are
-// sorted by result.
+// gradient norm and speed. Several groups keep their order, colour and marker in all figures. The
+// lines of a single group are its training and its evaluations.
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups,
                                         double width = kChartWidth);
 
-// Writes report.html into a run's folder: curves, its other records, and its config.
-void write_run_report(const std::filesystem::path& run);
+// Draws the lambdas and the gradient norms of a run, and its samples.png, where it has them.
+std::vector<plot::Figure> inner_figures(const RunRecord& run);
 
-// Returns a page that compares runs: last and best metrics, and all curves.
+// Writes report.html into a run's folder: results, config, curves, and its other records.
+void write_run_report(const std::filesystem::path& run,
+                      const Registries& registries = standard_registries());
+
+// Returns a page that compares runs: last and best metrics, differences of the configs, and all
+// curves.
 std::string comparison_page(const std::string& title, std::span<const RunGroup> groups,
-                            const std::vector<plot::Figure>& figures);
+                            const std::vector<plot::Figure>& figures,
+                            const Registries& registries = standard_registries());
 
 }  // namespace dtn

@@ -29,20 +29,36 @@ std::string common_task(std::span<const RunGroup> groups) {
   return tasks.size() == 1 ? *tasks.begin() : "";
 }
 
+// Returns the figures of a task; none for an unknown task. The first is the most important.
+std::vector<FigureSchema> figures_of(const std::string& task) {
+  const auto* entry = standard_registries().tasks.find(task.empty() ? "classify" : task);
+  return entry ? entry->schema.figures : std::vector<FigureSchema>();
+}
+
+FigureSchema figure_of(const std::string& task, const std::string& key) {
+  if (is_top(key)) return {.name = key, .title = key == "top1" ? "top-1" : "top-5", .percent = true};
+  const std::vector<FigureSchema> known = figures_of(task);
+  const auto found = std::ranges::find(known, key, &FigureSchema::name);
+  return found == known.end() ? FigureSchema{.name = key, .title = key} : *found;
+}
+
+// Rank of a key among the figures of a page: the figure that chooses the best checkpoint, then the
+// loss.
+int rank_of(const std::string& task, const std::string& key) {
+  const std::vector<FigureSchema> known = figures_of(task);
+  if (!known.empty() && key == known.front().name) return 0;
+  return key == "loss" ? 1 : key == "top1" || key == "top5" ? 2 : 3;
+}
+
 Quantity of_evaluation(const std::string& split, const std::string& key, const std::string& task) {
-  const bool top = is_top(key);
-  Quantity q{.split = split, .key = key, .name = figure_name(split, key), .label = key};
-  q.percent = q.higher_is_better = top;
+  Quantity q{.splits = {split}, .key = key, .name = figure_name(split, key), .label = key};
   const std::string what = split == "val"       ? "Evaluation"
                            : split == "val_ema" ? "Evaluation of averaged weights"
                                                 : "Evaluation on " + split;
-  if (!top) {
-    q.title = cat(what, ": ", key);
-    return q;
-  }
-  const std::string figure = key == "top1" ? "top-1" : "top-5";
-  q.label = figure + " (%)";
-  q.title = cat(what, ": ", accuracy_name(task, figure));
+  const FigureSchema figure = figure_of(task, key);
+  q.percent = figure.percent;
+  q.label = figure.percent ? figure.title + " (%)" : figure.title;
+  q.title = cat(what, ": ", is_top(key) ? accuracy_name(task, figure.title) : figure.title);
   return q;
 }
 
@@ -63,7 +79,14 @@ std::vector<plot::RuledValue> collapsed_entropies(std::span<const RunGroup> grou
 
 Quantity of_training(const std::string& key, const std::string& name, const std::string& title,
                      const std::string& label) {
-  return {.key = key, .name = name, .title = title, .label = label};
+  return {.splits = {kTraining}, .key = key, .name = name, .title = title, .label = label};
+}
+
+Quantity of_schedule(const std::string& key, const std::string& name, const std::string& title,
+                     const std::string& label) {
+  Quantity q = of_training(key, name, title, label);
+  q.smooth = false;
+  return q;
 }
 
 // Returns the terms of DINO's training.
@@ -90,26 +113,58 @@ std::vector<Quantity> settings() {
       of_training("grad_norm", "gradient_norm", "Gradient norm before clipping", "norm");
   gradient.log = true;
   return {
-      of_training("lr", "learning_rate", "Learning rate", "learning rate"),
-      of_training("weight_decay", "weight_decay", "Weight decay", "weight decay"),
-      of_training("teacher_momentum", "teacher_momentum", "Momentum of the teacher", "momentum"),
-      of_training("teacher_temp", "teacher_temp", "Temperature of the teacher", "temperature"),
+      of_schedule("lr", "learning_rate", "Learning rate", "learning rate"),
+      of_schedule("weight_decay", "weight_decay", "Weight decay", "weight decay"),
+      of_schedule("teacher_momentum", "teacher_momentum", "Momentum of the teacher", "momentum"),
+      of_schedule("teacher_temp", "teacher_temp", "Temperature of the teacher", "temperature"),
       gradient,
       of_training("images_per_second", "speed", "Speed", "images/s")};
 }
 
-// Adds the evaluated figures that are not in `out` yet.
+bool logs_in_training(std::span<const RunGroup> groups, const std::string& key) {
+  return std::ranges::any_of(groups, [&](const RunGroup& group) {
+    return std::ranges::any_of(group.runs,
+                               [&](const RunRecord& run) { return run.training.contains(key); });
+  });
+}
+
+// Adds a split to the figure of its key in training or in the split "val". Returns false if the
+// split needs a figure of its own: colours tell splits apart in a single group, but else groups.
+bool joins_figure(std::span<const RunGroup> groups, const std::string& split,
+                  const std::string& key, std::vector<Quantity>& out) {
+  if (groups.size() > 1 && split != "val") return false;
+  const auto same = std::ranges::find_if(out, [&](const Quantity& q) {
+    const std::string& first = q.splits.front();
+    return q.key == key && (first == kTraining || first == "val");
+  });
+  if (same == out.end()) return false;
+  if (std::ranges::find(same->splits, split) == same->splits.end()) same->splits.push_back(split);
+  return true;
+}
+
+// Adds the evaluated figures.
 void add_evaluations(std::span<const RunGroup> groups, std::vector<Quantity>& out) {
   const std::string task = common_task(groups);
   for (const RunGroup& group : groups) {
     for (const RunRecord& run : group.runs) {
       for (const auto& [split, curves] : run.evaluations) {
         for (const auto& [key, curve] : curves) {
-          const Quantity q = of_evaluation(split, key, task);
+          if (joins_figure(groups, split, key, out)) continue;
+          Quantity q = of_evaluation(split, key, task);
+          if (split == "val" && logs_in_training(groups, key)) {
+            q.splits = {kTraining, "val"};
+            q.name = figure_name("training_val", key);
+          }
           if (std::ranges::find(out, q.name, &Quantity::name) == out.end()) out.push_back(q);
         }
       }
     }
+  }
+  for (Quantity& q : out) {
+    if (q.splits.front() != kTraining || q.splits.size() == 1) continue;
+    q.title = logs_in_training(groups, q.key)
+                  ? cat(q.key == "loss" ? "Loss" : q.key, ": training and evaluation")
+                  : cat("Evaluation: ", q.key);
   }
 }
 
@@ -117,8 +172,8 @@ void add_evaluations(std::span<const RunGroup> groups, std::vector<Quantity>& ou
 void add_others(std::span<const RunGroup> groups, const std::vector<Quantity>& known,
                 std::vector<Quantity>& out) {
   const auto has = [](const std::vector<Quantity>& list, const std::string& key) {
-    return std::ranges::any_of(list,
-                               [&](const Quantity& q) { return q.split.empty() && q.key == key; });
+    return std::ranges::any_of(
+        list, [&](const Quantity& q) { return q.splits.front() == kTraining && q.key == key; });
   };
   for (const RunGroup& group : groups) {
     for (const RunRecord& run : group.runs) {
@@ -140,11 +195,10 @@ std::string accuracy_name(const std::string& task, const std::string& figure) {
 bool compares_neighbors(const std::string& task) { return task == "dino" || task == "supcon"; }
 
 std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
-  std::vector<Quantity> out = {of_training("loss", "training_loss", "Training: loss", "loss")};
+  std::vector<Quantity> out = {of_training("loss", "loss", "Training: loss", "loss")};
   add_evaluations(groups, out);
-  std::ranges::stable_sort(out, {}, [](const Quantity& q) {
-    return q.key == "top1" ? 0 : q.key == "loss" ? 1 : q.key == "top5" ? 2 : 3;
-  });
+  const std::string task = common_task(groups);
+  std::ranges::stable_sort(out, {}, [&](const Quantity& q) { return rank_of(task, q.key); });
   std::ranges::move(terms_of(groups), std::back_inserter(out));
   const std::vector<Quantity> last = settings();
   add_others(groups, last, out);
@@ -152,14 +206,21 @@ std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
   return out;
 }
 
-const plot::Series* curve_in(const RunRecord& run, const Quantity& q) {
+std::string split_name(const std::string& split) {
+  if (split == kTraining) return "training";
+  if (split == "val") return "evaluation";
+  return split == "val_ema" ? "evaluation of averaged weights" : split;
+}
+
+const plot::Series* curve_in(const RunRecord& run, const std::string& split,
+                             const std::string& key) {
   const Curves* curves = &run.training;
-  if (!q.split.empty()) {
-    const auto split = run.evaluations.find(q.split);
-    if (split == run.evaluations.end()) return nullptr;
-    curves = &split->second;
+  if (split != kTraining) {
+    const auto found = run.evaluations.find(split);
+    if (found == run.evaluations.end()) return nullptr;
+    curves = &found->second;
   }
-  const auto found = curves->find(q.key);
+  const auto found = curves->find(key);
   return found == curves->end() ? nullptr : &found->second;
 }
 

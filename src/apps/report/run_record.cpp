@@ -4,7 +4,6 @@
 #include "apps/analyze/history.h"
 #include "apps/common/json_files.h"
 #include "apps/report/run_figures.h"
-#include "config/document.h"
 #include "core/text.h"
 #include "dtn/core/check.h"
 #include "train/record/step_pictures.h"
@@ -17,17 +16,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Takes name, task and outputs from the text of the config, if it is one.
-void read_config(RunRecord& record) {
-  try {
-    const config::Node root = config::parse_yaml(
-        record.config, {std::make_shared<const std::string>("config.yaml"), 1, 1});
-    record.name = config::text_of(root, "name");
-    record.task = config::text_of(root, "task");
-    record.outputs =
-        parse_number<double>(config::text_of(root, "dino.out_dim")).value_or(record.outputs);
-  } catch (const ConfigError&) {  // then the folder gives the name
-  }
+// Takes name, task and outputs from the config. Without a name there, the folder gives it.
+void read_config(RunRecord& record, const fs::path& folder) {
+  record.config = text_of_file(folder / "config.yaml");
+  record.values = config_values(record.config);
+  record.name = value_of(record.values, "name");
+  if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().filename();
+  record.task = value_of(record.values, "task");
+  record.outputs =
+      parse_number<double>(value_of(record.values, "dino.out_dim")).value_or(record.outputs);
 }
 
 bool is_place(const std::string& key) {
@@ -67,9 +64,7 @@ RunRecord read_run_record(const fs::path& folder) {
     throw DataError(cat(folder.string(), ": not a run of dtn-train; it has no metrics.jsonl"));
   }
   RunRecord record;
-  record.config = text_of_file(folder / "config.yaml");
-  read_config(record);
-  if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().filename();
+  read_config(record, folder);
   each_json_line(folder / "metrics.jsonl",
                  [&](const AnalysisJson& line) { add_line(record, line); });
   record.gradients = AnalysisJson::array();
@@ -83,6 +78,7 @@ RunRecord read_run_record(const fs::path& folder) {
   });
   record.lambdas = read_history(folder / "norms.jsonl");
   record.summary = json_of_file(folder / "summary.json");
+  record.attempts = member(json_of_file(folder / "attempts.json"), "attempts");
   record.neighbors = json_of_file(folder / "neighbors.json");
   record.neighbors_png = text_of_file(folder / "neighbors.png");
   record.samples = text_of_file(folder / "samples.png");

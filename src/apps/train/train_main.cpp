@@ -225,7 +225,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   trainer.device = device;
   trainer.ranks = &ranks;
   trainer.commit = commit();
-  trainer.report = write_run_report;
+  trainer.report = [&registries](const fs::path& run) { write_run_report(run, registries); };
   trainer.registries = &registries;
   std::optional<RunFolder> folder;
   if (ranks.is_root()) {

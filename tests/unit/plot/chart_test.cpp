@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "core/format.h"
@@ -39,6 +40,33 @@ TEST(PlotChart, IsWellFormedAndDeterministic) {
   EXPECT_NE(svg.find("&lt;DTN&gt;"), std::string::npos);
   EXPECT_NE(svg.find("aria-label=\"a &quot;picture&quot;\""), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+TEST(PlotChart, MarkersHaveTooltips) {
+  const std::string svg = draw_chart(two_runs(), "");
+  EXPECT_NE(svg.find("<title>&lt;DTN&gt;, epoch 2: 80</title></polygon>"), std::string::npos);
+  EXPECT_EQ(count(svg, "<title>"), 5u) << "a missing value has none";
+}
+
+TEST(PlotChart, FrameTellsWhereValuesAre) {
+  Chart chart = two_runs();
+  chart.y.log = true;
+  const std::string svg = draw_chart(chart, "");
+  EXPECT_EQ(xml_fault(svg), "");
+  std::istringstream frame(svg.substr(svg.find("data-frame=\"") + 12));
+  double left = 0, top = 0, width = 0, height = 0, x0 = 0, x1 = 0, y0 = 0, y1 = 0;
+  int log_x = -1, log_y = -1;
+  frame >> left >> top >> width >> height >> x0 >> x1 >> y0 >> y1 >> log_x >> log_y;
+  EXPECT_EQ(log_x, 0);
+  EXPECT_EQ(log_y, 1);
+  // The square of the second series at epoch 2 and 80 %.
+  const std::size_t begin =
+      svg.find("points=\"", svg.rfind("<polygon", svg.find("epoch 2: 80"))) + 8;
+  const double corner_x = std::stod(svg.substr(begin));
+  const double corner_y = std::stod(svg.substr(svg.find(',', begin) + 1));
+  EXPECT_NEAR(corner_x + 0.88 * 3.5, left + width * (2 - x0) / (x1 - x0), 0.02);
+  EXPECT_NEAR(corner_y + 0.88 * 3.5, top + height * (1 - std::log(80 / y0) / std::log(y1 / y0)),
+              0.02);
 }
 
 TEST(PlotChart, PercentageAxisEndsAtOneHundred) {
@@ -131,6 +159,17 @@ Chart many_lines(std::size_t n) {
     chart.series.push_back({cat("variant ", i), {1, 2}, {y, y + 1}, {}, {}, i});
   }
   return chart;
+}
+
+TEST(PlotChart, RawValuesLieBehindTheSeries) {
+  Chart chart = many_lines(1);
+  chart.raw = {{"raw", {1, 2}, {0, 40}, {}, {}, 0}};
+  chart.series[0].markers = false;
+  const std::string svg = draw_chart(chart, "");
+  EXPECT_LT(svg.find("stroke-opacity=\"0.35\""), svg.rfind("stroke-linecap"));
+  EXPECT_NE(svg.find(">40</text>"), std::string::npos) << "the axis reaches them";
+  EXPECT_EQ(svg.find(">raw</text>"), std::string::npos);
+  EXPECT_EQ(count(svg, "<circle"), 0u) << "neither the line nor its legend has a marker";
 }
 
 TEST(PlotChart, SixtyLinesHaveDistinctStyles) {

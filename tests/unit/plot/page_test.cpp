@@ -4,6 +4,7 @@
 
 #include "dtn/core/check.h"
 #include "plot/canvas.h"
+#include "plot/hover.h"
 #include "xml_check.h"
 
 namespace dtn::plot {
@@ -18,11 +19,11 @@ Page hostile_page() {
                 "\"><script>",
                 canvas.svg("\"><script>"),
                 {{"run", "loss"}, {{"<i>LN</i>", "0.1"}, {"\xFF&", "0.2"}}}};
-  Page page{"<script>title</script>",
-            {"line 1 <x>", "line 2"},
-            {{"a<"}, {{"b>"}}},
-            {{"section & more", {"text <p>"}, {figure}}},
-            "made by <a>"};
+  Page page{.title = "<script>title</script>",
+            .lead = {"line 1 <x>", "line 2"},
+            .overview = {{"a<"}, {{"b>"}}},
+            .sections = {{"section & more", {"text <p>"}, {figure}}},
+            .footer = "made by <a>"};
   page.sections[0].tables = {
       {.title = "<script>sizes", .table = {{"<i>size"}, {{"<img>"}}}, .notes = {"<script>note"}}};
   return page;
@@ -138,6 +139,98 @@ TEST(PlotPage, SectionsMayHaveATable) {
   EXPECT_NE(text.find("<h3>Sizes</h3>\n<div class=\"numbers\" tabindex=\"0\"><table>"),
             std::string::npos);
   EXPECT_NE(text.find("<td>DTN</td>"), std::string::npos);
+}
+
+TEST(PlotPage, CardsComeFirstAndAreEscaped) {
+  Page page{
+      .title = "t", .cards = {{"Best <b>", "81 %", "after <i>"}, {"Time", "3 s"}}, .lead = {"l"}};
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  const std::size_t at = text.find(
+      "<dl class=\"cards\">\n<div><dt>Best &lt;b&gt;</dt><dd class=\"value\">81 %</dd>"
+      "<dd class=\"note\">after &lt;i&gt;</dd></div>\n"
+      "<div><dt>Time</dt><dd class=\"value\">3 s</dd></div>\n</dl>");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LT(at, text.find("<ul class=\"lead\">"));
+}
+
+TEST(PlotPage, FoldedSectionsOpenWithAClick) {
+  Page page;
+  page.folded = {{.title = "Con<fig", .preformatted = "a: <1>"}};
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  EXPECT_NE(text.find("<details class=\"folded\"><summary>Con&lt;fig</summary>\n"
+                      "<pre tabindex=\"0\">a: &lt;1&gt;</pre>\n</details>"),
+            std::string::npos);
+}
+
+TEST(PlotPage, NeighbouringCellsFormOneGrid) {
+  const auto figure = [](const char* name, bool cell) {
+    Figure made{name, "t", "c", "d", "<svg></svg>", {}};
+    made.cell = cell;
+    return made;
+  };
+  Page page;
+  page.sections = {
+      {"s", {}, {figure("a", true), figure("b", true), figure("c", false), figure("d", true)}}};
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  std::string order;
+  for (const char* part : {"<div class=\"grid\">", "id=\"a\" class=\"cell\"", "id=\"b\"",
+                           "</div>\n"
+                           "<figure id=\"c\">",
+                           "<div class=\"grid\">\n<figure id=\"d\""}) {
+    const std::size_t at = text.find(part, order.size());
+    ASSERT_NE(at, std::string::npos) << part;
+    order = text.substr(0, at + 1);
+  }
+}
+
+// A width in pixels of CSS or of a table must not be wider than a phone. Pictures scale or scroll.
+TEST(PlotPage, StyleHasNoWidthBeyondAPhone) {
+  const std::string text = html(hostile_page());
+  const std::string style = text.substr(text.find("<style>"), text.find("</style>"));
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = style.find("width:", at)) != std::string::npos; ++at) {
+    if (style.substr(0, at).ends_with("max-")) continue;
+    const std::string value = style.substr(at + 6, style.find_first_of(";})", at) - at - 6);
+    ++found;
+    if (value.ends_with("rem") && !style.substr(0, at).ends_with("@media(min-")) {
+      EXPECT_LE(16 * std::stod(value), 390) << value;
+    }
+    EXPECT_FALSE(value.ends_with("px") && std::stod(value) > 390) << value;
+  }
+  EXPECT_GT(found, 3u);
+  EXPECT_NE(style.find("minmax(min(100%,34rem),1fr)"), std::string::npos) << "the grid folds";
+}
+
+TEST(PlotPage, OnlyPagesWithValuesHaveAScript) {
+  Page page = hostile_page();
+  EXPECT_EQ(html(page).find("script-src"), std::string::npos);
+  const std::vector<Series> lines = {
+      {"\"</script><script>", {1, 2}, {0.5, kMissing}, {0.25, 0.5}, {0.75, 1}}};
+  page.sections[0].figures[0].values = hover_values("epoch", lines);
+  const std::string text = html(page);
+  EXPECT_EQ(xml_fault(text, true), "");
+  EXPECT_NE(text.find(cat("; script-src '", hover_hash(), "'\">")), std::string::npos);
+  EXPECT_EQ(text.find("<script>"), text.rfind("<script>"));
+  EXPECT_NE(text.find(cat("<script>", hover_script(), "</script>")), std::string::npos);
+  EXPECT_EQ(hover_script().find("</"), std::string_view::npos);
+  EXPECT_NE(
+      text.find("data-values=\"{&quot;x&quot;:&quot;epoch&quot;,&quot;lines&quot;:[{&quot;name"
+                "&quot;:&quot;\\&quot;&lt;/script&gt;&lt;script&gt;&quot;"),
+      std::string::npos);
+}
+
+TEST(PlotHover, ValuesAreJson) {
+  const std::vector<Series> lines = {{"a\n\\", {1, 2}, {0.123456789, kMissing}, {}, {}, 1},
+                                     {"", {1}, {2}, {}, {}, 2},
+                                     {.label = "thin", .x = {3}, .y = {1e-9}, .markers = false}};
+  EXPECT_EQ(
+      hover_values("e\"", lines),
+      "{\"x\":\"e\\\"\",\"lines\":[{\"name\":\"a\\u000a\\\\\",\"paint\":\"s1\",\"mark\":"
+      "\"\xE2\x96\xA0\",\"x\":[1,2],\"y\":[0.123457,null]},{\"name\":\"thin\",\"paint\":\"s0\","
+      "\"mark\":\"\xE2\x80\x94\",\"x\":[3],\"y\":[1e-09]}]}");
 }
 
 TEST(PlotPage, SupportsDarkMode) {

@@ -32,7 +32,7 @@ TEST(AnalysisReport, IsOneWellFormedFileOfModerateSize) {
   EXPECT_EQ(xml_fault(page, true), "");
   EXPECT_LT(page.size(), 8u << 20);
   EXPECT_EQ(occurrences(page, "<figure "), figures.size());
-  EXPECT_EQ(occurrences(page, "<summary>"), figures.size());
+  EXPECT_EQ(occurrences(page, "<summary>Numbers: "), figures.size());
   EXPECT_EQ(occurrences(page, "aria-label=\""), figures.size() + 1);  // and the table of contents
 }
 

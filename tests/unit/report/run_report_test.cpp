@@ -49,9 +49,9 @@ TEST_F(RunReports, ShowProgressOfRun) {
   const std::string page = read("run/report.html");
   expect_contains(page, "<title>small &lt;run&gt;</title>");
   expect_contains(page, "In progress at step 20, epoch 2.");
-  expect_contains(page, "Top-1 61.50 % at the last evaluation; best 61.50 % after epoch 2.");
+  expect_contains(page, "<dt>Best top-1</dt><dd class=\"value\">61.50 %</dd>");
   expect_contains(page, "Evaluation: top-1");
-  expect_contains(page, "Training: loss");
+  expect_contains(page, "Loss: training and evaluation");
   expect_contains(page, "<pre tabindex=\"0\">name: small &lt;run&gt;");
   EXPECT_EQ(page.find("Inside"), std::string::npos) << "nothing else was logged";
   EXPECT_EQ(page.find("<run>"), std::string::npos) << "names are escaped";
@@ -102,7 +102,8 @@ TEST_F(RunReports, ShowOptionalLogsOfRun) {
   write_run_report(folder_.path() / "run");
   const std::string page = read("run/report.html");
   expect_contains(page, "Finished at step 20");
-  expect_contains(page, "on cpu, 2 threads");
+  expect_contains(page,
+                  "<dd class=\"value\">1 min 15 s</dd><dd class=\"note\">cpu, 2 threads</dd>");
   expect_contains(page, "Gradient norm in each part of the model");
   expect_contains(page, "blocks.0");
   expect_contains(page, "over training: small &lt;run&gt;");
@@ -148,14 +149,14 @@ TEST_F(RunReports, ShowFiguresOfSelfDistillation) {
             "\n");
   write_run_report(folder_.path() / "run");
   const std::string page = read("run/report.html");
-  expect_contains(page, "<li>k-NN top-1 of the teacher 61.50 % at the last evaluation");
+  expect_contains(page, "<dt>k-NN top-1 of the teacher</dt><dd class=\"value\">61.50 %</dd>");
   expect_contains(page, "Evaluation: k-NN top-1 of the teacher");
   expect_contains(page, "ln 1024 = 6.931: all outputs are equal</text>");
   expect_contains(page, "0: one output takes all</text>");
   for (const char* name :
        {"teacher_entropy", "center_norm", "training_loss_global", "training_loss_local",
         "weight_decay", "teacher_momentum", "teacher_temp", "training_own_term"}) {
-    expect_contains(page, cat("<figure id=\"", name, "\">"));
+    expect_contains(page, cat("<figure id=\"", name, "\" class=\"cell\""));
   }
 }
 
@@ -266,8 +267,8 @@ TEST_F(RunReports, CompareSeedsOfVariants) {
   ASSERT_FALSE(figures.empty());
   EXPECT_EQ(figures[0].name, "val_top1");
   ASSERT_EQ(figures[0].table.rows.size(), 2u);
-  EXPECT_EQ(figures[0].table.rows[0][0], "other") << "the best first";
-  EXPECT_EQ(figures[0].table.rows[1][2], "61") << "the mean of the seeds";
+  EXPECT_EQ(figures[0].table.rows[0][0], "ln") << "the order of the groups, not of the results";
+  EXPECT_EQ(figures[0].table.rows[0][2], "61") << "the mean of the seeds";
   const std::string page = comparison_page("Two", groups, figures);
   expect_contains(page, "<td>ln</td><td>2</td><td>2</td><td>61.00</td>");
 }
