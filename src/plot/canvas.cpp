@@ -31,6 +31,12 @@ std::string place(const Box& box) {
              coordinate(box.width), "\" height=\"", coordinate(box.height), "\"");
 }
 
+// Ends an element, with a tooltip if there is one.
+std::string end_of(const char* element, std::string_view tooltip) {
+  if (tooltip.empty()) return "/>\n";
+  return cat("><title>", escaped(tooltip), "</title></", element, ">\n");
+}
+
 bool finite(Point p) { return std::isfinite(p.x) && std::isfinite(p.y); }
 
 std::string points_text(std::span<const Point> points) {
@@ -102,8 +108,8 @@ void Canvas::polygon(std::span<const Point> points, Paint fill, double opacity) 
   body_ += cat("<polygon points=\"", points_text(points), "\"", fill_of(fill, opacity), "/>\n");
 }
 
-void Canvas::rect(const Box& box, Paint fill, double opacity) {
-  body_ += cat("<rect", place(box), fill_of(fill, opacity), "/>\n");
+void Canvas::rect(const Box& box, Paint fill, double opacity, std::string_view tooltip) {
+  body_ += cat("<rect", place(box), fill_of(fill, opacity), end_of("rect", tooltip));
 }
 
 void Canvas::frame(const Box& box, const Stroke& stroke) {
@@ -114,18 +120,14 @@ void Canvas::marker(Point at, Marker kind, Paint paint, double size, std::string
   if (!finite(at)) return;
   const std::string look = cat(" class=\"f-", paint.name, " k-paper\" fill=\"", hex(paint.light),
                                "\" stroke=\"", hex(kPaper.light), "\" stroke-width=\"0.6\"");
-  const auto end = [tooltip](const char* element) {
-    return tooltip.empty() ? std::string("/>\n")
-                           : cat("><title>", escaped(tooltip), "</title></", element, ">\n");
-  };
   if (kind == Marker::kCircle) {
     body_ += cat("<circle cx=\"", coordinate(at.x), "\" cy=\"", coordinate(at.y), "\" r=\"",
-                 coordinate(size / 2), "\"", look, end("circle"));
+                 coordinate(size / 2), "\"", look, end_of("circle", tooltip));
     return;
   }
   std::vector<Point> shape = corners(kind);
   for (Point& p : shape) p = {at.x + p.x * size / 2, at.y + p.y * size / 2};
-  body_ += cat("<polygon points=\"", points_text(shape), "\"", look, end("polygon"));
+  body_ += cat("<polygon points=\"", points_text(shape), "\"", look, end_of("polygon", tooltip));
 }
 
 void Canvas::arrow(Point from, Point to, const Stroke& stroke) {

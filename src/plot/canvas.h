@@ -59,10 +59,10 @@ class Canvas {
   // Breaks the line at points that are not finite. Draws a point between two breaks as a dot.
   void polyline(std::span<const Point> points, const Stroke& stroke, double opacity = 1);
   void polygon(std::span<const Point> points, Paint fill, double opacity = 1);
-  void rect(const Box& box, Paint fill, double opacity = 1);
+  // Browsers show the tooltip; empty: none.
+  void rect(const Box& box, Paint fill, double opacity = 1, std::string_view tooltip = {});
   void frame(const Box& box, const Stroke& stroke);
-  // Draws an outline in the paper colour, so that overlapping markers stay apart. Browsers show the
-  // tooltip; empty: none.
+  // Draws an outline in the paper colour, so that overlapping markers stay apart.
   void marker(Point at, Marker kind, Paint paint, double size = 7, std::string_view tooltip = {});
   // Draws a line with a head at `to`.
   void arrow(Point from, Point to, const Stroke& stroke);

@@ -11,6 +11,10 @@
 namespace dtn::plot {
 
 inline constexpr std::size_t kMaxDistinctSeries = 24;
+// Width of a chart in a cell of a page's grid, in CSS pixels.
+inline constexpr double kCellWidth = 540;
+// A chart that is wider by 1 is higher by this.
+inline constexpr double kHeightPerWidth = 0.3;
 
 // A value of y to compare with, drawn as a dotted line.
 struct RuledValue {
@@ -29,7 +33,7 @@ struct Chart {
   std::vector<Series> series = {};
   // Values before smoothing, drawn pale behind the series.
   std::vector<Series> raw = {};
-  double width = 720, height = 430;
+  double width = kCellWidth, height = 340;
 };
 
 std::string draw_chart(Chart chart, std::string_view description);

@@ -11,7 +11,7 @@ namespace {
 
 // Follows the pointer, a finger or the arrow keys over every <svg data-frame> of a figure with
 // data-values. Names reach the page as text only, never as markup.
-constexpr std::string_view kScript = R"js(
+constexpr std::string_view kHoverScript = R"js(
 "use strict";
 const tip = document.body.appendChild(document.createElement("div"));
 tip.className = "tip";
@@ -136,7 +136,7 @@ for (const figure of document.querySelectorAll("figure[data-values]")) {
 }
 )js";
 
-constexpr std::string_view kStyle = R"css(
+constexpr std::string_view kHoverStyle = R"css(
 svg[data-frame]{cursor:crosshair}svg[data-frame]:focus:not(:focus-visible){outline:none}
 .tip{position:fixed;z-index:9;pointer-events:none;max-width:min(24rem,calc(100vw - 1rem));
 padding:.3rem .6rem;border:1px solid var(--soft);border-radius:.4rem;background:var(--paper);
@@ -197,17 +197,16 @@ std::string json_line(const Series& line) {
 std::string hover_values(std::string_view x_label, std::span<const Series> lines) {
   std::string out;
   for (const Series& line : lines) {
-    if (line.label.empty() || line.x.empty()) continue;
-    out += cat(out.empty() ? "" : ",", json_line(line));
+    if (!line.x.empty()) out += cat(out.empty() ? "" : ",", json_line(line));
   }
   return cat("{\"x\":", json_string(x_label), ",\"lines\":[", out, "]}");
 }
 
-std::string_view hover_script() { return kScript; }
+std::string_view hover_script() { return kHoverScript; }
 
 // SHA-256 of hover_script() in base64. The test of reports in a browser computes it anew.
 std::string_view hover_hash() { return "sha256-xPnW/ImysjkSFvqitis8Fpfjz/G0gqnWsVE3HmiJJGA="; }
 
-std::string_view hover_style() { return kStyle; }
+std::string_view hover_style() { return kHoverStyle; }
 
 }  // namespace dtn::plot

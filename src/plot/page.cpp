@@ -38,23 +38,24 @@ figcaption{font-size:.9rem;color:var(--soft);margin:.5rem 0;max-width:48rem}
 .cell svg[role]{width:100%;max-width:45rem;height:auto}
 .scroll{overflow-x:auto}
 .scroll>svg{display:block;margin:0 auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:.15rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
+th:first-child,td:first-child{text-align:left}
+thead th{position:sticky;top:0;background:var(--paper)}
 .phone{display:none}
 @media(min-width:48rem){.scroll>svg{max-width:100%;height:auto}}
 @media(max-width:40rem){.phone{display:block}.phone>svg{display:block;width:100%;height:auto}
 .wide{display:none}body{padding-inline:.75rem}
 .cards{grid-template-columns:1fr;gap:.5rem}
-.cards>div{display:grid;grid-template-columns:1fr auto;align-items:baseline;column-gap:1rem}
+.cards>div{display:grid;grid-template-columns:minmax(40%,1fr) auto;align-items:baseline;column-gap:1rem}
 .cards .note{grid-column:1/-1}
-td:first-child,th:first-child{white-space:normal;min-width:9rem;position:sticky;left:0;
+table{font-size:.85rem}th,td{padding:.15rem .4rem}th{white-space:normal}
+td:first-child,th:first-child{white-space:normal;min-width:6rem;position:sticky;left:0;
 background:var(--paper)}thead th:first-child{z-index:1}}
 pre{overflow-x:auto;font-size:.85rem}
 details{font-size:.85rem;margin:.5rem 0}
 summary{cursor:pointer;color:var(--s0)}
 .numbers{overflow:auto;margin-top:.5rem}details .numbers{max-height:28rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.15rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
-th:first-child,td:first-child{text-align:left}
-thead th{position:sticky;top:0;background:var(--paper)}
 footer{font-size:.85rem;color:var(--soft);border-top:1px solid var(--grid);margin-top:3rem;
 padding-top:.5rem}
 @media print{details{display:none}figure{break-inside:avoid}}

@@ -23,13 +23,12 @@ struct Figure {
   // The same picture for a phone, kPhoneWidth wide. Empty: the wide picture scrolls.
   std::string phone_svg = {};
   std::string values = {};  // from hover_values(); empty: the pointer shows no values
-  // Takes a cell of a grid, which has two columns on a wide screen. For pictures kCellWidth wide.
+  // Takes a cell of a grid, which has two columns on a wide screen. For pictures of at most
+  // kCellWidth (chart.h).
   bool cell = false;
 };
 // Width of a figure on a phone, in CSS pixels.
 inline constexpr double kPhoneWidth = 350;
-// Width of a figure in a cell.
-inline constexpr double kCellWidth = 540;
 
 // A figure of the result in large type, such as {"Best top-1", "81.2 %", "after epoch 12"}.
 struct Card {

@@ -224,7 +224,8 @@ void Panel::bars(const Series& series, double width) {
     const double top = y(series.y[i]);
     if (!std::isfinite(left) || !std::isfinite(right) || !std::isfinite(top)) continue;
     canvas_.rect({left, std::min(top, base), right - left, std::abs(top - base)},
-                 series_paint(series.style));
+                 series_paint(series.style), 1,
+                 cat(series.label, series.label.empty() ? "" : ": ", readable(series.y[i])));
     if (series.low.empty()) continue;
     const double high = y(y_.limited(series.high[i])), low = y(y_.limited(series.low[i]));
     if (!std::isfinite(high) || !std::isfinite(low) || high == low) continue;

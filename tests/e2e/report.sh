@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A report is opened in a browser: by day, by night and on a phone, without an error and without
-# asking for anything beyond itself. Skipped, after what needs no browser, where there is none.
+# asking for anything beyond itself. The report of a run shows the values below the pointer. Skipped, after what needs no browser, where there is none.
 # KEEP=<folder> keeps the screenshots there.
 source "$(dirname "$0")/lib/common.sh"
 
@@ -49,6 +49,27 @@ expect_text '^[23][0-9] pictures in [0-9]+ bytes$'
 for picture in figures/*.svg; do
   if command -v rsvg-convert > /dev/null; then expect_equal "$picture" "$(test -s "${picture%.svg}.png"; echo $?)" 0; fi
 done
+
+echo "the report of a run"
+mkdir run
+cat > run/config.yaml << 'EOF'
+name: "a <script>document.title='taken over'</script>"
+EOF
+cat > run/metrics.jsonl << 'EOF'
+{"step":10,"epoch":1,"loss":2.5,"lr":0.001,"grad_norm":1.5,"images_per_second":100}
+{"step":10,"epoch":1,"split":"val","top1":60.5,"loss":1.75,"count":80}
+{"step":20,"epoch":2,"loss":2.25,"lr":0.0005,"grad_norm":1.25,"images_per_second":100}
+{"step":20,"epoch":2,"split":"val","top1":62.5,"loss":1.25,"count":80}
+EOF
+expect 0 "$program" --run run
+python3 - << 'EOF' || fail "the policy of a run's report does not permit its script alone"
+import base64, hashlib, re
+page = open("run/report.html", encoding="utf-8").read()
+(script,) = re.findall(r"<script[^>]*>(.*?)</script>", page, re.S)
+wanted = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+allowed = re.search(r"script-src '([^']*)'\"", page)[1]
+assert allowed == wanted, f"hover_hash() must be {wanted}"
+EOF
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [[ ! $browser ]]; then
@@ -140,6 +161,35 @@ for width in 390 1280; do
   browse measured.html --window-size="$width,1600" --dump-dom
   grep -o '<title>[^<]*' "$work/page" | head -1 > "$log"
   expect_text '^<title>0 too wide; smallest text (9\.[5-9]|1[0-9])[0-9.]* of [0-9]{3}'
+done
+
+echo "values below the pointer"
+browse run/report.html --screenshot="$work/run.png"
+expect_equal "what the report of a run logs" "$(cat "$log")" ''
+expect_equal "what the report of a run asks for" "$(sort -u "$work/asked")" /run/report.html
+# In a copy without a policy, the pointer moves over the last epoch of the loss.
+python3 - << 'EOF'
+import re
+page = open("run/report.html").read()
+page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+script = """<script>
+const chart = [...document.querySelectorAll('#loss svg[data-frame]')].find(
+  svg => svg.getBoundingClientRect().width > 0);
+const box = chart.getBoundingClientRect(), scale = box.width / chart.viewBox.baseVal.width;
+const [left, top_, width] = chart.dataset.frame.split(' ').map(Number);
+chart.dispatchEvent(new PointerEvent('pointermove', {bubbles: true,
+  clientX: box.left + scale * (left + 0.98 * width), clientY: box.top + scale * (top_ + 9)}));
+const shown = document.querySelector('.tip').getBoundingClientRect();
+document.title = (shown.left >= 0 && shown.right <= document.documentElement.clientWidth) + ' ' +
+  [...document.querySelectorAll('.tip>div')].map(line => line.textContent).join('; ') + ' ' +
+  (document.documentElement.scrollWidth - document.documentElement.clientWidth) + ' too wide';
+</script>"""
+open("pointed.html", "w").write(page.replace("</body>", script + "</body>"))
+EOF
+for width in 390 1280; do
+  browse pointed.html --window-size="$width,1600" --dump-dom
+  grep -o '<title>[^<]*' "$work/page" | head -1 > "$log"
+  expect_text '^<title>true epoch 2; .training2.25; .evaluation1.25 0 too wide'
 done
 
 echo "what would be noticed"

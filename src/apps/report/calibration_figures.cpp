@@ -4,7 +4,7 @@
 #include "apps/report/figure_parts.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "plot/chart.h"
+#include "plot/chart_figure.h"
 
 namespace dtn {
 
@@ -12,7 +12,6 @@ using namespace drawing;
 
 namespace {
 
-constexpr double kWidth = 720;
 constexpr double kBinWidth = 100.0 / double{kCalibrationBins};
 constexpr std::size_t kCountStyle = 4;  // of the bars that count samples
 
@@ -89,9 +88,10 @@ plot::Figure reliability_figure(const ClassReport& report) {
           "distance of accuracy and probability over the bins, weighted by the number of ",
           report.noun, "."),
       .description = description,
-      .svg = draw_reliability(report, kWidth, title, description),
+      .svg = draw_reliability(report, plot::kCellWidth, title, description),
       .table = reliability_table(report),
-      .phone_svg = draw_reliability(report, plot::kPhoneWidth, title, description)};
+      .phone_svg = draw_reliability(report, plot::kPhoneWidth, title, description),
+      .cell = true};
 }
 
 plot::Figure top_k_figure(const ClassReport& report) {
@@ -106,19 +106,12 @@ plot::Figure top_k_figure(const ClassReport& report) {
   chart.x = {.label = "k", .round = false, .whole = true};
   chart.y = {.label = "accuracy (%)", .limit = plot::kPercent};
   chart.series = {line};
-  chart.height = 320;
-  const std::string description = "accuracy over k";
-  plot::Figure figure{
-      .name = "top_k",
-      .title = chart.title,
-      .caption = cat("Share of the ", report.noun,
-                     " whose truth is among the k most probable classes. A steep rise from 1 to 2 "
-                     "means that the model hesitates between two classes."),
-      .description = description,
-      .svg = plot::draw_chart(chart, description),
-      .table = table};
-  chart.width = plot::kPhoneWidth;
-  figure.phone_svg = plot::draw_chart(chart, description);
+  plot::Figure figure = plot::chart_figure("top_k", chart, "accuracy over k");
+  figure.caption =
+      cat("Share of the ", report.noun,
+          " whose truth is among the k most probable classes. A steep rise from 1 to 2 means that "
+          "the model hesitates between two classes.");
+  figure.table = table;
   return figure;
 }
 

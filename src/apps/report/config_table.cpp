@@ -13,9 +13,17 @@ namespace dtn {
 namespace {
 
 // Keys that choose which other keys are read, or what their defaults are.
-constexpr std::array kChoices = {
-    "task",       "model.preset",  "model.detector",  "model.norm.type", "data.dataset",
-    "optim.name", "schedule.name", "schedule.epochs", "schedule.steps"};
+constexpr std::array kChoices = {"task",
+                                 "model.preset",
+                                 "model.detector",
+                                 "model.norm.type",
+                                 "data.dataset",
+                                 "optim.name",
+                                 "schedule.name",
+                                 "schedule.steps",
+                                 "schedule.milestones",
+                                 "schedule.epochs",
+                                 "schedule.decay_epochs"};
 
 std::string text_of_value(const config::Node& node) {
   if (node.is_null()) return "null";

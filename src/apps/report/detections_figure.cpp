@@ -11,7 +11,7 @@
 #include "dtn/io/image.h"
 #include "io/file.h"
 #include "io/image/image_encode.h"
-#include "plot/chart.h"
+#include "plot/chart_figure.h"
 #include "plot/draw_objects.h"
 #include "plot/text.h"
 
@@ -150,21 +150,15 @@ std::optional<plot::Figure> precision_figure(const PrecisionCurves& curves) {
   const PrecisionRow mean = mean_over_thresholds(curves);
   chart.series.push_back(
       line_of(mean, format("mean of 0.50 to 0.95: AP %.1f %%", 100 * mean_of(mean)), 6, 1.5));
-  const std::string description =
-      cat("precision of ", kind, format(" over recall, AP %.1f percent", 100 * curves.ap));
-  plot::Figure figure{
-      .name = masks ? "precision_masks" : "precision_boxes",
-      .title = chart.title,
-      .caption = cat("A detection is right if the IoU of its ", masks ? "mask" : "box",
-                     " with a truth of its class reaches the threshold. From the left to the right "
-                     "the score that a detection needs falls: more objects are found, and more "
-                     "detections are wrong. The area below a line is its AP."),
-      .description = description,
-      .svg = plot::draw_chart(chart, description),
-      .table = table_of(curves)};
-  chart.width = plot::kPhoneWidth;
-  chart.height = 340;
-  figure.phone_svg = plot::draw_chart(chart, description);
+  plot::Figure figure = plot::chart_figure(
+      masks ? "precision_masks" : "precision_boxes", chart,
+      cat("precision of ", kind, format(" over recall, AP %.1f percent", 100 * curves.ap)));
+  figure.caption =
+      cat("A detection is right if the IoU of its ", masks ? "mask" : "box",
+          " with a truth of its class reaches the threshold. From the left to the right the score "
+          "that a detection needs falls: more objects are found, and more detections are wrong. "
+          "The area below a line is its AP.");
+  figure.table = table_of(curves);
   return figure;
 }
 

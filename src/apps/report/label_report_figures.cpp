@@ -7,7 +7,7 @@
 #include "apps/report/figure_parts.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "plot/chart.h"
+#include "plot/chart_figure.h"
 #include "plot/text.h"
 
 namespace dtn {
@@ -114,19 +114,13 @@ plot::Figure threshold_figure(const LabelReport& report) {
   chart.x = {.label = "threshold", .data = {0, 1}, .round = false};
   chart.y = {.label = "%", .data = plot::kPercent, .round = false, .limit = plot::kPercent};
   chart.series = {f1, precision, recall};
-  chart.height = 340;
-  const std::string description = "micro F1, precision and recall over the threshold";
-  plot::Figure figure{
-      .name = "threshold",
-      .title = chart.title,
-      .caption = format("Over all classes together. The model's threshold is %.4f. A higher one "
-                        "makes predictions rarer and surer, a lower one misses less.",
-                        report.figures.threshold),
-      .description = description,
-      .svg = plot::draw_chart(chart, description),
-      .table = std::move(table)};
-  chart.width = plot::kPhoneWidth;
-  figure.phone_svg = plot::draw_chart(chart, description);
+  plot::Figure figure =
+      plot::chart_figure("threshold", chart, "micro F1, precision and recall over the threshold");
+  figure.caption = format(
+      "Over all classes together. The model's threshold is %.4f. A higher one "
+      "makes predictions rarer and surer, a lower one misses less.",
+      report.figures.threshold);
+  figure.table = std::move(table);
   return figure;
 }
 

@@ -6,9 +6,8 @@
 
 #include "apps/report/figure_parts.h"
 #include "apps/report/run_quantities.h"
-#include "config/document.h"
 #include "dtn/core/check.h"
-#include "plot/chart.h"
+#include "plot/chart_figure.h"
 #include "plot/heat_map.h"
 #include "plot/hover.h"
 #include "plot/panel.h"
@@ -91,20 +90,21 @@ void set_labels(std::span<const RunGroup> groups, std::vector<Line>& lines) {
 bool is_smoothed(const Line& line) { return line.drawn.x.size() < line.logged.x.size(); }
 
 std::string subtitle_of(std::span<const RunGroup> groups, const std::vector<Line>& lines) {
-  std::vector<std::string> parts;
+  std::string text;
   const bool seeds =
       std::ranges::any_of(groups, [](const RunGroup& g) { return g.runs.size() > 1; });
-  if (groups.size() > 1 &&
-      std::ranges::any_of(lines, [](const Line& l) { return !l.drawn.markers; })) {
-    parts.emplace_back("without markers: training");
+  const bool smoothed = std::ranges::any_of(lines, is_smoothed);
+  if (groups.size() == 1 && !seeds) {
+    return smoothed ? "pale: logged values; line: means of neighbours" : "";
   }
-  if (std::ranges::any_of(lines, is_smoothed)) {
-    parts.emplace_back(groups.size() == 1 && !seeds
-                           ? "pale: logged values; line: means of neighbours"
-                           : "training: means of neighbouring logged steps");
+  if (std::ranges::any_of(lines, [](const Line& l) { return !l.drawn.markers; })) {
+    text = "without markers: training";
+    if (smoothed) text += ", means of neighbouring steps";
+  } else if (smoothed) {
+    text = "means of neighbouring steps";
   }
-  if (seeds) parts.emplace_back("bands: minimum to maximum of several runs");
-  return config::join(parts, "; ");
+  if (seeds) text += cat(text.empty() ? "" : "; ", "bands: minimum to maximum of several runs");
+  return text;
 }
 
 plot::Table last_values(const std::vector<Line>& lines, std::span<const RunGroup> groups) {
@@ -120,9 +120,13 @@ plot::Table last_values(const std::vector<Line>& lines, std::span<const RunGroup
   return table;
 }
 
-void set_width(plot::Chart& chart, double width) {
-  chart.width = width;
-  chart.height = 170 + 0.3 * width;
+// All charts of a page have the same axis of epochs.
+plot::Range epochs_of(std::span<const RunGroup> groups) {
+  plot::Range range = {0, 0};
+  for (const RunGroup& group : groups) {
+    for (const RunRecord& run : group.runs) range.take_in(run.epoch);
+  }
+  return range;
 }
 
 std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, const Quantity& q,
@@ -130,9 +134,10 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
   std::vector<Line> lines = lines_of(groups, q);
   if (lines.empty()) return std::nullopt;
   set_labels(groups, lines);
-  plot::Chart chart{.title = q.title, .subtitle = subtitle_of(groups, lines)};
-  chart.x.label = "epoch";
-  chart.x.whole = std::ranges::any_of(lines, [](const Line& l) { return l.logged.x.back() >= 4; });
+  plot::Chart chart{.title = q.title, .subtitle = subtitle_of(groups, lines), .width = width};
+  chart.height += plot::kHeightPerWidth * (width - plot::kCellWidth);
+  chart.x = {.label = "epoch", .data = epochs_of(groups)};
+  chart.x.whole = chart.x.data.high >= 4;
   chart.y.label = q.label;
   chart.y.log = q.log;
   if (q.percent) chart.y.limit = plot::kPercent;
@@ -144,18 +149,10 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
     const bool one = groups.size() == 1 && groups[0].runs.size() == 1;
     if (one && is_smoothed(line)) chart.raw.push_back(line.logged);
   }
-  const std::string description = cat(q.title, " over the epochs");
-  set_width(chart, width);
-  plot::Figure figure{.name = q.name,
-                      .title = q.title,
-                      .caption = q.caption,
-                      .description = description,
-                      .svg = plot::draw_chart(chart, description),
-                      .table = last_values(lines, groups),
-                      .values = plot::hover_values(chart.x.label, values),
-                      .cell = width <= plot::kCellWidth};
-  set_width(chart, plot::kPhoneWidth);
-  figure.phone_svg = plot::draw_chart(chart, description);
+  plot::Figure figure = plot::chart_figure(q.name, chart, cat(q.title, " over the epochs"));
+  figure.caption = q.caption;
+  figure.table = last_values(lines, groups);
+  figure.values = plot::hover_values(chart.x.label, values);
   return figure;
 }
 

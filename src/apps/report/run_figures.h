@@ -12,6 +12,7 @@
 #include "apps/report/analysis_json.h"
 #include "apps/report/config_table.h"
 #include "dtn/tasks/registries.h"
+#include "plot/chart.h"
 #include "plot/page.h"
 #include "plot/panel.h"
 

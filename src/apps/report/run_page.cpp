@@ -172,7 +172,7 @@ void add_model_cards(const RunRecord& run, double weights, std::vector<plot::Car
   const std::string norm = value_of(run.values, "model.norm.type");
   const std::string pixels = size.empty() ? "" : cat(size, " pixels");
   if (weights > 0) {
-    out.push_back({"Model", millions(weights) + " weights", joined_texts({preset, norm, pixels})});
+    out.push_back({"Weights", millions(weights), joined_texts({preset, norm, pixels})});
   } else if (!preset.empty()) {
     out.push_back({"Model", preset, joined_texts({norm, pixels})});
   }

@@ -36,7 +36,8 @@ std::vector<FigureSchema> figures_of(const std::string& task) {
 }
 
 FigureSchema figure_of(const std::string& task, const std::string& key) {
-  if (is_top(key)) return {.name = key, .title = key == "top1" ? "top-1" : "top-5", .percent = true};
+  if (is_top(key))
+    return {.name = key, .title = key == "top1" ? "top-1" : "top-5", .percent = true};
   const std::vector<FigureSchema> known = figures_of(task);
   const auto found = std::ranges::find(known, key, &FigureSchema::name);
   return found == known.end() ? FigureSchema{.name = key, .title = key} : *found;
@@ -209,7 +210,7 @@ std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
 std::string split_name(const std::string& split) {
   if (split == kTraining) return "training";
   if (split == "val") return "evaluation";
-  return split == "val_ema" ? "evaluation of averaged weights" : split;
+  return split == "val_ema" ? "averaged weights" : split;
 }
 
 const plot::Series* curve_in(const RunRecord& run, const std::string& split,

@@ -30,9 +30,8 @@ std::string state_text(const SweepReport& report) {
 // Draws the paper's figures as one row of bars and ours as another, with the spread over the seeds.
 plot::Figure bars_of(const SweepReport& report) {
   const SweepConfig& sweep = report.sweep;
-  plot::Chart chart;
-  chart.title = sweep.title;
-  chart.subtitle = state_text(report);
+  plot::Chart chart{
+      .title = sweep.title, .subtitle = state_text(report), .width = 720, .height = 430};
   chart.y.label = metric_title(sweep);
   plot::Series paper{.label = "paper"}, ours{.label = "here"};
   for (const VariantResult& r : report.results) {

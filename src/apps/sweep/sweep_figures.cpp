@@ -11,6 +11,7 @@
 namespace dtn {
 namespace {
 
+constexpr double kWidth = 760;                          // of a picture
 constexpr double kDtnWeight = 1.7, kOtherWeight = 0.8;  // line widths
 
 const SweepVariant& variant_of(const SweepReport& report, const VariantResult& r) {
@@ -104,17 +105,21 @@ plot::Axis axis_of_values(const SweepReport& report, const std::string& label) {
 
 std::string curves_svg(const SweepReport& report) {
   const SweepConfig& sweep = report.sweep;
-  plot::Chart chart{.title = sweep.title, .subtitle = subtitle_of(report)};
+  plot::Chart chart{.title = sweep.title, .subtitle = subtitle_of(report), .width = kWidth};
+  chart.height += plot::kHeightPerWidth * (kWidth - plot::kCellWidth);
   chart.x.label = "epoch";
   chart.y = axis_of_values(report, figure_title(sweep.metric.figure));
-  for (const VariantResult* r : by_result(report)) chart.series.push_back(curve_of(report, *r));
-  const std::string order = config::join(chart.series, ", ", &plot::Series::label);
+  for (const VariantResult& r : report.results) {
+    if (!r.runs.empty()) chart.series.push_back(curve_of(report, r));
+  }
+  const std::string order =
+      config::join(by_result(report), ", ", [&](auto* r) { return variant_of(report, *r).label; });
   return plot::draw_chart(chart, cat(figure_title(sweep.metric.figure),
                                      " over the epochs; from best to worst: ", order));
 }
 
 std::string values_svg(const SweepReport& report) {
-  constexpr double kWidth = 760, kRow = 30, kTop = 70, kBelow = 50, kSide = 16, kBetween = 36;
+  constexpr double kRow = 30, kTop = 70, kBelow = 50, kSide = 16, kBetween = 36;
   constexpr double kDot = 6, kPaperDot = 9;
   const SweepConfig& sweep = report.sweep;
   std::vector<std::string> rows;

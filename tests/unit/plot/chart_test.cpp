@@ -215,10 +215,10 @@ double height_of_frame(const std::string& svg) {
 }
 
 TEST(PlotChart, LongLegendKeepsFrameHeight) {
-  EXPECT_GT(height_of_frame(draw_chart(many_lines(60), "")), 250);
+  EXPECT_GT(height_of_frame(draw_chart(many_lines(60), "")), 200);
   Chart bars = many_lines(60);
   bars.x.categories = {"a", "b"};
-  EXPECT_GT(height_of_frame(draw_bars(bars, "")), 250);
+  EXPECT_GT(height_of_frame(draw_bars(bars, "")), 200);
 }
 
 TEST(PlotChart, LongTitleTakesTwoLines) {

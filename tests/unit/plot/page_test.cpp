@@ -224,13 +224,12 @@ TEST(PlotPage, OnlyPagesWithValuesHaveAScript) {
 
 TEST(PlotHover, ValuesAreJson) {
   const std::vector<Series> lines = {{"a\n\\", {1, 2}, {0.123456789, kMissing}, {}, {}, 1},
-                                     {"", {1}, {2}, {}, {}, 2},
+                                     {"empty", {}, {}, {}, {}, 2},
                                      {.label = "thin", .x = {3}, .y = {1e-9}, .markers = false}};
   EXPECT_EQ(
       hover_values("e\"", lines),
-      "{\"x\":\"e\\\"\",\"lines\":[{\"name\":\"a\\u000a\\\\\",\"paint\":\"s1\",\"mark\":"
-      "\"\xE2\x96\xA0\",\"x\":[1,2],\"y\":[0.123457,null]},{\"name\":\"thin\",\"paint\":\"s0\","
-      "\"mark\":\"\xE2\x80\x94\",\"x\":[3],\"y\":[1e-09]}]}");
+      R"({"x":"e\"","lines":[{"name":"a\u000a\\","paint":"s1","mark":"■","x":[1,2],)"
+      R"("y":[0.123457,null]},{"name":"thin","paint":"s0","mark":"—","x":[3],"y":[1e-09]}]})");
 }
 
 TEST(PlotPage, SupportsDarkMode) {

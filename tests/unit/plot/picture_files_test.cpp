@@ -86,7 +86,7 @@ TEST_F(PictureFiles, PngIsDeterministic) {
   const std::vector<std::byte> png = read_file(folder_ / "out/one.png");
   EXPECT_EQ(png, read_file(folder_ / "out/two.png"));
   const Image image = decode_image(png, "png", {}, ColorMode::kRgb);
-  EXPECT_EQ(image.width, 1440);
+  EXPECT_EQ(image.width, 1080);
   EXPECT_EQ(image.pixels[0], 255);  // on white
 }
 

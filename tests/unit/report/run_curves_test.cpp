@@ -82,8 +82,7 @@ TEST(RunCurves, TrainingAndEvaluationShareTheChartOfTheLoss) {
   const auto figures = curve_figures(groups);
   const plot::Figure& loss = figure_named(figures, "loss");
   EXPECT_EQ(loss.title, "Loss: training and evaluation");
-  const std::vector<std::string> lines = {"training", "evaluation",
-                                          "evaluation of averaged weights"};
+  const std::vector<std::string> lines = {"training", "evaluation", "averaged weights"};
   EXPECT_EQ(names_in(loss), lines);
   EXPECT_EQ(legend_of(loss.svg, {lines.begin(), lines.end()}), lines);
   EXPECT_EQ(names_in(figure_named(figures, "val_top1")),

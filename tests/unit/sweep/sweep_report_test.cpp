@@ -272,11 +272,11 @@ TEST(SweepReports, Json) {
 TEST(SweepReports, Curves) {
   SweepConfig sweep = example_sweep();
   const std::string svg = curves_svg(example(sweep));
-  const std::size_t better = svg.find("DTN | ours"), worse = svg.find(">LayerNorm<");
-  ASSERT_NE(better, std::string::npos) << svg;
-  ASSERT_NE(worse, std::string::npos) << svg;
+  const std::size_t second = svg.find(">DTN | ours"), first = svg.find(">LayerNorm<");
+  ASSERT_NE(second, std::string::npos) << svg;
+  ASSERT_NE(first, std::string::npos) << svg;
   expect_contains(svg, "from best to worst: DTN | ours, &quot;new&quot;, LayerNorm");
-  EXPECT_LT(better, worse) << "the legend is in the order of results";
+  EXPECT_LT(first, second) << "the legend is in the order of the variants";
   EXPECT_EQ(svg.find(">bn<"), std::string::npos) << "bn has no curve";
   expect_contains(svg, ">top-1 (%)<");
   expect_contains(svg, "1 to 2 seeds; bands: minimum to maximum");
