@@ -207,7 +207,7 @@ for width in 390 1280; do
     --user-data-dir="$work/profile" --no-first-run --disable-background-networking \
     --window-size="$width,1600" --dump-dom "file://$work/measured.html" > page 2> said < /dev/null ||
     fail "$browser: $(tail -3 said | cut -c -300)"
-  grep -o '<title>[^<]*' page | head -1 > "$log"
+  grep -m 1 -o '<title>[^<]*' page > "$log"
   expect_text '^<title>0 too wide; lowest F1: ' 'most images: a cat; fewest images: owl' \
     'label order: a cat$'
 done

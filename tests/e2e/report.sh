@@ -159,7 +159,7 @@ open("measured.html", "w").write(page.replace("</body>", script + "</body>"))
 EOF
 for width in 390 1280; do
   browse measured.html --window-size="$width,1600" --dump-dom
-  grep -o '<title>[^<]*' "$work/page" | head -1 > "$log"
+  grep -m 1 -o '<title>[^<]*' "$work/page" > "$log"
   expect_text '^<title>0 too wide; smallest text (9\.[5-9]|1[0-9])[0-9.]* of [0-9]{3}'
 done
 
@@ -188,7 +188,7 @@ open("pointed.html", "w").write(page.replace("</body>", script + "</body>"))
 EOF
 for width in 390 1280; do
   browse pointed.html --window-size="$width,1600" --dump-dom
-  grep -o '<title>[^<]*' "$work/page" | head -1 > "$log"
+  grep -m 1 -o '<title>[^<]*' "$work/page" > "$log"
   expect_text '^<title>true epoch 2; .training2.25; .evaluation1.25 0 too wide'
 done
 
