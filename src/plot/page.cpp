@@ -37,10 +37,10 @@ figcaption{font-size:.9rem;color:var(--soft);margin:.5rem 0;max-width:48rem}
 .cell{margin:0;padding:.5rem}
 .cell svg[role]{width:100%;max-width:45rem;height:auto}
 .scroll{overflow-x:auto}
-.scroll>svg{display:block;margin:0 auto}
+.scroll>svg{display:block}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
-th:first-child,td:first-child{text-align:left}
+th{overflow-wrap:normal}th:first-child,td:first-child{text-align:left}
 thead th{position:sticky;top:0;background:var(--paper)}
 .phone{display:none}
 @media(min-width:48rem){.scroll>svg{max-width:100%;height:auto}}
@@ -52,7 +52,7 @@ thead th{position:sticky;top:0;background:var(--paper)}
 table{font-size:.85rem}th,td{padding:.15rem .4rem}th{white-space:normal}
 td:first-child,th:first-child{white-space:normal;min-width:6rem;position:sticky;left:0;
 background:var(--paper)}thead th:first-child{z-index:1}}
-pre{overflow-x:auto;font-size:.85rem}
+pre{white-space:pre-wrap;font-size:.85rem}
 details{font-size:.85rem;margin:.5rem 0}
 summary{cursor:pointer;color:var(--s0)}
 .numbers{overflow:auto;margin-top:.5rem}details .numbers{max-height:28rem}

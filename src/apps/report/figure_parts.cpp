@@ -9,22 +9,23 @@
 namespace dtn::drawing {
 namespace {
 
-constexpr double kInside = kFigureWidth - 2 * kFigureSide;
 constexpr double kLegendTop = 56;
+
+double inside(double width) { return width - 2 * kFigureSide; }
 
 }  // namespace
 
-double head_height(const std::vector<plot::LegendEntry>& legend) {
-  return kLegendTop + plot::draw_legend(nullptr, {kFigureSide, 0}, kInside, legend) + 6;
+double head_height(const std::vector<plot::LegendEntry>& legend, double width) {
+  return kLegendTop + plot::draw_legend(nullptr, {kFigureSide, 0}, inside(width), legend) + 6;
 }
 
 void draw_head(plot::Canvas& canvas, const std::string& title, const std::string& subtitle,
-               const std::vector<plot::LegendEntry>& legend) {
-  canvas.text({kFigureSide, 26}, plot::fitted(title, plot::kTitleText, kInside),
+               const std::vector<plot::LegendEntry>& legend, double width) {
+  canvas.text({kFigureSide, 26}, plot::fitted(title, plot::kTitleText, inside(width)),
               {plot::kTitleText, plot::Anchor::kStart, plot::kInk, true});
-  canvas.text({kFigureSide, 44}, plot::fitted(subtitle, plot::kSmallText, kInside),
+  canvas.text({kFigureSide, 44}, plot::fitted(subtitle, plot::kSmallText, inside(width)),
               {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
-  plot::draw_legend(&canvas, {kFigureSide, kLegendTop}, kInside, legend);
+  plot::draw_legend(&canvas, {kFigureSide, kLegendTop}, inside(width), legend);
 }
 
 plot::LegendEntry legend_entry(const AnalyzedRun& run) {

@@ -41,10 +41,10 @@ inline constexpr double kFigureWidth = 940;
 inline constexpr double kFigureSide = 16;
 
 // Height of the heading that draw_head() draws.
-double head_height(const std::vector<plot::LegendEntry>& legend);
-// Draws a title, a subtitle and a legend; each may be empty.
+double head_height(const std::vector<plot::LegendEntry>& legend, double width = kFigureWidth);
+// Draws a title, a subtitle and a legend; each may be empty. `width` is that of the picture.
 void draw_head(plot::Canvas& canvas, const std::string& title, const std::string& subtitle,
-               const std::vector<plot::LegendEntry>& legend);
+               const std::vector<plot::LegendEntry>& legend, double width = kFigureWidth);
 
 plot::LegendEntry legend_entry(const AnalyzedRun& run);
 

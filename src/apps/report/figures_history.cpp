@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kHistoryHeight = 96;
 constexpr double kHistoryRow = kHistoryHeight + 26;
-constexpr std::size_t kHistoryColumns = 6;
+constexpr std::size_t kHistoryColumns = 6, kNarrowColumns = 2;
 
 struct History {
   std::vector<double> time;  // [S]
@@ -68,61 +68,93 @@ std::vector<std::size_t> layers_with(const AnalyzedRun& run, const std::string& 
   return layers;
 }
 
-// Draws one of the two ratios of a run; norm1 above, norm2 below.
-std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRun& run, bool mean) {
-  const History history = history_of(run);
-  const std::string key = mean ? "lambda_history.lambda_mean" : "lambda_history.lambda_var";
-  const std::string title = cat("Mixing ratio \xCE\xBB of the ", mean ? "mean" : "variance",
-                                " over training: ", run.name);
-  const plot::Axis y = ratio_axis("\xCE\xBB");
-  const std::vector<std::size_t> layers = layers_with(run, key, history);
-  if (layers.empty()) return std::nullopt;
-  const std::size_t lines_per_site = (layers.size() + kHistoryColumns - 1) / kHistoryColumns;
+std::vector<plot::LegendEntry> legend_of_heads(const AnalyzedRun& run) {
   std::vector<plot::LegendEntry> legend;
   const std::size_t most_heads = *std::max_element(run.heads.begin(), run.heads.end());
   for (std::size_t h = 0; h < most_heads; ++h) {
     legend.push_back({cat("head ", h + 1), plot::Sample::kLine, h, {}});
   }
-  const double head = head_height(legend) + 20;
+  return legend;
+}
+
+// Draws a panel for each layer; norm1 above, norm2 below.
+plot::Canvas draw_panels(const AnalyzedRun& run, const std::string& key, const History& history,
+                         const std::vector<std::size_t>& layers, const std::string& title,
+                         double picture_width) {
+  const bool narrow = picture_width < kFigureWidth;
+  const plot::Axis y = ratio_axis("\xCE\xBB");
+  const std::size_t in_line = std::min(narrow ? kNarrowColumns : kHistoryColumns, layers.size());
+  const std::size_t lines_per_site = (layers.size() + in_line - 1) / in_line;
+  const std::vector<plot::LegendEntry> legend = legend_of_heads(run);
+  const double head = head_height(legend, picture_width) + 20;
   const double left = plot::left_margin(y, kHistoryHeight) + 8;
   const double gap = 18;
-  const double columns = static_cast<double>(std::min(kHistoryColumns, layers.size()));
+  const double columns = static_cast<double>(in_line);
   const double width =
-      std::min((kFigureWidth - left - kFigureSide - (columns - 1) * gap) / columns, 220.0);
-  plot::Canvas canvas(kFigureWidth,
+      std::min((picture_width - left - kFigureSide - (columns - 1) * gap) / columns, 220.0);
+  plot::Canvas canvas(picture_width,
                       head + 2 * (kHistoryRow * static_cast<double>(lines_per_site)) + 24);
-  draw_head(canvas, title, "one line per head; dotted: 0.5, equal weights", legend);
-  plot::Table table{{"place", "layer", "head", "first", "last"}, {}};
+  draw_head(canvas, title, "one line per head; dotted: 0.5, equal weights", legend, picture_width);
   for (std::size_t site = 0; site < kSites; ++site) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      const std::size_t l = layers[i];
       const std::vector<std::vector<double>> lines =
-          head_lines(run, key, l, site, history.time.size());
+          head_lines(run, key, layers[i], site, history.time.size());
       if (!std::ranges::any_of(lines, any_number)) continue;
-      const std::size_t row = site * lines_per_site + i / kHistoryColumns,
-                        column = i % kHistoryColumns;
-      const bool last_row = row + 1 == 2 * lines_per_site;
+      const std::size_t row = site * lines_per_site + i / in_line, column = i % in_line;
       const plot::Box area = {left + static_cast<double>(column) * (width + gap),
                               head + static_cast<double>(row) * kHistoryRow, width, kHistoryHeight};
       plot::PanelLook look;
       look.y_labels = column == 0;
-      look.x_labels = last_row;
-      look.title = cat("norm", site + 1, ", layer ", l + 1);
+      look.x_labels = row + 1 == 2 * lines_per_site;
+      look.title = cat("norm", site + 1, ", layer ", layers[i] + 1);
       plot::Panel panel(canvas, area, time_axis(history), y, look);
       panel.rule(0.5, {plot::kInk, 1, "1.5 3"});
       for (std::size_t h = 0; h < lines.size(); ++h) {
         panel.line({"", history.time, lines[h], {}, {}, h}, false);
+      }
+    }
+  }
+  return canvas;
+}
+
+plot::Table table_of_ends(const AnalyzedRun& run, const std::string& key, const History& history,
+                          const std::vector<std::size_t>& layers) {
+  plot::Table table{{"place", "layer", "head", "first", "last"}, {}};
+  for (std::size_t site = 0; site < kSites; ++site) {
+    for (const std::size_t l : layers) {
+      const auto lines = head_lines(run, key, l, site, history.time.size());
+      if (!std::ranges::any_of(lines, any_number)) continue;
+      for (std::size_t h = 0; h < lines.size(); ++h) {
         table.rows.push_back({cat("norm", site + 1), cat(l + 1), cat(h + 1),
                               plot::readable(lines[h].front(), 3),
                               plot::readable(lines[h].back(), 3)});
       }
     }
   }
-  return make_figure(
-      cat(mean ? "lambda_mean_history_" : "lambda_var_history_", run.index + 1), title,
-      cat("1: the token's own ", mean ? "mean" : "variance", ", as in LayerNorm; 0: the ",
-          mean ? "mean" : "variance", " of the surrounding tokens."),
-      cat(title, ", ", in.data, ": one small chart per norm, one line per head"), canvas, table);
+  return table;
+}
+
+// Draws one of the two ratios of a run.
+std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRun& run, bool mean) {
+  const History history = history_of(run);
+  const std::string key = mean ? "lambda_history.lambda_mean" : "lambda_history.lambda_var";
+  const std::string what = mean ? "mean" : "variance";
+  const std::string title =
+      cat("Mixing ratio \xCE\xBB of the ", what, " over training: ", run.name);
+  const std::vector<std::size_t> layers = layers_with(run, key, history);
+  if (layers.empty()) return std::nullopt;
+  const std::string description =
+      cat(title, ", ", in.data, ": one small chart per norm, one line per head");
+  plot::Figure figure =
+      make_figure(cat(mean ? "lambda_mean_history_" : "lambda_var_history_", run.index + 1), title,
+                  cat("1: the token's own ", what, ", as in LayerNorm; 0: the ", what,
+                      " of the surrounding tokens."),
+                  description, draw_panels(run, key, history, layers, title, kFigureWidth),
+                  table_of_ends(run, key, history, layers));
+  figure.phone_svg = draw_panels(run, key, history, layers,
+                                 cat("\xCE\xBB of the ", what, " over training"), plot::kPhoneWidth)
+                         .svg(description);
+  return figure;
 }
 
 }  // namespace

@@ -3,21 +3,18 @@
 #include <algorithm>
 #include <optional>
 
-#include "apps/report/figure_parts.h"
-#include "core/format.h"
 #include "data/sample/resample.h"
 #include "dtn/core/check.h"
 #include "dtn/io/image.h"
 #include "io/image/image_encode.h"
+#include "plot/chart.h"
 #include "plot/text.h"
 
 namespace dtn {
 
-using namespace drawing;
-
 namespace {
 
-constexpr double kCaptionHeight = 54, kGap = 10;
+constexpr double kGap = 10;
 
 struct Picture {
   std::int64_t step;
@@ -49,42 +46,49 @@ Image reduced(const Image& image, int width) {
   return small;
 }
 
-plot::Figure last_picture(const Picture& last) {
-  const double room = kFigureWidth - 2 * kFigureSide;
-  const double width = std::clamp(2.0 * last.image.width, std::min(300.0, room), room);
-  const double height = last.image.height * width / last.image.width;
-  const std::string title = "Samples";
-  plot::Canvas canvas(kFigureWidth, height + kCaptionHeight + 6);
-  draw_head(canvas, title, cat("drawn with the weights after step ", last.step), {});
-  canvas.image({kFigureSide, kCaptionHeight, width, height}, png_of(last.image));
-  return {"drawn_samples", title, {}, cat("samples after step ", last.step), canvas.svg(title), {}};
-}
-
-plot::Figure strip_of(const std::vector<Picture>& pictures) {
-  const auto count = static_cast<double>(pictures.size());
-  const double width =
-      std::min((kFigureWidth - 2 * kFigureSide - (count - 1) * kGap) / count, 300.0);
+// Its texts are large, because a phone shows the picture at two thirds of its size.
+plot::Figure pictures_over_run(const std::vector<Picture>& pictures) {
+  constexpr double kStepText = 17, kRowBelow = 28, kWidth = plot::kCellWidth;
+  const std::size_t columns = std::min<std::size_t>(3, pictures.size());
+  const auto across = static_cast<double>(columns);
+  const double width = (kWidth - (across - 1) * kGap) / across;
   double tallest = 0;
   for (const Picture& p : pictures) {
     tallest = std::max(tallest, p.image.height * width / p.image.width);
   }
-  const std::string title = "Samples over the run";
-  plot::Canvas canvas(kFigureWidth, kCaptionHeight + tallest + 28);
-  draw_head(canvas, title, "the same noise and classes each time", {});
-  double left = kFigureSide;
-  for (const Picture& p : pictures) {
+  const double row = tallest + kRowBelow;
+  plot::Canvas canvas(kWidth, row * static_cast<double>((pictures.size() + columns - 1) / columns));
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    const Picture& p = pictures[i];
     const Image small = reduced(p.image, 2 * static_cast<int>(width));
-    canvas.image({left, kCaptionHeight, width, p.image.height * width / p.image.width},
-                 png_of(small));
-    canvas.text({left + width / 2, kCaptionHeight + tallest + 18}, cat("step ", p.step),
-                {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
-    left += width + kGap;
+    const double left = static_cast<double>(i % columns) * (width + kGap);
+    const double top = static_cast<double>(i / columns) * row;
+    canvas.image({left, top, width, p.image.height * width / p.image.width}, png_of(small));
+    canvas.text({left + width / 2, top + tallest + 20}, cat("step ", p.step),
+                {kStepText, plot::Anchor::kMiddle, plot::kSoft});
   }
-  return {"drawn_samples_over_run", title, {}, cat(pictures.size(), " pictures of samples"),
-          canvas.svg(title),        {}};
+  const std::string description = cat(pictures.size(), " pictures of samples");
+  plot::Figure figure{"drawn_samples_over_run",
+                      "Samples over the run",
+                      "Samples over the run, from the same noise and classes each time.",
+                      description,
+                      canvas.svg(description),
+                      {}};
+  figure.cell = true;
+  return figure;
 }
 
 }  // namespace
+
+plot::Figure picture_figure(const std::string& name, const std::string& title,
+                            const std::string& png, double height_per_width,
+                            const std::string& caption) {
+  plot::Canvas canvas(plot::kCellWidth, plot::kCellWidth * height_per_width);
+  canvas.image({0, 0, plot::kCellWidth, plot::kCellWidth * height_per_width}, png);
+  plot::Figure figure{name, title, caption, title, canvas.svg(title), {}};
+  figure.cell = true;
+  return figure;
+}
 
 std::vector<plot::Figure> picture_figures(
     std::span<const std::pair<std::int64_t, std::string>> pictures) {
@@ -94,8 +98,12 @@ std::vector<plot::Figure> picture_figures(
   }
   std::vector<plot::Figure> figures;
   if (shown.empty()) return figures;
-  figures.push_back(last_picture(shown.back()));
-  if (shown.size() > 1) figures.push_back(strip_of(shown));
+  const Picture& last = shown.back();
+  figures.push_back(
+      picture_figure("drawn_samples", "Samples", png_of(last.image),
+                     static_cast<double>(last.image.height) / last.image.width,
+                     cat("Samples, drawn with the weights after step ", last.step, ".")));
+  if (shown.size() > 1) figures.push_back(pictures_over_run(shown));
   return figures;
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "apps/report/figure_parts.h"
+#include "apps/report/picture_figures.h"
 #include "apps/report/run_quantities.h"
 #include "dtn/core/check.h"
 #include "plot/chart_figure.h"
@@ -129,6 +130,13 @@ plot::Range epochs_of(std::span<const RunGroup> groups) {
   return range;
 }
 
+// Leaves room above a schedule: a constant value at a whole tick would lie on the frame.
+void keep_off_frame(plot::Chart& chart) {
+  for (const plot::Series& series : chart.series) {
+    for (const double y : series.y) chart.y.data.take_in(1.02 * y);
+  }
+}
+
 std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, const Quantity& q,
                                           double width) {
   std::vector<Line> lines = lines_of(groups, q);
@@ -149,6 +157,7 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
     const bool one = groups.size() == 1 && groups[0].runs.size() == 1;
     if (one && is_smoothed(line)) chart.raw.push_back(line.logged);
   }
+  if (!q.smooth) keep_off_frame(chart);
   plot::Figure figure = plot::chart_figure(q.name, chart, cat(q.title, " over the epochs"));
   figure.caption = q.caption;
   figure.table = last_values(lines, groups);
@@ -184,56 +193,78 @@ std::vector<std::string> parts_of(const RunRecord& run) {
   return parts;
 }
 
-// Heat map of log10 of the norm: a row for each part of the model, a column for each evaluation.
-void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
-  constexpr double kRow = 18, kTop = 86, kBelow = 50, kRight = 20;
-  const std::vector<std::string> parts = parts_of(run);
-  const std::size_t times = run.gradients.size();
-  if (parts.empty() || times < 2) return;
-  std::vector<double> values;  // [parts][times], log10
+// Norms of the gradients of the parts of a model: log10, [parts][times].
+struct GradientNorms {
+  std::vector<std::string> parts;
+  std::vector<double> values;
+  std::string first, last;  // "epoch 1", "epoch 20"
+  std::size_t times = 0;
+};
+
+// Draws a row for each part of the model, and a column for each evaluation.
+std::string draw_norms(const GradientNorms& norms, const std::string& title, double picture_width) {
+  constexpr double kRow = 18, kBelow = 50, kRight = 20, kBar = 220;
+  const bool narrow = picture_width < kFigureWidth;
   plot::ColorScale scale;
-  plot::Table table{{"part", "first", "last"}, {}};
+  scale.range.take_in(norms.values);
   double names = 0;
-  for (const std::string& part : parts) {
-    std::vector<double> row;
-    for (const AnalysisJson& line : run.gradients) {
-      const AnalysisJson& norms = member(line, "gradient_norm");
-      const auto at = norms.is_object() ? norms.find(part) : norms.end();
-      row.push_back(at == norms.end() ? plot::kMissing : number_of(*at));
-    }
-    table.rows.push_back({part, plot::readable(row.front()), plot::readable(row.back())});
-    for (const double v : row) values.push_back(v > 0 ? std::log10(v) : plot::kMissing);
+  for (const std::string& part : norms.parts) {
     names = std::max(names, plot::text_width(part, plot::kSmallText));
   }
-  scale.range.take_in(values);
-  const double left = kFigureSide + names + 10, width = kFigureWidth - left - kRight;
-  const double height = kRow * static_cast<double>(parts.size());
-  const std::string title = "Gradient norm in each part of the model";
-  plot::Canvas canvas(kFigureWidth, kTop + height + kBelow);
-  draw_head(canvas, title, "one column per evaluation; logarithmic colours", {});
+  const double left = kFigureSide + names + 10, top = narrow ? 120 : 86;
+  const plot::Box area = {left, top, picture_width - left - kRight,
+                          kRow * static_cast<double>(norms.parts.size())};
+  plot::Canvas canvas(picture_width, area.bottom() + kBelow);
+  draw_head(canvas, title, "one column per evaluation; logarithmic colours", {}, picture_width);
   plot::HeatSheet sheet(scale.map);
-  const plot::Box area = {left, kTop, width, height};
-  sheet.add(area, values, static_cast<std::int64_t>(parts.size()), static_cast<std::int64_t>(times),
-            scale);
+  sheet.add(area, norms.values, static_cast<std::int64_t>(norms.parts.size()),
+            static_cast<std::int64_t>(norms.times), scale);
   sheet.draw(canvas);
   canvas.frame(area, {plot::kSoft, 0.8});
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    canvas.text({left - 6, kTop + kRow * (static_cast<double>(i) + 0.5) + 4}, parts[i],
+  for (std::size_t i = 0; i < norms.parts.size(); ++i) {
+    canvas.text({left - 6, top + kRow * (static_cast<double>(i) + 0.5) + 4}, norms.parts[i],
                 {plot::kSmallText, plot::Anchor::kEnd, plot::kSoft});
   }
-  const auto epoch = [&](std::size_t t) {
-    return plot::readable(number_of(member(run.gradients[t], "epoch")), 3);
-  };
-  canvas.text({left, area.bottom() + 16}, "epoch " + epoch(0),
+  canvas.text({left, area.bottom() + 16}, norms.first,
               {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
-  canvas.text({area.right(), area.bottom() + 16}, "epoch " + epoch(times - 1),
+  canvas.text({area.right(), area.bottom() + 16}, norms.last,
               {plot::kSmallText, plot::Anchor::kEnd, plot::kSoft});
-  plot::draw_color_bar(canvas, {kFigureWidth - 240, 34, 220, 10}, scale,
-                       "logarithm of the norm, base 10");
+  const plot::Box bar = {narrow ? kFigureSide : picture_width - kBar - kRight, narrow ? 74.0 : 34.0,
+                         kBar, 10};
+  plot::draw_color_bar(canvas, bar, scale, "logarithm of the norm, base 10");
+  return canvas.svg(title);
+}
+
+void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
+  GradientNorms norms{
+      .parts = parts_of(run), .values = {}, .first = {}, .last = {}, .times = run.gradients.size()};
+  if (norms.parts.empty() || norms.times < 2) return;
+  plot::Table table{{"part", "first", "last"}, {}};
+  for (const std::string& part : norms.parts) {
+    std::vector<double> row;
+    for (const AnalysisJson& line : run.gradients) {
+      const AnalysisJson& of_parts = member(line, "gradient_norm");
+      const auto at = of_parts.is_object() ? of_parts.find(part) : of_parts.end();
+      row.push_back(at == of_parts.end() ? plot::kMissing : number_of(*at));
+    }
+    table.rows.push_back({part, plot::readable(row.front()), plot::readable(row.back())});
+    for (const double v : row) norms.values.push_back(v > 0 ? std::log10(v) : plot::kMissing);
+  }
+  const auto epoch = [](const AnalysisJson& line) {
+    return cat("epoch ", plot::readable(number_of(member(line, "epoch")), 3));
+  };
+  norms.first = epoch(run.gradients.front());
+  norms.last = epoch(run.gradients.back());
+  const std::string title = "Gradient norm in each part of the model";
   out.push_back(
-      {"gradient_parts", title,
-       "Before clipping. A part that stays dark learns little; one that grows may diverge.", title,
-       canvas.svg(title), table});
+      {.name = "gradient_parts",
+       .title = title,
+       .caption =
+           "Before clipping. A part that stays dark learns little; one that grows may diverge.",
+       .description = title,
+       .svg = draw_norms(norms, title, kFigureWidth),
+       .table = table,
+       .phone_svg = draw_norms(norms, "Gradient norm of each part", plot::kPhoneWidth)});
 }
 
 void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
@@ -248,13 +279,9 @@ void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
   };
   const double pixels = number_at(kSizeAt), rows = number_at(kSizeAt + 4);
   if (pixels < 1 || rows < 1) return;
-  const double width = std::clamp(pixels * 2, 300.0, kFigureWidth - 2 * kFigureSide);
-  const double height = rows * width / pixels;
-  const std::string title = "Training images";
-  plot::Canvas canvas(kFigureWidth, height + 60);
-  draw_head(canvas, title, "images of the first batch, with the augmentation of the config", {});
-  canvas.image({kFigureSide, 54, width, height}, run.samples);
-  out.push_back({"samples", title, {}, "sixteen augmented training images", canvas.svg(title), {}});
+  out.push_back(picture_figure("samples", "Training images", run.samples, rows / pixels,
+                               "Training images of the first batch, with the augmentation of the "
+                               "config."));
 }
 
 }  // namespace
