@@ -16,6 +16,7 @@ constexpr std::string_view kHoverScript = R"js(
 const tip = document.body.appendChild(document.createElement("div"));
 tip.className = "tip";
 tip.hidden = true;
+tip.setAttribute("role", "status");
 let marks = null;
 
 function make(parent, name, attributes) {
@@ -205,7 +206,7 @@ std::string hover_values(std::string_view x_label, std::span<const Series> lines
 std::string_view hover_script() { return kHoverScript; }
 
 // SHA-256 of hover_script() in base64. The test of reports in a browser computes it anew.
-std::string_view hover_hash() { return "sha256-xPnW/ImysjkSFvqitis8Fpfjz/G0gqnWsVE3HmiJJGA="; }
+std::string_view hover_hash() { return "sha256-F11XnNzXuyGDuIHunO9DRv6ymkklVvWjQv7DnCFU55Q="; }
 
 std::string_view hover_style() { return kHoverStyle; }
 

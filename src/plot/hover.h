@@ -10,8 +10,8 @@
 
 namespace dtn::plot {
 
-// Returns the values of the lines as JSON, for Figure::values. A line of more than kMaxPoints points
-// is thinned, as Panel draws it.
+// Returns the values of the lines as JSON, for Figure::values. A line of more than kMaxPoints
+// points is thinned, as Panel draws it.
 std::string hover_values(std::string_view x_label, std::span<const Series> lines);
 
 // The script and its hash, by which the Content-Security-Policy of a page permits it.

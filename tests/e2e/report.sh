@@ -153,7 +153,7 @@ page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
 script = """<script>const all = document.documentElement;
 document.title = all.scrollWidth - all.clientWidth + ' too wide; smallest text ' +
   Math.min(...[...document.querySelectorAll('text')].map(t => t.getBoundingClientRect())
-    .map(box => Math.max(box.width, box.height))) +
+    .map(box => Math.max(box.width, box.height)).filter(size => size > 0)) +
   ' of ' + document.querySelectorAll('text').length;</script>"""
 open("measured.html", "w").write(page.replace("</body>", script + "</body>"))
 EOF

@@ -39,7 +39,7 @@ std::vector<std::string> labels_of(const std::vector<std::string>& folders) {
         return ("/" + other.string()).ends_with("/" + label);
       });
       if (same < 2) break;
-      label = above.filename().string() + "/" + label;
+      label.insert(0, above.filename().string() + "/");
     }
     labels.push_back(label);
   }

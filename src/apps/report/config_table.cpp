@@ -41,6 +41,9 @@ void add_values(const std::string& path, const config::Node& node, ConfigValues&
   }
 }
 
+// A key that an older version did not write counts as null.
+bool is_unset(const std::string& value) { return value == "-" || value == "null"; }
+
 }  // namespace
 
 ConfigValues config_values(const std::string& yaml) {
@@ -68,7 +71,7 @@ std::optional<ConfigValues> defaults_for(const ConfigValues& run, const ConfigSc
   try {
     return config_values(to_yaml(parse_experiment("data: {resample: pillow13}\n", "defaults",
                                                   chosen, schemas, ConfigOrigin::kStored)));
-  } catch (const ConfigError&) {  // the choices need further keys
+  } catch (const Error&) {  // the choices need further keys
     return std::nullopt;
   }
 }
@@ -91,8 +94,9 @@ plot::Table differing_values(std::span<const std::string> names,
       const auto found = config.find(key);
       row.push_back(found == config.end() ? "-" : found->second);
     }
-    const bool equal = std::all_of(row.begin() + 1, row.end(),
-                                   [&](const std::string& value) { return value == row[1]; });
+    const bool equal = std::all_of(row.begin() + 1, row.end(), [&](const std::string& value) {
+      return value == row[1] || (is_unset(value) && is_unset(row[1]));
+    });
     if (!equal) table.rows.push_back(std::move(row));
   }
   return table;

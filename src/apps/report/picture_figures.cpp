@@ -57,12 +57,14 @@ plot::Figure pictures_over_run(const std::vector<Picture>& pictures) {
     tallest = std::max(tallest, p.image.height * width / p.image.width);
   }
   const double row = tallest + kRowBelow;
-  plot::Canvas canvas(kWidth, row * static_cast<double>((pictures.size() + columns - 1) / columns));
+  const std::size_t rows = (pictures.size() + columns - 1) / columns;
+  plot::Canvas canvas(kWidth, row * static_cast<double>(rows));
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     const Picture& p = pictures[i];
     const Image small = reduced(p.image, 2 * static_cast<int>(width));
+    const std::size_t line = i / columns;
     const double left = static_cast<double>(i % columns) * (width + kGap);
-    const double top = static_cast<double>(i / columns) * row;
+    const double top = static_cast<double>(line) * row;
     canvas.image({left, top, width, p.image.height * width / p.image.width}, png_of(small));
     canvas.text({left + width / 2, top + tallest + 20}, cat("step ", p.step),
                 {kStepText, plot::Anchor::kMiddle, plot::kSoft});

@@ -84,7 +84,7 @@ void set_labels(std::span<const RunGroup> groups, std::vector<Line>& lines) {
     } else if (last) {  // the evaluation, which has markers
       lines[i].drawn.label = groups[lines[i].group].label;
     }
-    if (groups.size() > 1 && first && last) lines[i].drawn.markers = true;
+    if (groups.size() > 1 && first && last) lines[i].drawn.markers = lines[i].logged.markers = true;
   }
 }
 

@@ -145,7 +145,7 @@ double count_weights(const std::filesystem::path& folder) {
     for (const auto& [name, tensor] : weights.tensors) {
       count += static_cast<double>(tensor.shape().numel());
     }
-  } catch (const Error&) {  // a training that still runs may be replacing it
+  } catch (const std::exception&) {  // a training that still runs may be replacing it
     return 0;
   }
   return count;

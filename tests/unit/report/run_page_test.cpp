@@ -123,9 +123,9 @@ TEST(ConfigTable, ListsNestedKeys) {
   EXPECT_EQ(value_of(values, "b.c"), "[x, 2]");
   EXPECT_TRUE(config_values("a: [").empty());
   const std::vector<std::string> names = {"left", "right"};
-  const plot::Table table =
-      differing_values(names, std::vector<ConfigValues>{{{"name", "l"}, {"k", "1"}, {"m", "2"}},
-                                                        {{"name", "r"}, {"k", "1"}, {"n", "3"}}});
+  const plot::Table table = differing_values(
+      names, std::vector<ConfigValues>{{{"name", "l"}, {"k", "1"}, {"m", "2"}},
+                                       {{"name", "r"}, {"k", "1"}, {"n", "3"}, {"z", "null"}}});
   EXPECT_EQ(table.rows, (std::vector<std::vector<std::string>>{{"m", "2", "-"}, {"n", "-", "3"}}));
 }
 
