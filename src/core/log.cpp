@@ -13,12 +13,13 @@
 #include <mutex>
 #include <string>
 
+#include "core/progress.h"
 #include "core/quiet_log.h"
 
 namespace dtn {
 namespace {
 
-constexpr const char* kPattern = "%^[%Y-%m-%d %H:%M:%S] %v%$";
+constexpr const char* kTimedPattern = "[%Y-%m-%d %H:%M:%S] %v";
 
 // Returns true if standard error already goes to that file, as in the runs of a sweep.
 bool is_standard_error(const std::string& path) {
@@ -65,18 +66,29 @@ const std::shared_ptr<FileSink>& file_sink() {
   return sink;
 }
 
-// Colour is off if NO_COLOR is set and not empty, see https://no-color.org.
-spdlog::color_mode color_mode() {
-  const char* unwanted = std::getenv("NO_COLOR");
-  return unwanted && *unwanted ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+// The sink of standard error. On a terminal, lines have no time, and only warnings and errors have
+// a colour.
+const auto& error_sink() {
+  static const auto sink = [] {
+    const auto made = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(
+        errors_have_color() ? spdlog::color_mode::always : spdlog::color_mode::never);
+    made->set_color(spdlog::level::info, "");
+    return made;
+  }();
+  return sink;
+}
+
+// Sets the patterns of the sinks, with a text before each message.
+void set_patterns(const std::string& before) {
+  const std::string timed = "[%Y-%m-%d %H:%M:%S] " + before + "%v";
+  error_sink()->set_pattern(errors_on_terminal() ? "%^" + before + "%v%$" : timed);
+  file_sink()->set_pattern(timed);
 }
 
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
-    const auto terminal = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(color_mode());
-    spdlog::logger made("dtn", {terminal, file_sink()});
-    made.set_pattern(kPattern);
-    return made;
+    set_patterns("");
+    return spdlog::logger("dtn", {error_sink(), file_sink()});
   }();
   return instance;
 }
@@ -84,6 +96,11 @@ spdlog::logger& logger() {
 }  // namespace
 
 void log_info(std::string_view message) { logger().info(message); }
+void log_detail(std::string_view message) {
+  if (!errors_on_terminal()) return log_info(message);
+  if (!logger().should_log(spdlog::level::info)) return;
+  file_sink()->log(spdlog::details::log_msg("dtn", spdlog::level::info, message));
+}
 void log_warn(std::string_view message) { logger().warn("warning: {}", message); }
 void log_error(std::string_view message) { logger().error("error: {}", message); }
 
@@ -91,7 +108,7 @@ void repeat_error_at_the_end(std::string_view message) {
   const std::string text = "error: " + std::string(message);
   const spdlog::details::log_msg entry("dtn", spdlog::level::err, text);
   spdlog::memory_buf_t line;
-  spdlog::pattern_formatter(kPattern).format(entry, line);
+  spdlog::pattern_formatter(kTimedPattern).format(entry, line);
   // The child only calls functions that are safe after fork() in a process with threads.
   if (::fork() != 0) return;
   ::setsid();
@@ -111,7 +128,7 @@ QuietLog::~QuietLog() { logger().set_level(static_cast<spdlog::level::level_enum
 void log_as_rank(int rank) {
   if (rank == 0) return;
   logger().set_level(spdlog::level::warn);
-  logger().set_pattern("%^[%Y-%m-%d %H:%M:%S] rank " + std::to_string(rank) + ": %v%$");
+  set_patterns("rank " + std::to_string(rank) + ": ");
 }
 
 }  // namespace dtn

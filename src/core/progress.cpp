@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "core/format.h"
 #include "core/seconds_since.h"
@@ -25,6 +27,17 @@ std::size_t columns_of(int descriptor, std::size_t otherwise) {
 std::size_t output_columns(std::size_t otherwise) { return columns_of(STDOUT_FILENO, otherwise); }
 std::size_t error_columns(std::size_t otherwise) { return columns_of(STDERR_FILENO, otherwise); }
 
+bool errors_on_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+bool errors_have_color() {
+  const auto value = [](const char* name) {
+    const char* found = std::getenv(name);
+    return std::string_view(found ? found : "");
+  };
+  return errors_on_terminal() && value("NO_COLOR").empty() && !value("TERM").empty() &&
+         value("TERM") != "dumb";
+}
+
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   if (seconds < 60) return format("%.1f s", seconds);
@@ -39,7 +52,7 @@ ProgressBar::ProgressBar(std::string title, std::int64_t total, std::int64_t don
       total_(total),
       first_(done),
       start_(Clock::now()),
-      terminal_(isatty(STDERR_FILENO) == 1) {}
+      terminal_(errors_on_terminal()) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 

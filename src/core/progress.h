@@ -38,6 +38,12 @@ class ProgressBar {
 std::size_t output_columns(std::size_t otherwise = 100);
 std::size_t error_columns(std::size_t otherwise = 80);
 
+// True if standard error is a terminal.
+bool errors_on_terminal();
+// True if standard error is a terminal that shows colours: NO_COLOR is not set, see
+// https://no-color.org, and TERM is not `dumb`.
+bool errors_have_color();
+
 // "4.2 s", "3 min 05 s", "1 h 02 min", "2.5 days"
 std::string format_duration(double seconds);
 

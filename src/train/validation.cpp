@@ -63,10 +63,11 @@ std::optional<bool> Validation::run(bool may_be_best) {
   const Meters meters = new_meters();
   const std::optional<Evaluations> results = evaluate_all(true, meters);
   if (!results) return std::nullopt;
-  recorder_.evaluations(*results);
+  last_ = *results;
+  const bool improved = may_be_best && is_best(judged());
+  recorder_.evaluations(last_, judged(), improved);
   recorder_.neighbors(*meters.weights, split_->source(),
                       references_ ? &references_->source() : nullptr);
-  last_ = *results;
   const std::int64_t step = progress_.evaluated_step = progress_.step;
   if (learner_.task().finds_threshold()) {
     progress_.threshold = last_.weights.metrics.at("threshold");
@@ -77,7 +78,7 @@ std::optional<bool> Validation::run(bool may_be_best) {
     recorder_.warn(cat("step ", step, ": the loss of the evaluation is not finite"));
   }
   const bool by_average = last_.average && best_ == BestBy::kEma;
-  if (!may_be_best || !is_best(judged())) return false;
+  if (!improved) return false;
   progress_.best = judged().metrics.primary_value();
   progress_.best_step = step;
   recorder_.detections(by_average ? *meters.average : *meters.weights, split_->source());

@@ -8,6 +8,9 @@ namespace dtn {
 
 // Lines go to standard error, so that standard output stays clean for results.
 void log_info(std::string_view message);
+// Logs information that a terminal shows in another form: to the file of log_to_file(), and to
+// standard error where that is no terminal.
+void log_detail(std::string_view message);
 // Logs a warning.
 void log_warn(std::string_view message);
 // Logs an error.

@@ -17,11 +17,13 @@
 
 #include "apps/common/commands.h"
 #include "apps/common/complete.h"
+#include "apps/common/help_format.h"
 #include "apps/common/man_page.h"
 #include "config/codec.h"
 #include "config/document.h"
 #include "config/key_docs.h"
 #include "core/cuda_device.h"
+#include "core/progress.h"
 #include "core/stop_signal.h"
 #include "dist/device_transport.h"
 #include "dist/launch.h"
@@ -47,6 +49,7 @@ namespace {
   // If the system refuses, the program goes on with the default.
 }
 
+constexpr std::size_t kHelpColumns = 80, kMaxHelpColumns = 100;  // without a terminal; at most
 constexpr const char* kExitCodesHelp =
     "Exit codes: 0 done, 1 system error or bug, 2 bad usage or config, 3 data, "
     "4 training diverged, 75 stopped by SIGTERM, SIGINT or SIGUSR1 after a checkpoint.";
@@ -108,18 +111,20 @@ CLI::Validator non_negative() {
 }
 
 void MachineOptions::add_to(CLI::App& app) {
-  add_defaulted(app, "--device", device, "cpu, cuda or auto");
+  add_defaulted(app, "--device", device, "cpu, cuda or auto")->group(app::kMachineGroup);
   app.add_option("--threads", threads,
                  "computing threads (default: one per core; the processes of a job share the cores "
                  "of their machine)")
-      ->check(positive());
+      ->check(positive())
+      ->group(app::kMachineGroup);
 }
 
 void MachineOptions::add_ranks_to(CLI::App& app) {
   add_defaulted(app, "--rank-timeout", rank_timeout,
                 "in a job of several processes: seconds to wait for a process that does not "
                 "respond, before the job ends; 0: wait forever")
-      ->check(non_negative());
+      ->check(non_negative())
+      ->group(app::kMachineGroup);
 }
 
 void add_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help) {
@@ -276,6 +281,10 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
   app.footer(app::examples_help(command) + kExitCodesHelp);
   bool manual = false;
   app.add_flag("--man", manual, "print this help as a manual page; `man -l -` shows it");
+  for (const char* name : {"--help", "--version", "--man"}) {
+    app.get_option(name)->group(app::kHelpGroup);
+  }
+  app::format_help(app, std::clamp<std::size_t>(output_columns(kHelpColumns), 40, kMaxHelpColumns));
   if (const char* line = std::getenv(kCompletionVariable)) {
     for (const std::string& word : completions(app, line)) std::puts(word.c_str());
     return kExitDone;

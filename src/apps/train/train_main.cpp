@@ -16,6 +16,7 @@
 #include "apps/estimate/run_size.h"
 #include "apps/recipe/folder_recipe.h"
 #include "apps/report/run_figures.h"
+#include "apps/common/run_end.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
@@ -242,7 +243,13 @@ int run_train(const TrainCommand& options, const Registries& registries) {
     if (!warning.empty()) log_warn(warning);
     if (!options.resume.empty()) trainer.resume_from = resolve_resume(options.resume, output);
   }
-  return train(config, trainer) == RunStatus::kFinished ? kExitDone : kExitStopped;
+  if (train(config, trainer) != RunStatus::kFinished) return kExitStopped;
+  if (ranks.is_root() && !folder_of_images) {
+    const std::string end =
+        run_end_text(output, {{"report", output / "report.html"}}, next_commands(config, output));
+    std::fputs(("\n" + end).c_str(), stderr);
+  }
+  return kExitDone;
 }
 
 // Evaluates a run that is finished, with the page on its errors. Says what to do next.
@@ -254,17 +261,18 @@ int report_errors(const fs::path& run, const Registries& registries) {
   arguments.push_back(nullptr);
   const int code = eval_main(static_cast<int>(words.size()), arguments.data(), registries);
   if (code != kExitDone) return code;
-  const std::string recipe = (run / kRecipe).string();
-  std::printf(
-      "\nthe training: %s/report.html\n"
-      "the errors:   %s/report.html\n"
-      "the config:   %s\n"
-      "\n"
-      "Next: dtn-predict --checkpoint \"%s\" IMAGE...\n"
-      "      dtn-train --config \"%s\" --output \"%s-2\"\n"
-      "      dtn-export --checkpoint \"%s\" --output model.onnx\n",
-      folder.c_str(), errors.c_str(), recipe.c_str(), folder.c_str(), recipe.c_str(),
-      folder.c_str(), folder.c_str());
+  const fs::path recipe = run / kRecipe;
+  const std::string word = shell_word(folder);
+  const std::string end =
+      run_end_text(run,
+                   {{"training", run / "report.html"},
+                    {"errors", run / "errors/report.html"},
+                    {"config", recipe}},
+                   {cat("dtn-predict --checkpoint ", word, " IMAGE..."),
+                    cat("dtn-train --config ", shell_word(recipe.string()), " --output ",
+                        shell_word(folder + "-2")),
+                    cat("dtn-export --checkpoint ", word, " --output model.onnx")});
+  std::printf("\n%s", end.c_str());
   return code;
 }
 

@@ -193,7 +193,7 @@ void RunRecorder::lambdas() {
   parts_->lambdas->write(progress_.step, periods_.epoch_at(progress_.step));
 }
 
-void RunRecorder::evaluations(const Evaluations& results) {
+void RunRecorder::evaluations(const Evaluations& results, const Evaluation& judged, bool best) {
   if (!parts_) return;
   const auto add = [&](const char* split, const Evaluation& result) {
     parts_->metrics.evaluation(progress_.step, split, result);
@@ -201,6 +201,7 @@ void RunRecorder::evaluations(const Evaluations& results) {
   };
   add("val", results.weights);
   if (results.average) add("val_ema", *results.average);
+  parts_->console.judged(progress_.step, judged.metrics, best);
 }
 
 void RunRecorder::neighbors(const Meter& meter, const SampleSource& evaluated,

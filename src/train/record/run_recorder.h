@@ -40,7 +40,8 @@ class RunRecorder {
   void step(const StepReport& report, double lr, double data_wait);
   // Writes the lambdas of DTN to norms.jsonl.
   void lambdas();
-  void evaluations(const Evaluations& results);
+  // `judged`: the one that train.best names; `best`: it is the best so far.
+  void evaluations(const Evaluations& results, const Evaluation& judged, bool best);
   // Takes the meter of an evaluation of the weights. If it compares samples with references, writes
   // neighbors.png and neighbors.json.
   void neighbors(const Meter& meter, const SampleSource& evaluated, const SampleSource* references);

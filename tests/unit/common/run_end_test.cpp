@@ -1,0 +1,73 @@
+#include "apps/common/run_end.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "unit/data/data_fixtures.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(RunEnd, QuotesPathsForTheShell) {
+  EXPECT_EQ(shell_word("runs/a-1.0"), "runs/a-1.0");
+  EXPECT_EQ(shell_word("my runs/a"), "'my runs/a'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("$(x)"), "'$(x)'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+TEST(RunEnd, NamesTheBestFigureAndTheFilesThatExist) {
+  const test::TempDir folder;
+  const fs::path run = folder.path() / "run";
+  fs::create_directories(run / "checkpoints/best");
+  std::ofstream(run / "report.html") << "page";
+  EXPECT_EQ(best_of_run(run), "") << "no summary";
+  const auto best_with = [&](const std::string& best) {
+    std::ofstream(run / "summary.json") << "{\"top1\": 1, \"best\": " << best << "}";
+    return best_of_run(run);
+  };
+  EXPECT_EQ(best_with("null"), "");
+  EXPECT_EQ(best_with("{\"step\": 7, \"weights\": \"raw\", \"map\": 0.98765}"),
+            "mAP 0.9877 at step 7");
+  EXPECT_EQ(best_with("{\"step\": 28, \"weights\": \"ema\", \"top1\": 87.594}"),
+            "top-1 87.59 % at step 28, of the averaged weights");
+  const std::string text =
+      run_end_text(run, {{"report", run / "report.html"}, {"errors", run / "errors/report.html"}},
+                   {"one", "two"});
+  EXPECT_EQ(text,
+            "best:         top-1 87.59 % at step 28, of the averaged weights\n"
+            "checkpoint:   " +
+                (run / "checkpoints/best").string() +
+                "\n"
+                "report:       " +
+                (run / "report.html").string() +
+                "\n"
+                "\nNext: one\n      two\n");
+}
+
+TEST(RunEnd, CommandsSuitTheTask) {
+  const auto first_of = [](const char* task, const char* dataset) {
+    ExperimentConfig config;
+    config.task = task;
+    config.data.dataset = dataset;
+    const auto commands = next_commands(config, "runs/a b");
+    EXPECT_LE(commands.size(), 3u);
+    std::string all;
+    for (const std::string& command : commands) all += command + "\n";
+    return all;
+  };
+  EXPECT_EQ(first_of("classify", "imagefolder"),
+            "dtn-eval --checkpoint 'runs/a b' --report 'runs/a b/errors'\n"
+            "dtn-predict --checkpoint 'runs/a b' IMAGE...\n"
+            "dtn-export --checkpoint 'runs/a b' --output model.onnx\n");
+  EXPECT_EQ(first_of("classify", "listops").find("predict"), std::string::npos);
+  EXPECT_NE(first_of("diffusion", "idx").find("dtn-sample"), std::string::npos);
+  EXPECT_NE(first_of("dino", "imagefolder").find("--task knn"), std::string::npos);
+  EXPECT_NE(first_of("detect", "coco").find("dtn-predict"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dtn::app
