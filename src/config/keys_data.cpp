@@ -228,6 +228,10 @@ std::vector<Key> data_keys() {
       choice(KEY(data.decode), {"auto", "exact", "fast"},
              "decoding of JPEGs: exact; fast, at the smallest size that the crop allows; auto, "
              "which is fast for training and exact for evaluation"),
+      value(
+          KEY(data.exif),
+          "true turns images as their EXIF orientation says, which phones store; false ignores it, "
+          "as torchvision does; dtn-train on a folder of images sets it"),
       value(KEY(data.repeats), between(1, 1e6),
             "number of passes through the training images in one epoch"),
       value(KEY(data.size), between(1, 1e9), "4096",

@@ -3,8 +3,9 @@
 # weights, resumed, and with what a stranger's folder has.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
+export images=$(dirname "$(dirname "$lib")")/golden/data/images
 python3 - << 'EOF'
-import os, random, files
+import os, random, shutil, files
 random.seed(6)
 def image(path, tint):
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -15,6 +16,8 @@ for name, tint, n in (("cat", (120, 0, 0), 40), ("sea fish", (0, 120, 0), 30), (
     for i in range(n): image(f"my photos/{name}/{i} one.bmp", tint)
 open("my photos/cat/broken.jpg", "wb").write(b"\xff\xd8\xff\xe0broken")
 open("my photos/notes.txt", "w").write("not an image")
+for name in ("rotated.jpg", "cmyk.jpg", "gray16.png"):  # a phone's, a printer's, a scanner's
+    shutil.copy(f"{os.environ['images']}/{name}", "my photos/cat/")
 for i in range(30):
     image(f"tags/{i}.bmp", (120 * (i % 2), 120 * (i % 3 == 0), 0))
 open("tags/labels.csv", "w").write("path,labels\n" + "".join(
@@ -24,14 +27,15 @@ EOF
 echo "a folder becomes a run with a report"
 expect 0 dtn-train "my photos" --minutes 0.1
 expect_text 'labels: the folders in .*/my photos' 'validation: a fifth of the images' \
-  'images: 40 x 30 \(median\), with colours' 'length: [0-9]+ epochs?, about' 'sampling: balanced over 3 classes' \
+  'images: 40 x 30 \(median\), with colours; 1 of [0-9]+ are turned by their EXIF orientation' \
+  'gray16.png: 16-bit grey values above 255 are read as white' 'length: [0-9]+ epochs?, about' 'sampling: balanced over 3 classes' \
   'skipped a damaged image: .*broken.jpg' 'top-1 [0-9.]+ %' \
-  'the errors: +runs/my photos/errors/report.html' 'dtn-predict --checkpoint "runs/my photos" IMAGE'
+  'errors: +runs/my photos/errors/report.html' "dtn-predict --checkpoint 'runs/my photos' IMAGE" '^best: +top-1 [0-9.]+ % at step [0-9]+'
 run="runs/my photos"
 for file in recipe.yaml config.yaml report.html errors/report.html errors/report.json splits/val.csv; do
   expect_file "$run/$file"
 done
-for part in '# Chosen by dtn-train for' 'num_classes: 3' 'sampling: balanced' 'split: 0.2' 'image_size: 28'; do
+for part in 'exif: true ' '# Chosen by dtn-train for' 'num_classes: 3' 'sampling: balanced' 'split: 0.2' 'image_size: 28'; do
   checks=$((checks + 1))
   grep -q "$part" "$run/recipe.yaml" || fail "the recipe lacks '$part': $(cat "$run/recipe.yaml")"
 done
@@ -44,7 +48,7 @@ echo "a run is not overwritten, and goes on"
 expect 2 dtn-train "my photos" --minutes 0.1
 expect_text 'is not empty; continue the run with --resume auto'
 expect 0 dtn-train "my photos" --resume auto
-expect_text 'the run is already finished' 'the errors: '
+expect_text 'the run is already finished' 'errors: '
 
 echo "several labels"
 expect 0 dtn-train tags/ --minutes 0.05 --output tagged

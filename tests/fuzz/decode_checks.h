@@ -11,7 +11,7 @@
 
 namespace dtn::fuzz {
 
-inline constexpr DecodeLimits kLimits{1 << 20, 4096, 20, 1 << 24};
+inline constexpr DecodeOptions kLimits{1 << 20, 4096, 20, 1 << 24};
 
 // Decodes a region, at a scale if the file has one, and the whole image. Checks their sizes.
 // `choice` picks the colour mode and the scale.

@@ -11,6 +11,8 @@ so this runs again only when a case is added.
   images/*              files to decode; one that exists is kept, as encoders change
   images.txt            file width height channels crc(RGB) crc(L); of PIC and HDR, which Pillow does
                         not read, the pixels are those of stb_files.py
+  upright.txt           file orientation width height crc(RGB) crc(L), of files with that EXIF orientation
+                        in place of their own
   scaled.txt            file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of their size
   resample_<order>.txt  seed width height channels filter x0 y0 x1 y1 out_width out_height crc
   eval_<order>.txt      seed width height image_size crop_pct filter crc(float32 CHW)
@@ -34,7 +36,7 @@ import zlib
 
 import numpy as np
 import PIL
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional
@@ -213,6 +215,12 @@ def pnm(kind, width, height, largest=None, comment=b""):
     return head + (b"%d\n" % largest if largest else b"") + rng.randbytes(size)
 
 
+def rotated_png(exif):
+    out = io.BytesIO()
+    image(63, 21, 13).save(out, "PNG", exif=exif)
+    return out.getvalue()
+
+
 def make_image_files():
     exif = Image.Exif()
     exif[0x0112] = 6  # shown rotated by a quarter turn
@@ -265,6 +273,7 @@ def make_image_files():
     yield "palette4_short.png", png(17, 11, 4, 3, colors=5)
     yield "gray_alpha8.png", png(14, 12, 8, 4)
     yield "gray_alpha16.png", png(14, 12, 16, 4)
+    yield "rotated.png", rotated_png(exif)
     yield "rgba8.png", png(12, 14, 8, 6)
     yield "rgba16.png", png(12, 14, 16, 6, interlaced=True)
     yield "lossy.webp", webp(56, 45, 37, quality=80)
@@ -344,6 +353,30 @@ def write_images():
         rgb = Image.fromarray(pixels)
         add(name, rgb, rgb.convert("L"), 3)
     (HERE / "images.txt").write_text("".join(lines))
+
+
+def with_orientation(data, value):
+    """The file with another EXIF orientation."""
+    entry = bytes((1, 0x12, 0, 3, 0, 0, 0, 1, 0))  # big-endian, but for the last byte of the value
+    at = data.index(entry) + len(entry)
+    data = data[:at] + bytes([value]) + data[at + 1:]
+    chunk = data.find(b"eXIf")
+    if chunk > 0:
+        end = chunk + 4 + int.from_bytes(data[chunk - 4:chunk], "big")
+        data = data[:end] + struct.pack(">I", zlib.crc32(data[chunk:end])) + data[end + 4:]
+    return data
+
+
+def write_upright():
+    lines = []
+    for name, data in image_files():
+        if "rotated" not in name:
+            continue
+        for value in range(10):  # 0 and 9 are no orientations
+            upright = ImageOps.exif_transpose(Image.open(io.BytesIO(with_orientation(data, value))))
+            lines.append(f"{name} {value} {upright.width} {upright.height} "
+                         f"{crc(upright.convert('RGB'))} {crc(upright.convert('L'))}\n")
+    (HERE / "upright.txt").write_text("".join(lines))
 
 
 def write_scaled():
@@ -460,6 +493,7 @@ def write_center():
 
 if __name__ == "__main__":
     write_images()
+    write_upright()
     write_scaled()
     write_resample()
     write_eval()

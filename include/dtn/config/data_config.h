@@ -82,6 +82,7 @@ struct DataConfig {
   std::optional<TrainInterpolation> train_interpolation;
   Resample resample = Resample::kPillow13;
   DecodeMode decode = DecodeMode::kAuto;
+  bool exif = false;                  // turn images as their EXIF orientation says
   int repeats = 1;                    // times an epoch goes through the images
   std::optional<std::int64_t> size;   // synthetic: number of images (1024, and 256 for val)
   std::int64_t max_bad_images = 100;  // damaged images a run may skip; more are an error

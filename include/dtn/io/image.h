@@ -4,8 +4,13 @@
 // read:
 // - JPEG uses the accurate integer DCT with smooth chroma upsampling; CMYK and YCCK are read as
 //   inverted, as Adobe stores them;
-// - 16-bit grey of PNG and PNM is clipped at 255; other 16-bit samples keep their high byte;
-// - alpha is dropped; gamma, colour profiles and EXIF orientation are ignored;
+// - 16-bit grey of PNG and PNM is clipped at 255, with a warning for the first such image; other
+//   16-bit samples keep their high byte;
+// - alpha is dropped; gamma and colour profiles are ignored;
+// - EXIF orientation is ignored unless DecodeOptions::upright is set. Then all sizes, regions and
+//   pixels are those of Pillow's `ImageOps.exif_transpose(Image.open(f))`. It is read from JPEG,
+//   from the chunk eXIf of PNG, and from WebP; damaged EXIF data counts as none, and XMP is not
+//   read;
 // - of an animation the first frame counts. Where it does not cover the canvas, a WebP is black,
 //   and a GIF has its transparent colour, or its first one;
 // - of a PSD the merged image counts, not the layers;
@@ -48,19 +53,22 @@ enum class ColorMode {
   kAsStored,  // 1 channel if the file is grey, else 3
 };
 
-// Limits on an untrusted file. The defaults are those of Pillow and libjpeg.
-struct DecodeLimits {
+// Limits on an untrusted file, and the orientation. The limits are those of Pillow and libjpeg.
+struct DecodeOptions {
   std::int64_t max_pixels = 178'956'970;
   int max_dimension = 65'500;           // of either side
   int max_scans = 500;                  // of a progressive JPEG; each scan costs a full pass
   std::int64_t max_memory = 1ll << 30;  // bytes that a decoder may use besides the pixels
+  bool upright = false;                 // turn the image as its EXIF orientation says
 };
 
 // The header of an image file.
 struct ImageInfo {
   int width = 0, height = 0;
-  int channels = 0;       // as with kAsStored
-  bool scalable = false;  // true for a JPEG: decode_image_scaled() can reduce it
+  int channels = 0;  // as with kAsStored
+  // True if decode_image_scaled() can reduce it: a JPEG. If the orientation mirrors the stored
+  // image, the size of the mirrored sides must be a multiple of 8.
+  bool scalable = false;
 };
 
 // Columns [x0, x1) of rows [y0, y1).
@@ -74,22 +82,22 @@ const char* image_format(std::span<const std::byte> bytes);
 
 // Reads only the header. `name` names the file in errors.
 ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& name,
-                          const DecodeLimits& limits = {});
+                          const DecodeOptions& options = {});
 
 // Decodes the whole image. Throws DataError, which names the file, if it is damaged.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name,
-                   const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
+                   const DecodeOptions& options = {}, ColorMode mode = ColorMode::kRgb);
 
 // decode_image() into `out`, whose memory is reused.
 void decode_image_into(std::span<const std::byte> bytes, const std::string& name, Image& out,
-                       const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
+                       const DecodeOptions& options = {}, ColorMode mode = ColorMode::kRgb);
 
 // Decodes only `region`; `out` has its size and equals that part of the whole image. The cost is
-// that of the rows in and above the region (of all rows for an interlaced PNG, and for the formats
-// of stb_image). In a JPEG or WebP, damage below the region is not detected, but a truncated file
+// that of the stored rows in and above the region (of all rows for an interlaced PNG, and for the
+// formats of stb_image). Damage below the region of a JPEG or WebP is not detected, but a cut file
 // is. The region must lie inside the image and not be empty.
 void decode_image_region(std::span<const std::byte> bytes, const std::string& name,
-                         const ImageRegion& region, Image& out, const DecodeLimits& limits = {},
+                         const ImageRegion& region, Image& out, const DecodeOptions& options = {},
                          ColorMode mode = ColorMode::kRgb);
 
 // The pixels that `region` touches in its image reduced to eighths/8 of its size. Pixel i of the
@@ -101,7 +109,10 @@ ImageRegion scaled_region(const ImageRegion& region, int eighths);
 // the file must be scalable.
 void decode_image_scaled(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, int eighths, Image& out,
-                         const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
+                         const DecodeOptions& options = {}, ColorMode mode = ColorMode::kRgb);
+
+// Returns the EXIF orientation of a file: 1 (as stored) to 8; 1 if it has none.
+int exif_orientation(std::span<const std::byte> bytes);
 
 // Converts colour to grey as decoding does, [H, W, 3] -> [H, W, 1].
 void rgb_to_gray(const Image& rgb, Image& gray);

@@ -50,6 +50,8 @@ struct HeadOptions {
 //  - A head takes the rows of the file's head that `head` selects. If the numbers of classes differ
 //    or the file has no head, it keeps its initialisation, unless `head` forbids that. A model
 //    without a head skips the file's head.
+//  - If the images of the model have another number of channels, the weights of 3 or 1 channels in
+//    its first convolution are summed to one channel, or repeated to more and scaled, as in timm.
 //  - A model without a class token skips it.
 //  - If the file has LayerNorms and the model another normalizer, the normalizer takes their weight
 //    and bias. Its other parameters, such as DTN's lambdas and positions, keep their

@@ -130,7 +130,9 @@ void DetectionWriter::draw(std::size_t index, const std::vector<PredictedObject>
         .height = object.mask->height, .width = object.mask->width, .runs = object.mask->runs};
   }
   std::vector<std::byte> png;
-  encode_png(plot::draw_objects(decode_image(read_file(file), file), drawn), png);
+  encode_png(
+      plot::draw_objects(decode_image(read_file(file), file, {.upright = format_.upright}), drawn),
+      png);
   make_folder(pictures_[index].parent_path());
   write_file_atomic(pictures_[index], {reinterpret_cast<const char*>(png.data()), png.size()});
 }

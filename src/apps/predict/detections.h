@@ -30,6 +30,7 @@ struct DetectionFormat {
   bool text = false, json = false;
   std::string output{};  // folder of the pictures; empty: none
   double score = 0.3;    // objects of a lower score are left out
+  bool upright = false;  // turn the images as the model sees them, see DecodeOptions
 
   // Adds --output and --score.
   void add_to(CLI::App& app);
@@ -44,7 +45,7 @@ class DetectionWriter {
                   std::vector<std::string> names);
 
   // Writes the objects of the image at that position, the highest score first. The picture
-  // shows the image as it is in its file.
+  // shows the whole image.
   void add(std::int64_t index, const std::vector<PredictedObject>& objects);
   void add_fault(std::int64_t index, const std::string& what);
 

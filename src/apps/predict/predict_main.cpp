@@ -157,6 +157,7 @@ int run_detector(const PredictCommand& options, const ExperimentConfig& config, 
   DetectionFormat format = options.objects;
   format.json = options.json;
   format.text = !options.json;
+  format.upright = config.data.exif;
   const auto start = std::chrono::steady_clock::now();
   const PictureCount count =
       predict_objects({.config = config,

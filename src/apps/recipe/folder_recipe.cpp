@@ -147,7 +147,10 @@ class RecipeChooser {
     summary_ = summarize(*dataset);
     if (summary_.gray) recipe_.channels = 1;
     log_info(cat("images: ", summary_.width, " x ", summary_.height, " (median), ",
-                 summary_.gray ? "grey" : "with colours"));
+                 summary_.gray ? "grey" : "with colours",
+                 summary_.turned > 0 ? cat("; ", summary_.turned, " of ", summary_.looked_at,
+                                           " are turned by their EXIF orientation")
+                                     : ""));
   }
 
   void choose_batch() {

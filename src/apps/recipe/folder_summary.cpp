@@ -28,7 +28,9 @@ FolderSummary summarize(const Dataset& dataset) {
     const std::int64_t index = i * dataset.size() / count;
     try {
       const Sample sample = dataset.load(index, workspace);
-      const ImageInfo info = read_image_info(sample.encoded, dataset.sample_name(index));
+      const ImageInfo info =
+          read_image_info(sample.encoded, dataset.sample_name(index), {.upright = true});
+      summary.turned += exif_orientation(sample.encoded) != 1;
       widths.push_back(info.width);
       heights.push_back(info.height);
       short_sides.push_back(std::min(info.width, info.height));

@@ -63,6 +63,7 @@ std::string data_section(const Recipe& r) {
   if (d.labels) add(text, "labels", quoted(*d.labels));
   if (d.split) add(text, "split", format("%g", *d.split), "held out as the validation split");
   add(text, "resample", "pillow13", "resizes images as Pillow 13 does");
+  add(text, "exif", "true", "turns images as their EXIF orientation says");
   if (r.balanced) {
     add(text, "sampling", "balanced", "the largest class has ten times the images of the smallest");
   }

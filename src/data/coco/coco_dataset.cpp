@@ -99,7 +99,7 @@ std::unique_ptr<Dataset> open_yolo(const DataConfig& data, const ModelConfig& mo
   check_folder(images, "images");
   check_folder(labels, "text files with truths");
   CocoAnnotations truths =
-      read_yolo_labels(images, labels, read_yolo_names(find_yolo_names(labels)));
+      read_yolo_labels(images, labels, read_yolo_names(find_yolo_names(labels)), data.exif);
   return std::make_unique<CocoDataset>(std::move(truths), images.string(), split, model);
 }
 

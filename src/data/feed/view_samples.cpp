@@ -93,6 +93,7 @@ ViewSamples::ViewSamples(std::shared_ptr<const Dataset> dataset, std::vector<Vie
       channels_(model.channels),
       interpolation_(train_interpolation_of(data)),
       resample_(data.resample),
+      decoding_{.upright = data.exif},
       fast_decode_(data.decode != DecodeMode::kExact),
       labels_(options.labels),
       raw_(options.raw_pixels && dataset_->has_pixels()),
@@ -187,7 +188,7 @@ DecodedPart ViewSamples::decode(const Sample& sample, const SampleKey& key,
     channels_ == 1 ? rgb_to_gray(*image, ws.decoded) : gray_to_rgb(*image, ws.decoded);
     return {&ws.decoded, all};
   }
-  const ImageInfo info = read_image_info(sample.encoded, ws.sample.name);
+  const ImageInfo info = read_image_info(sample.encoded, ws.sample.name, decoding_);
   const std::vector<ViewDraw>& draws = draw_all(info.width, info.height, key, ws);
   DecodedPart part{&ws.decoded, draws.front().crop, fast_decode_ ? 1 : 8};
   std::size_t view = 0;
@@ -202,8 +203,8 @@ DecodedPart ViewSamples::decode(const Sample& sample, const SampleKey& key,
                                                      set.size.width, set.size.height));
     }
   }
-  decode_image_scaled(sample.encoded, ws.sample.name, part.region, part.eighths, ws.decoded, {},
-                      channels_ == 1 ? ColorMode::kGray : ColorMode::kRgb);
+  decode_image_scaled(sample.encoded, ws.sample.name, part.region, part.eighths, ws.decoded,
+                      decoding_, channels_ == 1 ? ColorMode::kGray : ColorMode::kRgb);
   return part;
 }
 

@@ -87,6 +87,7 @@ class ViewSamples final : public SampleSource {
   int channels_;
   TrainInterpolation interpolation_;
   Resample resample_;
+  DecodeOptions decoding_;
   bool fast_decode_, labels_, raw_;
   std::vector<float> table_;  // see normalization_table()
   std::string description_;

@@ -78,7 +78,7 @@ EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double 
 
 Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
                      const ImageSize& image_size, int channels, bool training,
-                     const DecodeLimits& limits, const DataRegistries& registries)
+                     const DecodeOptions& decoding, const DataRegistries& registries)
     : augment_(augment),
       resampling_(data.interpolation, data.resample),
       train_interpolation_(train_interpolation_of(data)),
@@ -90,7 +90,8 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
                    (data.decode == DecodeMode::kAuto && training)),
       erase_(training ? augment.erase : 0),
       jitter_(jitter_for(augment, training)),
-      limits_(limits) {
+      decoding_(decoding) {
+  decoding_.upright = data.exif;
   const int least = std::min(image_size.height, image_size.width);
   if (least < 1 || std::max(image_size.height, image_size.width) > 16384)
     throw ConfigError(cat("model.image_size ", image_size, " must lie in 1 .. 16384"));
@@ -157,7 +158,7 @@ const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std:
   const int eighths =
       eighths_for(info, crop.width, crop.height, image_size_.width, image_size_.height);
   const ImageRegion region{crop.left, crop.top, crop.left + crop.width, crop.top + crop.height};
-  decode_image_scaled(bytes, name, region, eighths, ws.decoded, limits_, color_mode());
+  decode_image_scaled(bytes, name, region, eighths, ws.decoded, decoding_, color_mode());
   clock.end(&StageSeconds::decode);
   resize_crop({&ws.decoded, region, eighths}, region, image_size_.width, image_size_.height,
               resampling, ws.resample, ws.resized);
@@ -176,7 +177,7 @@ const Image& Transform::decode_eval(std::span<const std::byte> bytes, const std:
   const int step = 8 / eighths;
   const ImageRegion region{need.x0 * step, need.y0 * step, std::min(need.x1 * step, info.width),
                            std::min(need.y1 * step, info.height)};
-  decode_image_scaled(bytes, name, region, eighths, ws.decoded, limits_, color_mode());
+  decode_image_scaled(bytes, name, region, eighths, ws.decoded, decoding_, color_mode());
   clock.end(&StageSeconds::decode);
   const Image& image = prepare_eval(ws.decoded, need, g, width, height, ws);
   clock.end(&StageSeconds::resize);
@@ -186,7 +187,7 @@ const Image& Transform::decode_eval(std::span<const std::byte> bytes, const std:
 PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
                                             const std::string& name, const SampleKey& key,
                                             TransformWorkspace& ws) const {
-  const ImageInfo info = read_image_info(bytes, name, limits_);
+  const ImageInfo info = read_image_info(bytes, name, decoding_);
   if (!random_) return augment({&decode_eval(bytes, name, info, ws), false}, key, ws);
   const CropBox crop = sample_crop(info.width, info.height, augment_, key);
   return augment({&decode_crop(bytes, name, info, crop, crop_resampling(key), ws), crop.flip}, key,

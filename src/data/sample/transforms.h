@@ -67,7 +67,7 @@ class Transform {
   // evaluation. Then follow the policy and the colour jitter of the config (as in timm, RandAugment
   // replaces the jitter). Throws ConfigError for bad values.
   Transform(const DataConfig& data, const AugmentConfig& augment, const ImageSize& image_size,
-            int channels, bool training, const DecodeLimits& limits = {},
+            int channels, bool training, const DecodeOptions& decoding = {},
             const DataRegistries& registries = data_registries());
 
   // Crops, resizes and augments; borders are black. The image may have 1 or 3 channels. The result
@@ -131,7 +131,7 @@ class Transform {
   std::vector<float> table_;                    // [channels, 256]
   std::shared_ptr<const Augmentation> policy_;  // null: none
   ColorJitter jitter_;
-  DecodeLimits limits_;
+  DecodeOptions decoding_;
 };
 
 }  // namespace dtn

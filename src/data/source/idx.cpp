@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxIdxBytes = std::int64_t{1} << 36;
 constexpr int kUnsignedByte = 0x08;
 constexpr int kMaxRank = 4;
 constexpr std::size_t kMagicBytes = 4;
-constexpr std::int64_t kMaxSide = 65'500;  // image side, as in DecodeLimits
+constexpr std::int64_t kMaxSide = 65'500;  // image side, as in DecodeOptions
 
 [[noreturn]] void fail_idx(const std::string& name, const std::string& what) {
   throw DataError(cat(name, ": ", what, "; see data/README.md for where to get the file"));

@@ -70,7 +70,8 @@ bool shrink(const Sample& sample, const PackOptions& options, PackWorkspace& wor
     record.damage = e.what();
     return false;
   }
-  encode_jpeg(workspace.resized, options.quality, record.bytes);
+  encode_jpeg(workspace.resized, options.quality, record.bytes, HuffmanCodes::kStandard,
+              exif_orientation(sample.encoded));
   record.resized = true;
   return true;
 }

@@ -157,25 +157,27 @@ std::vector<std::string> names_of_text(std::string_view text) {
   return names;
 }
 
-ImageInfo read_size(const fs::path& path) {
+ImageInfo read_size(const fs::path& path, bool upright) {
   const FileSource file(path.string());
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(file.size(), kHeaderBytes)));
   file.read(0, bytes);
   try {
-    return read_image_info(bytes, path.string());
+    return read_image_info(bytes, path.string(), {.upright = upright});
   } catch (const DataError&) {
     if (file.size() <= kHeaderBytes) throw;
   }
-  return read_image_info(read_file(path.string()), path.string());
+  return read_image_info(read_file(path.string()), path.string(), {.upright = upright});
 }
 
 // Collects the images of a folder and their labels.
 class YoloReader {
  public:
-  YoloReader(const fs::path& images, const fs::path& labels, const std::vector<std::string>& names)
+  YoloReader(const fs::path& images, const fs::path& labels, const std::vector<std::string>& names,
+             bool upright)
       : images_(images),
         labels_(labels),
         names_(names),
+        upright_(upright),
         builder_(cat(labels.string(), " (YOLO labels)")) {}
 
   CocoAnnotations read() {
@@ -208,7 +210,7 @@ class YoloReader {
   }
 
   void add_image(const std::string& file) {
-    const ImageInfo size = read_size(images_ / file);
+    const ImageInfo size = read_size(images_ / file, upright_);
     coco::Record record;
     record.list = coco::RecordList::kImages;
     record.id = ++image_id_;
@@ -275,6 +277,7 @@ class YoloReader {
 
   const fs::path &images_, &labels_;
   const std::vector<std::string>& names_;
+  bool upright_;
   CocoAnnotationsBuilder builder_;
   std::int64_t image_id_ = 0, annotation_id_ = 0;
   std::unordered_set<std::string> used_;  // label files
@@ -314,8 +317,8 @@ fs::path find_yolo_names(const fs::path& labels) {
 }
 
 CocoAnnotations read_yolo_labels(const fs::path& images, const fs::path& labels,
-                                 const std::vector<std::string>& names) {
-  return YoloReader(images, labels, names).read();
+                                 const std::vector<std::string>& names, bool upright) {
+  return YoloReader(images, labels, names, upright).read();
 }
 
 }  // namespace dtn

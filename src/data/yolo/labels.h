@@ -43,10 +43,11 @@ std::filesystem::path find_yolo_names(const std::filesystem::path& labels);
 // Reads all images below the folder `images`, in order of folder and name, and their labels: that
 // of images/a/b.jpg is labels/a/b.txt. Image and annotation ids count from 1 in that order; the id
 // of a category is its class. An image without a label file has no truths. Notes such images, and
-// label files without an image, in the log. Reads the header of every image, for its size. Throws
-// DataError if there are no images, if no image has a label file, or if a file is damaged.
+// label files without an image, in the log. Reads the header of every image, for its size; for that
+// of DecodeOptions::upright, if `upright`. Throws DataError if there are no images, if no image has
+// a label file, or if a file is damaged.
 CocoAnnotations read_yolo_labels(const std::filesystem::path& images,
                                  const std::filesystem::path& labels,
-                                 const std::vector<std::string>& names);
+                                 const std::vector<std::string>& names, bool upright = false);
 
 }  // namespace dtn

@@ -1,6 +1,7 @@
 #include "dtn/io/image.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <new>
@@ -8,7 +9,9 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
+#include "dtn/core/log.h"
 #include "io/image/image_codecs.h"
+#include "io/image/orientation.h"
 
 namespace dtn {
 namespace codec {
@@ -18,19 +21,27 @@ void fail(const std::string& name, const std::string& reason) {
 }
 
 void fail_for_memory(const Job& job) {
-  fail(job.name,
-       cat("decoding it needs more than ", bytes_text(static_cast<double>(job.limits.max_memory))));
+  fail(job.name, cat("decoding it needs more than ",
+                     bytes_text(static_cast<double>(job.options.max_memory))));
 }
 
 void check_size(const Job& job, std::int64_t width, std::int64_t height) {
   if (width <= 0 || height <= 0) fail(job.name, cat("its size is ", width, " x ", height));
-  const auto& limits = job.limits;
+  const auto& limits = job.options;
   if (width > limits.max_dimension || height > limits.max_dimension)
     fail(job.name, cat("its size is ", width, " x ", height, "; a side may have at most ",
                        limits.max_dimension, " pixels"));
   if (width * height > limits.max_pixels)
     fail(job.name, cat("it has ", width, " x ", height, " pixels; at most ", limits.max_pixels,
                        " are allowed"));
+}
+
+void warn_of_clipping(const Job& job) {
+  static std::atomic_flag warned;
+  if (warned.test_and_set()) return;
+  log_warn(cat(job.name,
+               ": 16-bit grey values above 255 are read as white, as in Pillow, here and in other "
+               "images; convert them to 8 bits to keep the contrast"));
 }
 
 ImageRegion wanted_region(const Job& job, int width, int height) {
@@ -124,12 +135,37 @@ const Codec& codec_of(const Job& job) {
                                      "PIC; convert or remove it");
 }
 
-void decode(const Job& job, Image& out) {
+Orientation orientation_of(const Job& job) {
+  return Orientation(job.options.upright ? exif_orientation(job.bytes) : 1);
+}
+
+ImageInfo info_of(const Job& job) {
+  const ImageInfo stored = codec_of(job).info(job);
+  return orientation_of(job).upright(stored);
+}
+
+void decode_stored(const Job& job, Image& out) {
   try {
     codec_of(job).decode(job, out);
   } catch (const std::bad_alloc&) {
     fail(job.name, "not enough memory for its pixels");
   }
+}
+
+// The region of the job is one of the upright image.
+void decode(const Job& job, Image& out) {
+  const Orientation orientation = orientation_of(job);
+  if (orientation.is_stored()) return decode_stored(job, out);
+  thread_local Image stored;  // reused from image to image
+  Job turned = job;
+  ImageRegion region;
+  if (job.region) {
+    const ImageInfo info = codec_of(job).info(job);
+    region = orientation.stored_region(*job.region, info.width, info.height);
+    turned.region = &region;
+  }
+  decode_stored(turned, stored);
+  orientation.turn(stored, out);
 }
 
 }  // namespace
@@ -141,27 +177,27 @@ const char* image_format(std::span<const std::byte> bytes) {
 }
 
 ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& name,
-                          const DecodeLimits& limits) {
-  const codec::Job job{bytes, name, limits};
-  return codec::codec_of(job).info(job);
+                          const DecodeOptions& options) {
+  const codec::Job job{bytes, name, options};
+  return codec::info_of(job);
 }
 
 Image decode_image(std::span<const std::byte> bytes, const std::string& name,
-                   const DecodeLimits& limits, ColorMode mode) {
+                   const DecodeOptions& options, ColorMode mode) {
   Image image;
-  decode_image_into(bytes, name, image, limits, mode);
+  decode_image_into(bytes, name, image, options, mode);
   return image;
 }
 
 void decode_image_into(std::span<const std::byte> bytes, const std::string& name, Image& out,
-                       const DecodeLimits& limits, ColorMode mode) {
-  codec::decode({bytes, name, limits, mode}, out);
+                       const DecodeOptions& options, ColorMode mode) {
+  codec::decode({bytes, name, options, mode}, out);
 }
 
 void decode_image_region(std::span<const std::byte> bytes, const std::string& name,
-                         const ImageRegion& region, Image& out, const DecodeLimits& limits,
+                         const ImageRegion& region, Image& out, const DecodeOptions& options,
                          ColorMode mode) {
-  codec::decode({bytes, name, limits, mode, &region}, out);
+  codec::decode({bytes, name, options, mode, &region}, out);
 }
 
 ImageRegion scaled_region(const ImageRegion& r, int eighths) {
@@ -172,10 +208,9 @@ ImageRegion scaled_region(const ImageRegion& r, int eighths) {
 
 void decode_image_scaled(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, int eighths, Image& out,
-                         const DecodeLimits& limits, ColorMode mode) {
-  const codec::Job job{bytes, name, limits, mode, &region, eighths};
-  DTN_CHECK(eighths == 8 ||
-                (1 <= eighths && eighths < 8 && codec::codec_of(job).decode == codec::jpeg_decode),
+                         const DecodeOptions& options, ColorMode mode) {
+  const codec::Job job{bytes, name, options, mode, &region, eighths};
+  DTN_CHECK(eighths == 8 || (1 <= eighths && eighths < 8 && codec::info_of(job).scalable),
             "cannot decode ", name, " at ", eighths, "/8 of its size");
   codec::decode(job, out);
 }

@@ -13,7 +13,7 @@ using Bytes = std::span<const std::byte>;
 struct Job {
   Bytes bytes;
   const std::string& name;
-  const DecodeLimits& limits;
+  const DecodeOptions& options;
   ColorMode mode = ColorMode::kRgb;
   const ImageRegion* region = nullptr;
   int eighths = 8;  // JPEG only: decode at eighths/8 of the size
@@ -29,6 +29,9 @@ void check_size(const Job& job, std::int64_t width, std::int64_t height);
 
 // Returns the region of the job, or the whole image. Checks that the region lies inside the image.
 ImageRegion wanted_region(const Job& job, int width, int height);
+
+// Warns of 16-bit grey that is clipped at 255, once in a process.
+void warn_of_clipping(const Job& job);
 
 // Sizes `out` for `region`.
 void shape_image(Image& out, const ImageRegion& region, int channels);

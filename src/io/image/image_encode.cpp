@@ -34,8 +34,9 @@ void check_image(const Image& image) {
 // without destructors.
 class JpegWriter {
  public:
-  JpegWriter(const Image& image, int quality, HuffmanCodes codes, std::vector<std::byte>& out)
-      : image_(image), quality_(quality), codes_(codes), out_(out) {
+  JpegWriter(const Image& image, int quality, HuffmanCodes codes, int orientation,
+             std::vector<std::byte>& out)
+      : image_(image), quality_(quality), codes_(codes), orientation_(orientation), out_(out) {
     cinfo_.err = jpeg_std_error(&errors_.base);
     errors_.base.error_exit = [](j_common_ptr cinfo) {
       std::longjmp(reinterpret_cast<Errors*>(cinfo->err)->jump, 1);
@@ -92,12 +93,23 @@ class JpegWriter {
     jpeg_set_quality(&cinfo_, quality_, TRUE);
     cinfo_.optimize_coding = codes_ == HuffmanCodes::kOptimized ? TRUE : FALSE;
     jpeg_start_compress(&cinfo_, TRUE);
+    if (orientation_ != 1) write_orientation();
     const std::size_t stride = static_cast<std::size_t>(image_.width) * image_.channels;
     while (cinfo_.next_scanline < cinfo_.image_height) {
       auto* row = const_cast<JSAMPLE*>(image_.pixels.data() + cinfo_.next_scanline * stride);
       jpeg_write_scanlines(&cinfo_, &row, 1);
     }
     jpeg_finish_compress(&cinfo_);
+  }
+
+  // Writes EXIF data with the tag Orientation alone: a TIFF with one directory of one entry.
+  void write_orientation() {
+    std::array<JOCTET, 32> exif = {
+        'E', 'x',  'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1,  // entries
+        1,   0x12, 0,   3,   0, 0, 0,   1,                             // tag, type short, count
+        0,   0,    0,   0,   0, 0, 0,   0};  // value, next directory: none
+    exif[25] = static_cast<JOCTET>(orientation_);
+    jpeg_write_marker(&cinfo_, JPEG_APP0 + 1, exif.data(), static_cast<unsigned>(exif.size()));
   }
 
   void reset_target() {
@@ -118,6 +130,7 @@ class JpegWriter {
   const Image& image_;
   int quality_;
   HuffmanCodes codes_;
+  int orientation_;
   std::vector<std::byte>& out_;
   Errors errors_{};
   Target target_{};
@@ -149,10 +162,12 @@ void end_png(int height, std::span<const std::uint8_t> pixels, std::vector<std::
 
 }  // namespace
 
-void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out, HuffmanCodes codes) {
+void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out, HuffmanCodes codes,
+                 int orientation) {
   check_image(image);
   DTN_CHECK(1 <= quality && quality <= 100, "JPEG quality ", quality, " is not in 1 .. 100");
-  JpegWriter(image, quality, codes, out).run();
+  DTN_CHECK(1 <= orientation && orientation <= 8, "orientation ", orientation, " is not in 1 .. 8");
+  JpegWriter(image, quality, codes, orientation, out).run();
 }
 
 void encode_png(const Image& image, std::vector<std::byte>& out) {

@@ -18,10 +18,10 @@ enum class HuffmanCodes { kStandard, kOptimized };
 
 // Encodes an image of 1 or 3 channels as baseline JPEG with the accurate transform. Colour is
 // stored as YCbCr with chroma halved both ways, the default of libjpeg and Pillow. `quality` is
-// libjpeg's, 1 to 100. The result replaces `out`, whose memory is reused. Throws Error if libjpeg
-// fails.
+// libjpeg's, 1 to 100. An orientation other than 1 is written as EXIF data, see exif_orientation().
+// The result replaces `out`, whose memory is reused. Throws Error if libjpeg fails.
 void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out,
-                 HuffmanCodes codes = HuffmanCodes::kStandard);
+                 HuffmanCodes codes = HuffmanCodes::kStandard, int orientation = 1);
 
 // Encodes an image of 1 or 3 channels as PNG, without loss. The result replaces `out`.
 void encode_png(const Image& image, std::vector<std::byte>& out);

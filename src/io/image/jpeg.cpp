@@ -36,7 +36,7 @@ class JpegReader {
     source_.next_input_byte = reinterpret_cast<const JOCTET*>(job.bytes.data());
     source_.bytes_in_buffer = job.bytes.size();
     progress_.base.progress_monitor = on_progress;
-    progress_.max_scans = job.limits.max_scans;
+    progress_.max_scans = job.options.max_scans;
     guarded(&JpegReader::read_header);
     check_header();
   }
@@ -116,8 +116,8 @@ class JpegReader {
 
   [[noreturn]] void explain() {
     if (errors_.base.msg_code == JERR_INPUT_EOF) fail(job_.name, "the file is cut short");
-    if (cinfo_.input_scan_number > job_.limits.max_scans)
-      fail(job_.name, cat("it has more than ", job_.limits.max_scans, " scans"));
+    if (cinfo_.input_scan_number > job_.options.max_scans)
+      fail(job_.name, cat("it has more than ", job_.options.max_scans, " scans"));
     if (errors_.base.msg_code == JERR_NO_BACKING_STORE) fail_for_memory(job_);
     char message[JMSG_LENGTH_MAX];
     (*errors_.base.format_message)(reinterpret_cast<j_common_ptr>(&cinfo_), message);
@@ -128,7 +128,7 @@ class JpegReader {
     jpeg_create_decompress(&cinfo_);
     cinfo_.src = &source_;
     cinfo_.progress = &progress_.base;
-    cinfo_.mem->max_memory_to_use = job_.limits.max_memory;
+    cinfo_.mem->max_memory_to_use = job_.options.max_memory;
     jpeg_read_header(&cinfo_, TRUE);
   }
 

@@ -40,7 +40,7 @@ struct PngHandles {
 
 class PngReader : PngHandles {
  public:
-  explicit PngReader(const Job& job) : job_(job), memory_left_(job.limits.max_memory) {
+  explicit PngReader(const Job& job) : job_(job), memory_left_(job.options.max_memory) {
     guarded(&PngReader::read_header);
     check_header();
   }
@@ -59,6 +59,7 @@ class PngReader : PngHandles {
     pixels_ = pixel_memory.data();
     guarded(passes_ > 1 ? &PngReader::read_interlaced : &PngReader::read_rows);
     if (region_.y1 == height_) guarded(&PngReader::finish);
+    if (clipped_) warn_of_clipping(job_);
   }
 
  private:
@@ -201,8 +202,12 @@ class PngReader : PngHandles {
   }
 
   const std::uint8_t* clip_words(const std::uint8_t* words) {
-    for (int x = 0; x < out_->width; ++x, words += 2)
+    std::uint8_t high = 0;
+    for (int x = 0; x < out_->width; ++x, words += 2) {
       pixels_[x] = words[0] != 0 ? std::uint8_t{255} : words[1];
+      high |= words[0];
+    }
+    clipped_ |= high != 0;
     return pixels_;
   }
 
@@ -223,6 +228,7 @@ class PngReader : PngHandles {
   std::jmp_buf jump_;
   std::array<char, 128> message_{{"out of memory"}};
   bool cut_short_ = false;
+  bool clipped_ = false;  // a 16-bit grey value was above 255
   int width_ = 0, height_ = 0;
   int color_type_ = 0;
   bool words_ = false;  // 16-bit grey

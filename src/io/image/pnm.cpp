@@ -60,14 +60,18 @@ Pnm read_pnm_header(const Job& job) {
   return pnm;
 }
 
-// Returns the scaled value of each stored value. Entries beyond `largest` are 255.
+// Returns a stored value, scaled to Pillow's range.
+double scaled_value(const Pnm& pnm, std::int64_t stored) {
+  const double most = pnm.kind == '5' && pnm.largest > 255 ? 65535 : 255;
+  return std::nearbyint(static_cast<double>(stored) / static_cast<double>(pnm.largest) * most);
+}
+
+// Returns the 8-bit value of each stored value. Entries beyond `largest` are 255.
 std::vector<std::uint8_t> scaled_values(const Pnm& pnm) {
   std::vector<std::uint8_t> table(pnm.largest > 255 ? 65536 : 256, 255);
-  const double most = pnm.kind == '5' && pnm.largest > 255 ? 65535 : 255;
   for (std::int64_t i = 0; i <= pnm.largest; ++i) {
-    const double value =
-        std::nearbyint(static_cast<double>(i) / static_cast<double>(pnm.largest) * most);
-    table[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::min(value, 255.0));
+    table[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(std::min(scaled_value(pnm, i), 255.0));
   }
   return table;
 }
@@ -89,6 +93,7 @@ void pnm_decode(const Job& job, Image& out) {
       pnm.kind == '4' || pnm.largest == 255 ? std::vector<std::uint8_t>() : scaled_values(pnm);
   sample_memory.resize(static_cast<std::size_t>(out.width) * static_cast<std::size_t>(samples));
   const auto* data = reinterpret_cast<const std::uint8_t*>(job.bytes.data()) + pnm.pixels_at;
+  int highest = 0;  // 16-bit value
   for (int y = region.y0; y < region.y1; ++y) {
     const std::uint8_t* row = data + y * pnm.row_bytes();
     const std::ptrdiff_t first = std::ptrdiff_t{region.x0} * samples;
@@ -98,16 +103,19 @@ void pnm_decode(const Job& job, Image& out) {
         const std::size_t at = static_cast<std::size_t>(first) + i;
         if (pnm.kind == '4') {  // 1 is black
           sample_memory[i] = (row[at / 8] >> (7 - at % 8) & 1) != 0 ? 0 : 255;
+        } else if (pnm.largest <= 255) {
+          sample_memory[i] = scaled[row[at]];
         } else {
-          sample_memory[i] = scaled[pnm.largest > 255 ? static_cast<std::size_t>(row[2 * at]) << 8 |
-                                                            row[2 * at + 1]
-                                                      : row[at]];
+          const int word = row[2 * at] << 8 | row[2 * at + 1];
+          highest = std::max(highest, word);
+          sample_memory[i] = scaled[static_cast<std::size_t>(word)];
         }
       }
       pixels = sample_memory.data();
     }
     store_pixels(pixels, samples, out.width, 0, y - region.y0, out);
   }
+  if (pnm.kind == '5' && scaled_value(pnm, highest) > 255) warn_of_clipping(job);
 }
 
 }  // namespace dtn::codec

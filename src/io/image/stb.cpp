@@ -44,7 +44,7 @@ void StbRelease::operator()(std::uint8_t* samples) const { stbi_image_free(sampl
 StbSamples stb_decode(const Job& job, std::span<const std::uint8_t> file, int width, int height,
                       int channels) {
   if (file.size() > INT_MAX) fail(job.name, "it has 2 GiB or more; save it as PNG");
-  stb_memory_left = job.limits.max_memory;
+  stb_memory_left = job.options.max_memory;
   int stb_width = 0, stb_height = 0, stored = 0;
   StbSamples samples(stbi_load_from_memory(file.data(), static_cast<int>(file.size()), &stb_width,
                                            &stb_height, &stored, channels));

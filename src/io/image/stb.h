@@ -25,7 +25,7 @@ struct StbRelease {
 using StbSamples = std::unique_ptr<std::uint8_t[], StbRelease>;
 
 // Decodes `file`, of width x height pixels, into `channels` samples per pixel: 1 (grey), 3 (RGB) or
-// 4 (RGBA). stb_image may allocate at most job.limits.max_memory bytes.
+// 4 (RGBA). stb_image may allocate at most job.options.max_memory bytes.
 StbSamples stb_decode(const Job& job, std::span<const std::uint8_t> file, int width, int height,
                       int channels);
 

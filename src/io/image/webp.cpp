@@ -70,7 +70,7 @@ void decode_part(const Job& job, Bytes bytes, const ImageRegion& region, int lef
   if (region.x1 > features.width || region.y1 > features.height)
     fail(job.name, "damaged WebP: a frame is smaller than its animation declares");
   if (features.format == kLossless &&
-      std::int64_t{4} * features.width * features.height > job.limits.max_memory)
+      std::int64_t{4} * features.width * features.height > job.options.max_memory)
     fail_for_memory(job);
   const ImageRegion part{std::max(0, region.x0 - 1) & ~1, std::max(0, region.y0 - 1) & ~1,
                          std::min(features.width, region.x1 + 1),

@@ -8,6 +8,7 @@
 #include "core/format.h"
 #include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
+#include "models/weights/image_channels.h"
 #include "models/weights/key_prefixes.h"
 #include "models/weights/norm_transfer.h"
 #include "models/weights/position_loader.h"
@@ -146,6 +147,7 @@ class Adapter {
                           " pixels wide, but the model's are ", p.shape[3],
                           "; set model.patch_size: ", t.dim(3)));
     }
+    if (take_channels(p, t)) return true;
     Shape resized = p.shape;
     if (t.rank() > 0) resized[0] = t.dim(0);
     if (!is_head(p.name) || t.shape() != resized) return false;
@@ -188,6 +190,23 @@ class Adapter {
     const Tensor fitting = positions_.fitted(p, table);
     if (fitting.defined()) copy_into(p, fitting, source_);
     return fitting.defined();
+  }
+  // Converts the convolution that reads the image, which is the first of the model.
+  bool take_channels(Parameter& p, const Tensor& t) {
+    const auto& all = model_.parameters().parameters();
+    const auto first = std::ranges::find(all, 4, [](const Parameter& q) { return q.shape.rank(); });
+    if (first == all.end() || first->name != p.name || t.rank() != 4) return false;
+    const std::int64_t from = t.dim(1), to = p.shape[1];
+    Shape converted_shape = t.shape();
+    converted_shape[1] = to;
+    if ((from != 1 && from != 3) || converted_shape != p.shape) return false;
+    const Tensor weight = converted(t, DType::kFloat32, cat(source_, ": tensor ", p.name));
+    copy_into(p, with_channels(weight, to), source_);
+    notes_.push_back(
+        cat(p.name, ": ", from, from == 1 ? " image channel in " : " image channels in ", source_,
+            ", ", to, " in the model; ",
+            to == 1 ? "their weights are summed" : "its weights are repeated and scaled"));
+    return true;
   }
   // Copies the rows that the options give for the classes of the model.
   bool take_class_rows(Parameter& p, const Tensor& t) {

@@ -111,7 +111,7 @@ const Image& DetectionSamples::decode(std::int64_t index, ImageWorkspace& ws) co
   const Sample sample = dataset_->load(index, ws.sample);
   const Image* image = sample.image;
   if (!image) {
-    decode_image_into(sample.encoded, ws.sample.name, ws.decoded);
+    decode_image_into(sample.encoded, ws.sample.name, ws.decoded, {.upright = data_.exif});
     image = &ws.decoded;
   }
   if (image->channels == 1) {
@@ -124,7 +124,10 @@ const Image& DetectionSamples::decode(std::int64_t index, ImageWorkspace& ws) co
     throw DataError(cat(dataset_->sample_name(index), ": has ", image->width, " x ", image->height,
                         " pixels, but ", listed.width, " x ", listed.height, " in ",
                         truths_->annotations().name(),
-                        "; its boxes would be wrong, so mend one of the two"));
+                        "; its boxes would be wrong, so mend one of the two",
+                        listed.width == image->height && listed.height == image->width
+                            ? cat("; or set data.exif: ", data_.exif ? "false" : "true")
+                            : ""));
   }
   return *image;
 }

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 // Limits on an untrusted file.
 constexpr std::size_t kMaxImages = 64, kMaxObjects = 5000, kMaxClasses = 100'000;
-constexpr std::int64_t kMaxSide = 65'500, kMaxPixels = 178'956'970;  // of DecodeLimits
+constexpr std::int64_t kMaxSide = 65'500, kMaxPixels = 178'956'970;  // of DecodeOptions
 constexpr std::int64_t kMaxLabel = 1'000'000;
 constexpr double kFar = 1e6;  // pixels; largest coordinate of a box
 

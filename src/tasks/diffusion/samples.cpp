@@ -53,6 +53,7 @@ DiffusionSamples::DiffusionSamples(std::shared_ptr<const Dataset> dataset,
       training_(split == Split::kTrain),
       fast_decode_(config.data.decode == DecodeMode::kFast ||
                    (config.data.decode == DecodeMode::kAuto && training_)),
+      decoding_{.upright = config.data.exif},
       image_shape_{config.model.channels, config.model.image_size.height,
                    config.model.image_size.width},
       classes_(config.model.num_classes),
@@ -160,12 +161,12 @@ void DiffusionSamples::write_image(std::int64_t index, const SampleKey& key, std
 const Image& DiffusionSamples::decode(std::span<const std::byte> bytes, ImageWorkspace& ws) const {
   constexpr int kMaxHalvings = 3;  // of a JPEG decoder
   const std::string& name = ws.sample.name;
-  const ImageInfo info = read_image_info(bytes, name);
+  const ImageInfo info = read_image_info(bytes, name, decoding_);
   int eighths = 8;
   if (fast_decode_ && info.scalable) {
     eighths >>= std::min(kMaxHalvings, halvings_of(info.width, info.height, size_of(image_shape_)));
   }
-  decode_image_scaled(bytes, name, {0, 0, info.width, info.height}, eighths, ws.decoded, {},
+  decode_image_scaled(bytes, name, {0, 0, info.width, info.height}, eighths, ws.decoded, decoding_,
                       image_shape_[0] == 1 ? ColorMode::kGray : ColorMode::kRgb);
   return ws.decoded;
 }

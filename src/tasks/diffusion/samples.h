@@ -59,6 +59,7 @@ class DiffusionSamples final : public SampleSource {
   std::shared_ptr<const Dataset> dataset_;
   std::uint64_t seed_;
   bool training_, fast_decode_;
+  DecodeOptions decoding_;
   Shape image_shape_;  // [C, H, W]
   std::int64_t classes_, steps_;
   double hflip_, label_dropout_;

@@ -11,6 +11,7 @@
 #include "data/source/packed_format.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
+#include "golden/data/fixtures.h"
 #include "io/crc32c.h"
 #include "io/image/image_encode.h"
 #include "resized.h"
@@ -320,6 +321,26 @@ TEST_F(PackedTest, ResizesLargeImagesExactlyAndKeepsSmallOnes) {
   }
   EXPECT_GT(resized, 2);
   EXPECT_LT(resized, 12);
+}
+
+// A packed data set is turned by data.exif as its files are.
+TEST_F(PackedTest, ResizedImagesKeepTheirOrientation) {
+  fs::copy_file(golden::path("images/rotated.jpg"), dir.path() / "train/a/rotated.jpg");
+  PackOptions options;
+  options.short_side = 12;
+  pack(options);
+  auto records = open_packed_file();
+  SampleWorkspace workspace;
+  int turned = 0;
+  for (std::int64_t i = 0; i < records->size(); ++i) {
+    const Sample sample = records->load(i, workspace);
+    if (exif_orientation(sample.encoded) == 1) continue;
+    ++turned;
+    const ImageInfo info = read_image_info(sample.encoded, "record", {.upright = true});
+    EXPECT_EQ(info.width, 12);
+    EXPECT_EQ(info.height, 20);
+  }
+  EXPECT_EQ(turned, 1);
 }
 
 TEST_F(PackedTest, ImagesWithoutFilesKeepPixels) {

@@ -16,8 +16,8 @@ std::atomic<std::int64_t> allocations = 0;
 }
 
 // Counts the calls of operator new. (libjpeg and libpng call malloc, and free everything after each
-// image.) Not inline, because GCC would warn about malloc with delete. The form that returns null is
-// std::stable_sort's; AddressSanitizer's own would not match this file's delete.
+// image.) Not inline, because GCC would warn about malloc with delete. std::stable_sort calls the
+// form that returns null; AddressSanitizer's own would not match this file's delete.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++allocations;
   return std::malloc(size > 0 ? size : 1);

@@ -202,6 +202,31 @@ TEST(Transforms, EncodedAndDecodedImagesGiveSameResult) {
   }
 }
 
+TEST(Transforms, ExifPreparesTheUprightImage) {
+  TransformWorkspace workspace;
+  DataConfig data;
+  data.decode = DecodeMode::kExact;
+  data.exif = true;
+  for (const char* name : {"rotated.jpg", "rotated.png", "lossy_rotated.webp", "420.jpg"}) {
+    const auto bytes = golden::image_bytes(name);
+    const Image upright = decode_image(bytes, name, {.upright = true});
+    for (bool training : {false, true}) {
+      const Transform transform(data, light(), 20, 3, training);
+      std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
+      for (std::uint64_t sample = 0; sample < 12; ++sample) {
+        const SampleKey key{1, 2, sample};
+        test::decode_and_apply(transform, bytes, name, key, workspace, out.data());
+        EXPECT_EQ(out, run(transform, upright, key)) << name;
+      }
+    }
+    data.exif = false;
+    const Transform as_stored(data, {}, 20, 3, false);
+    EXPECT_EQ(run(as_stored, upright) == run(as_stored, decode_image(bytes, name)),
+              std::string(name) == "420.jpg");
+    data.exif = true;
+  }
+}
+
 TEST(Transforms, ConvertsBetweenGrayAndColor) {
   const Image gray = procedural_image(2, 20, 20, 1);
   Image rgb, back;

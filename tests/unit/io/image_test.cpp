@@ -34,7 +34,7 @@ std::vector<Fixture> fixtures() {
 }
 
 // Returns the message of the DataError that decoding throws; empty if decoding succeeds.
-std::string error_of(const Bytes& bytes, const DecodeLimits& limits = {}) {
+std::string error_of(const Bytes& bytes, const DecodeOptions& limits = {}) {
   try {
     decode_image(bytes, "folder/file.img", limits);
   } catch (const DataError& error) {
@@ -169,7 +169,7 @@ TEST(Image, RejectsTruncatedFiles) {
 TEST(Image, DamagedFilesNeverCrash) {
   std::mt19937 random(5);
   int decoded = 0, refused = 0;
-  const DecodeLimits limits{1 << 22, 4096, 50, 1 << 24};
+  const DecodeOptions limits{1 << 22, 4096, 50, 1 << 24};
   for (const Fixture& f : fixtures()) {
     const Bytes bytes = golden::image_bytes(f.name);
     for (int i = 0; i < 100; ++i) {
@@ -213,7 +213,7 @@ TEST(Image, LimitsCanBeTightened) {
 }
 
 TEST(Image, CompressionBombsStayWithinMemory) {
-  const DecodeLimits little{.max_memory = 100'000};
+  const DecodeOptions little{.max_memory = 100'000};
   EXPECT_EQ(error_of(png_of(4, 4, Bytes(20)), little), "");
   EXPECT_EQ(error_of(png_of(4, 4, Bytes(64 << 20)), little), "");  // more rows than needed
   Bytes texts = png_of(4, 4, Bytes(20));

@@ -15,7 +15,7 @@ namespace {
 using Pixels = std::vector<std::uint8_t>;
 constexpr const char* kName = "folder/file.img";
 
-std::string decode_error(const std::string& file, const DecodeLimits& limits = {}) {
+std::string decode_error(const std::string& file, const DecodeOptions& limits = {}) {
   try {
     decode_image(as_bytes_of(file), kName, limits);
   } catch (const DataError& error) {
@@ -26,7 +26,7 @@ std::string decode_error(const std::string& file, const DecodeLimits& limits = {
 }
 
 testing::AssertionResult fails_with(const std::string& part, const std::string& file,
-                                    const DecodeLimits& limits = {}) {
+                                    const DecodeOptions& limits = {}) {
   const std::string error = decode_error(file, limits);
   if (error.find(part) != std::string::npos) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "\"" << error << "\" does not contain \"" << part << "\"";

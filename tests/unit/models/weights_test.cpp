@@ -322,6 +322,74 @@ TEST(AdaptedWeights, RejectOtherPatchSizes) {
                   {"file", "5 pixels wide", "model's are 3", "model.patch_size: 5"});
 }
 
+ModelConfig with_channels(int channels) {
+  ModelConfig c = test::deit_vit();
+  c.channels = channels;
+  return c;
+}
+
+// Returns the logits of two images whose channels are equal.
+test::Doubles logits_of_gray(Classifier& model) {
+  const ModelConfig& c = model.config();
+  const std::int64_t area = std::int64_t{c.image_size.height} * c.image_size.width;
+  const Tensor gray = test::random_tensor({2, area}, 40);
+  Tensor images =
+      Tensor::empty({2, c.channels, c.image_size.height, c.image_size.width}, DType::kFloat32);
+  const test::Doubles values = test::doubles(gray);
+  for (std::int64_t i = 0; i < images.numel(); ++i) {
+    const std::int64_t from = i / (area * c.channels) * area + i % area;
+    images.data<float>()[i] = static_cast<float>(values[static_cast<std::size_t>(from)]);
+  }
+  Context ctx;
+  return test::doubles(model.forward(ctx, {{"image", images}}).value());
+}
+
+// timm's adapt_input_conv(), by hand.
+TEST(AdaptedWeights, ConvertImageChannels) {
+  const ModelConfig rgb = with_channels(3);
+  Classifier source(rgb, 1);
+  NamedTensors tensors = copies(source);
+  const Tensor from = tensor_of(tensors, "patch_embed.proj.weight");
+  const std::int64_t filters = from.dim(0), area = from.dim(2) * from.dim(3);
+  const float* in = from.data<float>();
+  for (int channels : {1, 2, 4, 7}) {
+    Classifier model(with_channels(channels), 2);
+    const auto notes = load_adapted(model, tensors, "rgb.safetensors");
+    ASSERT_EQ(notes.size(), 1u);
+    expect_mentions(notes[0],
+                    {"patch_embed.proj.weight", "3 image channels in rgb.safetensors",
+                     cat(channels, " in the model"), channels == 1 ? "summed" : "repeated"});
+    NamedTensors loaded = copies(model);
+    const Tensor& to = tensor_of(loaded, "patch_embed.proj.weight");
+    for (std::int64_t n = 0; n < filters; ++n) {
+      for (std::int64_t i = 0; i < area; ++i) {
+        const auto weight = [&](std::int64_t c) { return in[(3 * n + c) * area + i]; };
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const float expected = channels == 1
+                                     ? weight(0) + weight(1) + weight(2)
+                                     : weight(c % 3) * (3.0f / static_cast<float>(channels));
+          EXPECT_EQ(to.data<float>()[(channels * n + c) * area + i], expected);
+        }
+      }
+    }
+  }
+}
+
+// The sum of the weights sees a grey image as the weights of three channels saw three equal ones.
+TEST(AdaptedWeights, GrayImagesGiveTheLogitsOfThreeEqualChannels) {
+  for (const auto& [from, to] : {std::pair(3, 1), std::pair(1, 3)}) {
+    Classifier source(with_channels(from), 1), model(with_channels(to), 2);
+    load_adapted(model, copies(source), "weights");
+    EXPECT_LT(test::max_abs_difference(logits_of_gray(source), logits_of_gray(model)), 2e-6);
+  }
+}
+
+TEST(AdaptedWeights, OtherNumbersOfChannelsAreRejected) {
+  Classifier source(with_channels(4), 1), model(with_channels(5), 1);
+  expect_mentions(error_of([&] { load_adapted(model, copies(source), "w.safetensors"); }),
+                  {"patch_embed.proj.weight", "w.safetensors"});
+}
+
 TEST(AdaptedWeights, MapNamesOfClipRelease) {
   const ModelConfig c = public_vit("clip");
   Classifier source(c, 1);
