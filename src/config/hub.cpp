@@ -15,8 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMaxBytes = 4 << 20;  // enough for the class names of ImageNet-21k
-
 // A value of the file and its position: "model_args.depth".
 struct Entry {
   const Json* value = nullptr;
@@ -75,7 +73,7 @@ class HubConfig {
   }
 
   Json parsed(const std::string& text) const {
-    if (text.size() > kMaxBytes) refuse("", "more than ", kMaxBytes >> 20, " MiB of JSON");
+    if (text.size() > kMaxHubConfig) refuse("", "more than ", kMaxHubConfig >> 20, " MiB of JSON");
     try {
       Json json = Json::parse(text);
       if (json.is_object()) return json;
@@ -241,7 +239,7 @@ Node parse_hub_config(const std::string& text, const std::string& file,
 Node read_hub_config(const std::filesystem::path& file, const ConfigSchemas& schemas) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw ConfigError(cat(file.string(), ": cannot open the file"));
-  std::string text(kMaxBytes + 1, '\0');
+  std::string text(kMaxHubConfig + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   return parse_hub_config(text, file.string(), schemas);

@@ -2,6 +2,7 @@
 // config.json, whose `architecture` and `pretrained_cfg.tag` name a public model.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 
@@ -11,6 +12,8 @@
 namespace dtn::config {
 
 inline constexpr const char* kHubConfig = "config.json";
+// Maximum size in bytes: enough for the class names of ImageNet-21k.
+inline constexpr std::size_t kMaxHubConfig = 4 << 20;
 
 bool is_hub_config(const std::filesystem::path& file);
 

@@ -140,10 +140,12 @@ std::vector<Key> model_keys() {
       value("model.roi_samples", FIELD(model.detector.roi_samples), between(1, 1e6),
             "mask_rcnn: number of regions of an image that train the heads, at most a quarter of "
             "them on an object"),
-      value(KEY(model.init_weights), "weights/model.safetensors",
-            "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
-            "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions "
-            "are resized to this model's grid; a head of another size is initialized anew"),
+      value(
+          KEY(model.init_weights), "weights/model.safetensors",
+          "weights to start from: a safetensors file, such as timm's model.safetensors, the folder "
+          "of a checkpoint, of a run or of a model from the Hugging Face hub, or the name of a "
+          "public model that dtn-get has fetched; positions are resized to this model's grid; a "
+          "head of another size is initialized anew"),
       choice(KEY(model.init_head), {"keep", "reset"},
              "head of the model: keep uses the head of init_weights; reset initializes a new head, "
              "even if that one fits"),

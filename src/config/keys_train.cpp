@@ -276,7 +276,8 @@ std::vector<Key> train_keys() {
 
       value(KEY(distill.teacher), "runs/teacher",
             "weights of the teacher, a trained model whose outputs this model learns for the same "
-            "images: a run, a checkpoint or a safetensors file; unset: no teacher"),
+            "images: a run, a checkpoint, a safetensors file, or the name of a public model that "
+            "dtn-get has fetched; unset: no teacher"),
       value(KEY(distill.teacher_config), "deit_small",
             "config of the teacher's model, if its file has none"),
       choice(KEY(distill.type), {"hard", "soft"},

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "config/choices.h"
+#include "config/model_cache.h"
 #include "data/classes/match_classes.h"
 #include "data/sample/transforms.h"
 #include "dtn/config/load.h"
@@ -93,13 +94,15 @@ Tensor per_channel(const std::vector<float>& values, Device device) {
 Teacher::Source Teacher::open(const TaskSetup& setup) {
   const DistillConfig& distill = setup.config.distill;
   const std::string& named = distill.teacher.value();
-  const auto file = find_weights(named);
+  const ConfigSchemas schemas = setup.registries.schemas();
+  const auto file = find_weights(locate_weights(named, schemas));
   if (!file) {
-    throw ConfigError(cat("distill.teacher: ", named,
-                          " is neither a safetensors file nor a folder of a checkpoint or a run"));
+    throw ConfigError(
+        cat("distill.teacher: ", named,
+            " is neither a safetensors file nor a folder of a checkpoint or a run, and "
+            "no public model has this name; dtn-info --models lists them"));
   }
   Source source{*file, read_safetensors(*file), {}};
-  const ConfigSchemas schemas = setup.registries.schemas();
   if (distill.teacher_config) {
     source.config = load_experiment(find_config(*distill.teacher_config, schemas), {}, schemas);
     return source;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/choices.h"
+#include "config/model_cache.h"
 #include "core/cuda_device.h"
 #include "core/format.h"
 #include "data/classes/class_counts.h"
@@ -72,10 +73,12 @@ RunProgress resume(const std::filesystem::path& checkpoint, const ExperimentConf
 void load_init_weights(const ExperimentConfig& config, const Registries& registries,
                        Learner& learner) {
   const std::string& named = *config.model.init_weights;
-  const auto file = find_trained_weights(named, registries.tasks);
+  const auto file =
+      find_trained_weights(locate_weights(named, registries.schemas()), registries.tasks);
   if (!file) {
     throw DataError(cat("model.init_weights: ", named,
-                        " is neither a safetensors file nor a folder with the weights of a model"));
+                        " is neither a safetensors file nor a folder with the weights of a model, "
+                        "and no public model has this name; dtn-info --models lists them"));
   }
   log_info(cat("init_weights: ", file->string()));
   for (const std::string& note :

@@ -138,7 +138,7 @@ struct ModelConfig {
   int vocabulary = 0;  // includes 0, the pad
   SequenceAttentionConfig attention{};
   PerStage<std::int64_t> norm_pool = 1;       // default of the norm's option `pool`
-  std::optional<std::string> init_weights{};  // a file or folder to start from: see find_weights()
+  std::optional<std::string> init_weights{};  // a file, folder or public model to start from
   InitHead init_head = InitHead::kKeep;       // their head, or a new one
   // Image size of the model that loaded weights come from, if their file does not say (GridKeys).
   std::optional<ImageSize> init_image_size{};

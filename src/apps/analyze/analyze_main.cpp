@@ -59,7 +59,7 @@ AnalysisSubject saved_model(const AnalyzeCommand& options, const std::string& na
     weights.checkpoint = last.string();
     subject.history = fs::path(named) / "norms.jsonl";
   }
-  subject.weights = weights.file();
+  subject.weights = weights.file(registries.schemas());
   const TensorFile file = read_safetensors(*subject.weights, {.map = true});
   if (!file.metadata.contains("config")) weights.config = options.config;
   subject.config = weights.config_of(file, registries.schemas());

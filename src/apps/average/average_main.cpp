@@ -199,8 +199,8 @@ int average_main(int argc, char** argv, const Registries& registries) {
       "dtn-average"};
   AverageCommand options;
   app.add_option("--checkpoint,checkpoint", options.checkpoints,
-                 "models: checkpoint folders, run folders, folders of Hugging Face hub models, or "
-                 "safetensors files of weights");
+                 "models: checkpoint folders, run folders, folders of Hugging Face hub models, "
+                 "safetensors files of weights, or public models that dtn-get has fetched");
   app.add_option("--output", options.output,
                  "safetensors file to write, such as soup.safetensors; it contains the config of "
                  "the first model")

@@ -52,7 +52,7 @@ Ingredients::Ingredients(std::vector<std::string> checkpoints, const WeightsOpti
   for (const std::string& named : checkpoints_) {
     WeightsOptions one = options;
     one.checkpoint = named;
-    const fs::path file = fs::canonical(one.trained_file(registries.tasks));
+    const fs::path file = fs::canonical(one.trained_file(registries));
     if (!seen.insert(file).second) {
       throw ConfigError(cat(named, ": the file ", file.string(),
                             " is named twice; --shares gives a model more weight"));

@@ -3,6 +3,9 @@
 #include <system_error>
 
 #include "apps/common/program.h"
+#include "config/document.h"
+#include "config/model_cache.h"
+#include "config/presets.h"
 #include "dtn/core/check.h"
 #include "io/weights_file.h"
 #include "tasks/trained_weights.h"
@@ -13,8 +16,8 @@ namespace fs = std::filesystem;
 
 void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const std::string& names) {
   app.add_option(names, checkpoint,
-                 "checkpoint folder, run folder, folder of a Hugging Face hub model, or "
-                 "safetensors file of weights")
+                 "checkpoint folder, run folder, folder of a Hugging Face hub model, safetensors "
+                 "file of weights, or name of a public model that dtn-get has fetched")
       ->required();
   add_config_to(app, ema_help);
 }
@@ -57,8 +60,12 @@ const char* why_no_weights(const fs::path& path) {
 
 }  // namespace
 
-fs::path WeightsOptions::file() const {
-  const fs::path path = checkpoint;
+fs::path WeightsOptions::located(const ConfigSchemas& schemas) const {
+  return locate_weights(checkpoint, schemas);
+}
+
+fs::path WeightsOptions::file(const ConfigSchemas& schemas) const {
+  const fs::path path = located(schemas);
   const auto model = find_weights(path);
   if (!ema && model) return *model;
   if (const auto average = find_weights(path, WeightsKind::kAverage); ema && average) {
@@ -76,12 +83,16 @@ fs::path WeightsOptions::file() const {
                             "; name another checkpoint of the run"));
     }
   }
-  throw ConfigError(cat("--checkpoint ", path.string(), ": ", why_no_weights(path)));
+  const std::string guess =
+      fs::exists(path) ? "" : config::did_you_mean(checkpoint, config::public_names(schemas));
+  throw ConfigError(cat("--checkpoint ", path.string(), ": ", why_no_weights(path), guess));
 }
 
-fs::path WeightsOptions::trained_file(const TaskRegistry& tasks) const {
-  const fs::path model = file();
-  return ema ? model : find_trained_weights(checkpoint, tasks).value_or(model);
+fs::path WeightsOptions::trained_file(const Registries& registries) const {
+  const ConfigSchemas schemas = registries.schemas();
+  const fs::path model = file(schemas);
+  if (ema) return model;
+  return find_trained_weights(located(schemas), registries.tasks).value_or(model);
 }
 
 ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
@@ -89,7 +100,7 @@ ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
   if (!config.empty()) return load_experiment(find_config(config, schemas), overrides, schemas);
   const auto embedded = weights.metadata.find("config");
   if (embedded == weights.metadata.end()) {
-    const fs::path hub = file().parent_path() / "config.json";
+    const fs::path hub = file(schemas).parent_path() / "config.json";
     if (fs::exists(hub)) return load_experiment(hub, overrides, schemas);
     throw ConfigError(cat(checkpoint,
                           " contains no config, and there is no config.json beside it; give one "

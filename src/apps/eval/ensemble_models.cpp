@@ -16,7 +16,7 @@ std::unique_ptr<Classify> load_member(const TaskSetup& setup, const TensorFile& 
                                       const std::string& named, const WeightsOptions& options) {
   WeightsOptions own = options;
   own.checkpoint = named;
-  const std::filesystem::path file = own.file();
+  const std::filesystem::path file = own.file(setup.registries.schemas());
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig config = own.config_of(weights, setup.registries.schemas());
   check_joins_ensemble(setup.config, config, named, setup.registries.datasets);

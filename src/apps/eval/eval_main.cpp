@@ -195,7 +195,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
         "--suite, --inputs, --samples, --report and --save-... work in one process; start dtn-eval "
         "without mpirun or srun");
   }
-  fs::path file = options.weights.file();
+  fs::path file = options.weights.file(registries.schemas());
   TensorFile weights = read_safetensors(file);
   const auto step = weights.metadata.find("step");
   // The canonical path shows which checkpoint of a run a link points to.

@@ -54,7 +54,7 @@ struct LoadedWeights {
 // the average.
 LoadedWeights read_weights(const FrozenCommand& command) {
   const WeightsOptions& options = command.weights;
-  LoadedWeights read{options.trained_file(command.registries.tasks), {}, {}};
+  LoadedWeights read{options.trained_file(command.registries), {}, {}};
   read.file = read_safetensors(read.path);
   read.config = options.config_of(read.file, command.registries.schemas());
   if (read.config.model.detector.kind) {

@@ -112,7 +112,7 @@ int run_export(const ExportCommand& options, const Registries& registries) {
   if (options.output.empty() && options.hub.empty()) {
     throw ConfigError("name what to write: --output model.onnx, or --hub FOLDER");
   }
-  const fs::path file = options.weights.trained_file(registries.tasks);
+  const fs::path file = options.weights.trained_file(registries);
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   if (registries.tasks.at(config.task).schema.features_only) {

@@ -145,13 +145,12 @@ int finish(const PictureCount& count, std::chrono::steady_clock::time_point star
 }
 
 int run_detector(const PredictCommand& options, const ExperimentConfig& config, Detect& task,
-                 const std::vector<InputPicture>& pictures, const StringMap& metadata,
-                 Device device) {
+                 const std::filesystem::path& file, const std::vector<InputPicture>& pictures,
+                 const StringMap& metadata, Device device) {
   if (!options.csv.empty()) {
     throw ConfigError("--csv is a table of classes; for a detector use --json or --output");
   }
-  for (const std::string& note :
-       task.load_weights(options.weights.file().string(), WeightsUse::kEvaluation)) {
+  for (const std::string& note : task.load_weights(file.string(), WeightsUse::kEvaluation)) {
     log_info(note);
   }
   DetectionFormat format = options.objects;
@@ -173,7 +172,7 @@ int run_detector(const PredictCommand& options, const ExperimentConfig& config, 
 
 int run_predict(const PredictCommand& options, const Registries& registries) {
   const Device device = options.machine.apply();
-  const std::filesystem::path file = options.weights.file();
+  const std::filesystem::path file = options.weights.file(registries.schemas());
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig stored = options.weights.config_of(weights, registries.schemas());
   const std::vector<InputPicture> listed = list_pictures(options.paths);
@@ -182,7 +181,7 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   check_has_classes(options, config, registries);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   if (auto* detect = dynamic_cast<Detect*>(task.get())) {
-    return run_detector(options, config, *detect, listed, weights.metadata, device);
+    return run_detector(options, config, *detect, file, listed, weights.metadata, device);
   }
   if (!options.objects.output.empty()) {
     throw ConfigError(cat("--output draws objects, and the task of this model is ", config.task));

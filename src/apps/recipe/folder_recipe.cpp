@@ -180,7 +180,7 @@ class RecipeChooser {
   void take_weights() {
     WeightsOptions options;
     options.checkpoint = training_.weights;
-    const std::filesystem::path file = options.trained_file(registries_.tasks);
+    const std::filesystem::path file = options.trained_file(registries_);
     const TensorFile header = read_safetensors(file, {.verify_checksums = false, .map = true});
     const ExperimentConfig of = options.config_of(header, registries_.schemas());
     if (of.model.max_length > 0) {

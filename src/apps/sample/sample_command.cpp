@@ -88,10 +88,10 @@ void SampleCommand::check() const {
   check_folder("--save-samples", samples);
 }
 
-fs::path SampleCommand::file() const {
-  const fs::path named = weights.file(), average = named.parent_path() / "ema.safetensors";
+fs::path SampleCommand::file(const ConfigSchemas& schemas) const {
+  const fs::path named = weights.file(schemas), average = named.parent_path() / "ema.safetensors";
   std::error_code error;
-  if (fs::is_directory(weights.checkpoint, error)) {
+  if (fs::is_directory(weights.located(schemas), error)) {
     if (weights.ema || !fs::exists(average, error)) return named;
     log_info(cat("using the moving average of the weights, ", average.string()));
     return average;

@@ -36,7 +36,7 @@ struct SampleCommand {
   void check() const;
   // Returns the weights file: of a folder, the average if it has one, which is logged. Throws
   // ConfigError if there is none.
-  std::filesystem::path file() const;
+  std::filesystem::path file(const ConfigSchemas& schemas) const;
   // Returns the class of each image.
   std::vector<std::int64_t> labels(const ModelConfig& model) const;
   // Throw ConfigError for a model that cannot draw the samples.

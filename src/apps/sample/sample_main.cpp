@@ -102,7 +102,7 @@ void write_picture(const SampleCommand& options, const Tensor& samples, const Mo
 int run_sample(const SampleCommand& options, const Registries& registries) {
   options.check();
   const Device device = options.machine.apply();
-  const std::filesystem::path file = options.file();
+  const std::filesystem::path file = options.file(registries.schemas());
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   const std::unique_ptr<Diffusion> task = make_model({config, device, registries});

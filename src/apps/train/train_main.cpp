@@ -301,8 +301,8 @@ int train_main(int argc, char** argv, const Registries& registries) {
       "validation images; see docs/own-images.md");
   app.add_option(
       "--weights", options.weights,
-      "with a folder of images: start from these weights, a run, a safetensors file or a "
-      "folder of a Hugging Face hub model (default: from scratch)");
+      "with a folder of images: start from these weights, a run, a safetensors file, a folder of a "
+      "Hugging Face hub model or a public model that dtn-get has fetched (default: from scratch)");
   app.add_option("--minutes", options.minutes,
                  "with a folder of images: time for the run on this machine")
       ->check(CLI::Range(0.05, 1e6))
