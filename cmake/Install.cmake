@@ -54,7 +54,9 @@ else()
       "libstdc++6, libgomp1, libdnnl2, libyaml-cpp0.7, libspdlog1.10, libjpeg62-turbo, "
       "libpng16-16, libwebp7, libwebpdemux2, zlib1g")
 endif()
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, librsvg2-bin, fonts-dejavu-core")
+# dtn-get loads libcurl at its first use.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
+    "libcurl4t64 | libcurl4, ca-certificates, openmpi-bin, librsvg2-bin, fonts-dejavu-core")
 # To build programs of one's own.
 string(CONCAT CPACK_DEBIAN_PACKAGE_SUGGESTS
   "g++, cmake, libdnnl-dev, ocl-icd-opencl-dev, libyaml-cpp-dev, libspdlog-dev, libjpeg-dev, "

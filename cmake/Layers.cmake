@@ -30,7 +30,7 @@ function(dtn_program_defaults target)
 endfunction()
 
 # The commands of src/apps/common/commands.cpp. Each is also a link to the program: dtn-train is dtn.
-set(DTN_COMMANDS train eval predict sample average export analyze plot sweep info data bench)
+set(DTN_COMMANDS train eval predict sample average export analyze plot sweep info get data bench)
 
 # dtn_command_program(<target> <folder>): the program `dtn` and its links in a folder.
 function(dtn_command_program target folder)

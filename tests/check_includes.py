@@ -60,6 +60,7 @@ ONLY_IN = {
     "stb": ["src/io/image/stb.cpp"],
     "protozero": ["src/io/tensorboard.cpp", "src/apps/export/onnx_graph.cpp"],
     "CLI": ["src/apps/", "tools/"],
+    "curl": ["src/apps/get/curl_library.h"],
     "cuda_runtime": ["src/cuda/", "src/kernels/cuda/"],
     "cublasLt": ["src/cuda/"],
     "nvtx3": ["src/cuda/"],

@@ -10,6 +10,7 @@ packages=(
   libspdlog-dev libprotozero-dev                   # logs, files of TensorBoard and ONNX
   libjpeg-dev libpng-dev libwebp-dev libstb-dev    # images
   zlib1g-dev                                       # compression
+  libcurl4-openssl-dev ca-certificates             # dtn-get
   libopenmpi-dev openmpi-bin                       # training in several processes
   librsvg2-bin fonts-dejavu-core                   # pictures as PNG (without: as SVG alone)
   libgtest-dev python3                             # tests

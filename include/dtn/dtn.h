@@ -7,6 +7,7 @@
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/export_main.h"
+#include "dtn/app/get_main.h"
 #include "dtn/app/info_main.h"
 #include "dtn/app/plot_main.h"
 #include "dtn/app/predict_main.h"

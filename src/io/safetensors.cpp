@@ -124,9 +124,14 @@ Declared take_checksums(Header& header, std::string_view json, const std::string
   return declared;
 }
 
-// Tensors share the memory of `mapping`, if it is not null.
-TensorFile load(const ByteSource& source, const std::shared_ptr<std::byte>& mapping,
-                const ReadOptions& options) {
+// The checked header of a file.
+struct OpenFile {
+  Header header;
+  Declared declared;
+  std::uint64_t data_at = 0;  // position of the data section
+};
+
+OpenFile open_file(const ByteSource& source) {
   const std::string& file = source.name();
   const auto size = static_cast<std::uint64_t>(source.size());
   auto not_ours = [&](const auto&... what) {
@@ -149,7 +154,17 @@ TensorFile load(const ByteSource& source, const std::shared_ptr<std::byte>& mapp
   std::uint64_t data_at = kLengthBytes + header_bytes;
   Header header = parse_header(json, size - data_at, file);
   Declared declared = take_checksums(header, json, file);
+  return {std::move(header), std::move(declared), data_at};
+}
 
+// Tensors share the memory of `mapping`, if it is not null.
+TensorFile load(const ByteSource& source, const std::shared_ptr<std::byte>& mapping,
+                const ReadOptions& options) {
+  const std::string& file = source.name();
+  OpenFile opened = open_file(source);
+  Header& header = opened.header;
+  const Declared& declared = opened.declared;
+  const std::uint64_t data_at = opened.data_at;
   std::vector<Loaded> loaded;
   std::vector<std::size_t> sizes;
   for (const Entry& entry : header.entries) {
@@ -186,6 +201,10 @@ TensorFile load(const ByteSource& source, const std::shared_ptr<std::byte>& mapp
 const Tensor* TensorFile::find(std::string_view name) const {
   auto found = std::ranges::lower_bound(tensors, name, {}, &NamedTensors::value_type::first);
   return found != tensors.end() && found->first == name ? &found->second : nullptr;
+}
+
+Header safetensors::read_header(const std::filesystem::path& path) {
+  return open_file(FileSource(path.string())).header;
 }
 
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -53,6 +54,10 @@ struct Header {
 
 // Parses a header before `data_bytes` of data. Throws DataError; its text begins with `file`.
 Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::string& file);
+
+// Reads the header of a file, and checks it against the file's size. Does not read the tensors.
+// Throws DataError, as read_safetensors() does.
+Header read_header(const std::filesystem::path& path);
 
 // Returns a name for a message: quoted, control characters replaced, cut if very long.
 std::string in_quotes(std::string_view name);

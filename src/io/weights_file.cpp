@@ -42,7 +42,7 @@ std::string describe_other_format(std::span<const char> start, const std::string
   const std::string_view text(start.data(), start.size());
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {
     return "a Git LFS pointer instead of the file; run 'git lfs install' once and 'git lfs pull' "
-           "in its folder, or download the file from its web page";
+           "in its folder, or fetch the model with dtn-get OWNER/REPO";
   }
   const bool zip = text.starts_with("PK\x03\x04");
   // Pickle protocols 2 to 5; torch.save() writes 2. The JSON of a safetensors file begins at byte

@@ -63,6 +63,9 @@ examples_of() {
   "$1" --man | sed -n '/^\.SH EXAMPLES/,/^\.SH SEE/s/^\.B //p' | sed 's/\\-/-/g; s/\\e/\\/g'
 }
 
+source "$lib/hub.sh"
+export HF_ENDPOINT=$hub/plain  # for dtn-get
+
 mapfile -t programs < <(cd "$bin" && find . -lname dtn -printf '%f\n' | sort -r)  # dtn-train first
 for program in dtn "${programs[@]}"; do
   if [[ $program == dtn-train ]]; then rm -r runs; fi  # of `dtn train`

@@ -9,6 +9,7 @@
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/export_main.h"
+#include "dtn/app/get_main.h"
 #include "dtn/app/info_main.h"
 #include "dtn/app/plot_main.h"
 #include "dtn/app/predict_main.h"
@@ -116,6 +117,16 @@ constexpr Example kInfo[] = {
     {"dtn-info --keys optim", "Explains the config keys that begin with optim."},
     {"source <(dtn-info --completion bash)", "Makes bash complete options, config names and keys."},
 };
+constexpr Example kGet[] = {
+    {"dtn-get vit_tiny_patch16_224.augreg_in21k_ft_in1k",
+     "Fetches a small vision transformer into the cache; --weights and --checkpoint then take its "
+     "name."},
+    {"dtn-get deit_small_patch16_224 --output deit_small",
+     "Fetches timm's default release of a model into a folder, for a machine without a "
+     "connection."},
+    {"dtn-get timm/vit_small_patch14_dinov2.lvd142m@main",
+     "Names a repository of the Hugging Face Hub and a revision."},
+};
 constexpr Example kData[] = {
     {"dtn-data stats --root data/imagenet --split train",
      "Counts the images of every class folder in data/imagenet/train."},
@@ -165,6 +176,8 @@ constexpr Command kCommands[] = {
      sweep_with_our_trainer, kSweep, "dtn dtn-train dtn-plot", "sweeps.md"},
     {"info", "dtn-info", "describe a model; list config keys, models, norms and presets", info_main,
      kInfo, "dtn dtn-train", "config.md normalizers.md"},
+    {"get", "dtn-get", "fetch a public model from the Hugging Face Hub", get_main, kGet,
+     "dtn dtn-info dtn-train dtn-eval", "weights.md finetuning.md"},
     {"data", "dtn-data", "pack, verify, describe and corrupt data sets", data_main, kData,
      "dtn dtn-train dtn-eval", "robustness.md sequences.md"},
     {"bench", "dtn-bench", "measure speed on this machine", bench_main, kBench, "dtn dtn-train",
@@ -178,7 +191,7 @@ constexpr Command kDtnItself = {
     nullptr,
     kDtn,
     "dtn-train dtn-eval dtn-predict dtn-sample dtn-average dtn-export dtn-analyze dtn-plot "
-    "dtn-sweep dtn-info dtn-data dtn-bench",
+    "dtn-sweep dtn-info dtn-get dtn-data dtn-bench",
     ""};
 
 // Handles help, version, manual page and completion of `dtn`, and the error of an unknown command.
