@@ -39,6 +39,8 @@ assert record["model"].startswith("timm/vit_tiny"), record
 EOP
 get 0 plain --offline
 expect_text 'is already here' "^$folder\$"
+get 3 plain --offline --force
+expect_text "is in $folder, but cannot be fetched again: --offline forbids a connection"
 expect_requests 0
 get 0 plain --force
 expect_requests 2

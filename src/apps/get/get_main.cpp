@@ -29,7 +29,7 @@ constexpr const char* kAbout =
 // Says how programs name the model.
 void print_place(const GetOptions& options, const ModelPlace& place) {
   const std::string name = options.output.empty() ? options.model : place.folder.string();
-  log_info(cat("use it by name: dtn-train FOLDER --weights ", shell_quoted(name),
+  log_info(cat("use it: dtn-train FOLDER --weights ", shell_quoted(name),
                ", dtn-eval --checkpoint ", shell_quoted(name)));
   std::printf("%s\n", place.folder.c_str());
 }

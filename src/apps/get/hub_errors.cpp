@@ -61,7 +61,8 @@ void fail_download(const HttpResult& result, const HubConnection& hub, const Wan
   if (result.end == HttpEnd::kUnreachable || result.end == HttpEnd::kFailed) {
     throw Error(cat("no connection to ", server, " for ", wanted.name, " of ", wanted.model.name(),
                     ": ", config::shown(result.problem),
-                    "; check the network, the proxy (https_proxy, no_proxy) and HF_ENDPOINT"));
+                    "; check the network, the proxy (https_proxy, no_proxy), the certificates "
+                    "(SSL_CERT_FILE) and HF_ENDPOINT"));
   }
   const int status = result.head.status;
   const std::string code = result.head.header("x-error-code");

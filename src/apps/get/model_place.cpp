@@ -58,6 +58,10 @@ void fail_without_network(const ModelPlace& place, const HubEndpoint& endpoint,
     missing += cat(missing.empty() ? "" : " and ", name);
     addresses += cat(" ", endpoint.address(place.model, name));
   }
+  if (missing.empty()) {
+    throw DataError(cat(place.model.name(), " is in ", place.folder.string(),
+                        ", but cannot be fetched again: ", reason));
+  }
   throw DataError(cat(place.folder.string(), " lacks ", missing, " of ", place.model.name(),
                       ", and ", reason,
                       ". Copy the folder from a machine with a connection, or put these files "
