@@ -29,7 +29,7 @@ runs() {
 
 echo "programs"
 version=$(sed -n 's/^project(dtn VERSION \([0-9.]*\).*/\1/p' "$source_folder/CMakeLists.txt")
-for program in dtn dtn-{train,eval,predict,sample,export,analyze,plot,sweep,info,data,bench}; do
+for program in dtn dtn-{train,eval,predict,sample,average,export,analyze,plot,sweep,info,get,data,bench}; do
   runs "^dtn $version, (GCC|Clang) [0-9.]+, (oneDNN|Eigen) [0-9.]+, " "$prefix/bin/$program" --version
   expect_file "$prefix/share/man/man1/$program.1"
   expect_file "$prefix/share/bash-completion/completions/$program"

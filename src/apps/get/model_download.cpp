@@ -79,7 +79,7 @@ class ModelDownload {
   // Writes config.json. The record beside it says that the file is ours.
   void keep_config(const std::string& text) {
     const fs::path file = place_.folder / config::kHubConfig;
-    if (fs::exists(file) && read_record(place_.folder).model.empty()) {
+    if (!options_.force && fs::exists(file) && read_record(place_.folder).model.empty()) {
       throw ConfigError(cat(file.string(), " is there already, and dtn-get has not written it; ",
                             "choose another folder, or delete the file"));
     }
