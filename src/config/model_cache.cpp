@@ -113,7 +113,7 @@ fs::path locate_weights(const std::string& named, const ConfigSchemas& schemas) 
   const auto known = config::find_public_model(named, schemas);
   if (!known && (!parse_hub_model(named) || !known_cache())) return named;
   const HubModel model = *find_hub_model(named, schemas);
-  const fs::path folder = cache_folder(model);
+  fs::path folder = cache_folder(model);
   if (is_hub_folder(folder)) {
     say_where(named, folder);
     return folder;

@@ -88,6 +88,10 @@ get 0 norange
 expect_text 'the server does not go on where the download ended; starting again'
 expect_whole
 fresh
+get 1 again --retries 2
+expect_text 'gave up after 3 attempts'
+expect_requests 4  # the same bytes again do not begin the count anew
+fresh
 get 0 changes
 expect_text 'the file on the server is another one now; starting again'
 expect_whole changed

@@ -90,7 +90,7 @@ fs::path WeightsOptions::file(const ConfigSchemas& schemas) const {
 
 fs::path WeightsOptions::trained_file(const Registries& registries) const {
   const ConfigSchemas schemas = registries.schemas();
-  const fs::path model = file(schemas);
+  fs::path model = file(schemas);
   if (ema) return model;
   return find_trained_weights(located(schemas), registries.tasks).value_or(model);
 }

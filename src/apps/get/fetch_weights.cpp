@@ -16,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kProgress = 1 << 20;  // bytes that make an attempt a success of a kind
+// Bytes beyond the furthest ones so far, after which the count of retries begins anew. So the
+// attempts end, even with a server that always begins again.
+constexpr std::int64_t kProgress = 1 << 20;
 
 class WeightsDownload {
  public:
@@ -27,7 +29,8 @@ class WeightsDownload {
     if (part_.bytes() > 0) {
       log_info(cat(wanted_.name, ": ", arrived(), " are here from before; going on there"));
     }
-    pieces_ = part_.bytes() > 0;
+    furthest_ = part_.bytes();
+    pieces_ = furthest_ > 0;
     const auto start = std::chrono::steady_clock::now();
     std::int64_t bytes = 0;
     do {
@@ -69,6 +72,7 @@ class WeightsDownload {
       result = attempts_.request(headers(), receiver);
       if (receiver.is_at_end()) return true;
       is_stale = receiver.is_stale();
+      bytes += receiver.received();
     }
     if (is_stale) {
       if (before == 0) {
@@ -80,14 +84,15 @@ class WeightsDownload {
       return false;
     }
     const bool is_answer = result.head.status == 200 || result.head.status == 206;
-    const std::int64_t gained = part_.bytes() - (result.head.status == 206 ? before : 0);
-    if (is_answer) bytes += gained;
     if (result.end == HttpEnd::kDone && is_answer) {
       if (part_.bytes() == part_.facts().size) return true;
       result.end = HttpEnd::kBroken;
       result.problem = "the connection ended early";
     }
-    if (is_answer && gained >= kProgress) attempts_.reset();
+    if (part_.bytes() >= furthest_ + kProgress) {
+      attempts_.reset();
+      furthest_ = part_.bytes();
+    }
     attempts_.recover(result, part_.bytes() > 0 ? cat(" after ", arrived()) : "");
     return false;
   }
@@ -123,8 +128,9 @@ class WeightsDownload {
   const WantedFile& wanted_;
   Attempts attempts_;
   PartFile part_;
-  bool pieces_ = false;     // the bytes come from several attempts
-  bool restarted_ = false;  // because the pieces did not fit
+  std::int64_t furthest_ = 0;  // bytes of the part at the last count
+  bool pieces_ = false;        // the bytes come from several attempts
+  bool restarted_ = false;     // because the pieces did not fit
   std::string verdict_;
 };
 

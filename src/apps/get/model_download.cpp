@@ -96,8 +96,8 @@ class ModelDownload {
 
   std::string fetch_config() {
     FetchedFile& fetched = files_[config::kHubConfig];
-    const std::string text = fetch_text(hub_, {place_.model, config::kHubConfig},
-                                        static_cast<std::int64_t>(config::kMaxHubConfig), fetched);
+    std::string text = fetch_text(hub_, {place_.model, config::kHubConfig},
+                                  static_cast<std::int64_t>(config::kMaxHubConfig), fetched);
     const std::string& commit = fetched.facts.commit;
     log_info(cat(place_.model.name(), " from ", hub_.endpoint.url.origin(),
                  commit.empty() ? "" : cat(", commit ", commit.substr(0, 10))));

@@ -93,6 +93,7 @@ void WeightsReceiver::receive(std::span<const std::byte> bytes) {
                         " bytes that it names; check HF_ENDPOINT and the proxy"));
   }
   part_.append(bytes);
+  received_ += static_cast<std::int64_t>(bytes.size());
   progress_->update(part_.bytes());
 }
 

@@ -31,6 +31,8 @@ class WeightsReceiver final : public HubReceiver {
   bool begin(const HttpHead& head, const FileFacts& facts) override;
   void receive(std::span<const std::byte> bytes) override;
 
+  // Bytes that have been added to the part.
+  std::int64_t received() const { return received_; }
   // True if the server has other content than the part, or cannot go on with it.
   bool is_stale() const { return stale_; }
   // True if the server says that there is nothing behind the part.
@@ -43,6 +45,7 @@ class WeightsReceiver final : public HubReceiver {
 
   PartFile& part_;
   std::string name_;
+  std::int64_t received_ = 0;
   bool stale_ = false, at_end_ = false;
   std::optional<TransferProgress> progress_;
 };

@@ -89,7 +89,7 @@ void SampleCommand::check() const {
 }
 
 fs::path SampleCommand::file(const ConfigSchemas& schemas) const {
-  const fs::path named = weights.file(schemas), average = named.parent_path() / "ema.safetensors";
+  fs::path named = weights.file(schemas), average = named.parent_path() / "ema.safetensors";
   std::error_code error;
   if (fs::is_directory(weights.located(schemas), error)) {
     if (weights.ema || !fs::exists(average, error)) return named;
