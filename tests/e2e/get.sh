@@ -228,7 +228,7 @@ first=$!
 until [[ -s $weights.part ]]; do sleep 0.05; done
 HF_ENDPOINT=$hub/slow "$bin/dtn-get" "$name" > second.txt 2>&1 &
 second=$!
-until grep -q 'another dtn-get is writing' second.txt; do sleep 0.05; done
+until grep -qs 'another dtn-get is writing' second.txt; do sleep 0.05; done
 touch server/go
 wait $first || fail "the first of two fails: $(cat first.txt)"
 wait $second || fail "the second of two fails: $(cat second.txt)"
