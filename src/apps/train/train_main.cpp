@@ -13,10 +13,10 @@
 
 #include "apps/common/commands.h"
 #include "apps/common/program.h"
+#include "apps/common/run_end.h"
 #include "apps/estimate/run_size.h"
 #include "apps/recipe/folder_recipe.h"
 #include "apps/report/run_figures.h"
-#include "apps/common/run_end.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
