@@ -121,8 +121,9 @@ std::string HelpFormatter::arguments(const CLI::App& app) const {
   std::string text;
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional() || option->get_group().empty()) continue;
-    const std::string name =
-        option->get_name(true) + (option->get_items_expected_max() > 1 ? "..." : "");
+    const std::string value = value_name(*option);
+    const std::string name = cat(option->get_name(true), value == "TEXT" ? "" : " " + value,
+                                 option->get_items_expected_max() > 1 ? "..." : "");
     const std::vector<std::string>& same = option->get_lnames();
     text += entry(name, same.empty() ? option->get_description() + shown_limits(*option)
                                      : cat("the same as --", same.front()));
@@ -147,9 +148,9 @@ std::string HelpFormatter::groups(const CLI::App& app) const {
   const auto is_early = [](const auto& group) {
     return group.first != kMachineGroup && group.first != kHelpGroup;
   };
-  const auto late = std::ranges::stable_partition(all, is_early).begin();
-  std::ranges::stable_partition(late, all.end(),
-                                [](const auto& group) { return group.first == kMachineGroup; });
+  const auto late = std::stable_partition(all.begin(), all.end(), is_early);
+  std::stable_partition(late, all.end(),
+                        [](const auto& group) { return group.first == kMachineGroup; });
   std::string text;
   for (const auto& [name, entries] : all) {
     if (!entries.empty()) text += cat("\n", name, ":\n", entries);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -185,6 +186,13 @@ class RunFolder {
   DirectoryLock lock_;
 };
 
+void log_lines(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) log_info(line);
+  }
+}
+
 int run_train(const TrainCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   Communicator& ranks = *job();
@@ -247,7 +255,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   if (ranks.is_root() && !folder_of_images) {
     const std::string end =
         run_end_text(output, {{"report", output / "report.html"}}, next_commands(config, output));
-    std::fputs(("\n" + end).c_str(), stderr);
+    log_lines(end);
   }
   return kExitDone;
 }
