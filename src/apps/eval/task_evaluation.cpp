@@ -144,6 +144,7 @@ Outcome evaluate_split(const TaskEvaluation& e) {
   };
   opening.reset();
   const std::optional<Evaluation> evaluation = evaluate(e.task, split->feeder(), eval);
+  bar.reset();
   if (results) results->finish();
   if (images) images->finish();
   outcome.metrics = evaluation->metrics;

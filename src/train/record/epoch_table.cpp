@@ -11,7 +11,7 @@
 namespace dtn {
 namespace {
 
-constexpr double kSecondsBetweenRows = 1;
+constexpr double kSecondsBetweenEvaluations = 1, kSecondsWithoutRow = 10;
 constexpr const char* kFormat = "%10s%10s%10s%11s%12s %12s%14s";
 
 // Returns the value of a figure of the metrics with 4 decimals, or a dash.
@@ -57,10 +57,14 @@ std::string EpochTable::header() const {
          "\n";
 }
 
+bool EpochTable::comes_too_soon(bool evaluated) const {
+  if (!evaluated) return seconds_since(last_row_) < kSecondsWithoutRow;
+  return last_evaluation_ && seconds_since(*last_evaluation_) < kSecondsBetweenEvaluations;
+}
+
 std::string EpochTable::row(std::int64_t step, double lr, const Metrics* metrics, bool best,
                             const std::string& time_left, bool in_color) {
-  const bool soon = begun_ && seconds_since(last_row_) < kSecondsBetweenRows;
-  if (soon && !periods_.is_last(step)) return "";
+  if (!periods_.is_last(step) && comes_too_soon(metrics != nullptr)) return "";
   const ShownFigure figure = metrics ? first_figure(metrics->text) : ShownFigure();
   std::string text;
   if (!begun_ || (metrics && figure.name != figure_)) {
@@ -81,6 +85,7 @@ std::string EpochTable::row(std::int64_t step, double lr, const Metrics* metrics
   text += value + format("%12.1f%14s\n", window.samples_per_second(), time_left.c_str());
   begun_ = true;
   last_row_ = Clock::now();
+  if (metrics) last_evaluation_ = last_row_;
   at_last_row_ = now_;
   loss_sum_ = 0;
   losses_ = 0;

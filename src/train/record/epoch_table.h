@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "dtn/core/metrics.h"
@@ -28,8 +29,9 @@ class EpochTable {
 
   // Returns the row after `step`, behind the names of the columns for the first row and when the
   // figure changes. `metrics`: the evaluation at this step, or null. `best`: it is the best so far,
-  // which a star marks, in green if `in_color`. Returns an empty text if the row before is younger
-  // than a second, so that short epochs do not flood the terminal. The last step has a row always.
+  // which a star marks, in green if `in_color`. Returns an empty text for an evaluation within a
+  // second of the one before, and for an epoch without an evaluation within ten seconds of any row,
+  // so that short epochs do not flood the terminal. The last step always has a row.
   std::string row(std::int64_t step, double lr, const Metrics* metrics, bool best,
                   const std::string& time_left, bool in_color);
 
@@ -37,12 +39,14 @@ class EpochTable {
   using Clock = std::chrono::steady_clock;
 
   std::string header() const;
+  bool comes_too_soon(bool evaluated) const;
 
   const RunPeriods& periods_;
   std::string noun_;
   std::string figure_;  // name of the column; empty: none
   bool begun_ = false;
-  Clock::time_point last_row_{};
+  Clock::time_point last_row_ = Clock::now();
+  std::optional<Clock::time_point> last_evaluation_;
   double loss_sum_ = 0, last_lr_ = 0;
   std::int64_t losses_ = 0;
   TrainingTime now_, at_last_row_;

@@ -40,12 +40,23 @@ TEST(EpochTable, RowsHaveMeansSinceTheLastRowIn80Columns) {
   table.add(0.25, clock);
   // A row so soon is left out, except after the last step; its loss counts in the next row.
   EXPECT_EQ(table.row(6, 1e-3, &last, true, "1.0 s", false), "");
+  EXPECT_EQ(table.row(7, 1e-3, nullptr, false, "1.0 s", false), "");
   table.add(0.75, clock);
   const std::string two = table.row(8, 1e-4, &last, true, "0.0 s", true);
   EXPECT_EQ(
       two,
       "       2/2    0.5000    0.5000   1.00e-04\033[32m     75.00 %*\033[0m         0.0         "
       "0.0 s\n");
+}
+
+// Of short epochs, only those with an evaluation have a row.
+TEST(EpochTable, EpochsWithoutAnEvaluationDoNotHideEvaluations) {
+  TrainConfig train;
+  const RunPeriods periods(train, 4, 400);
+  EpochTable table(periods, "images");
+  EXPECT_EQ(table.row(4, 1e-3, nullptr, false, "9 s", false), "");
+  const Metrics first = top1("50.00 %");
+  EXPECT_NE(table.row(8, 1e-3, &first, true, "9 s", false).find("     2/100 "), std::string::npos);
 }
 
 TEST(EpochTable, RowsWithoutAnEvaluationLeaveItsColumnsEmpty) {
