@@ -11,6 +11,7 @@
 #include <deque>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "core/progress.h"
@@ -70,7 +71,7 @@ const std::shared_ptr<FileSink>& file_sink() {
 // a colour.
 const auto& error_sink() {
   static const auto sink = [] {
-    const auto made = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(
+    auto made = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(
         errors_have_color() ? spdlog::color_mode::always : spdlog::color_mode::never);
     made->set_color(spdlog::level::info, "");
     return made;
@@ -95,14 +96,29 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void log_info(std::string_view message) { logger().info(message); }
+void log_info(std::string_view message) {
+  erase_bar();
+  logger().info(message);
+}
 void log_detail(std::string_view message) {
   if (!errors_on_terminal()) return log_info(message);
   if (!logger().should_log(spdlog::level::info)) return;
   file_sink()->log(spdlog::details::log_msg("dtn", spdlog::level::info, message));
 }
-void log_warn(std::string_view message) { logger().warn("warning: {}", message); }
-void log_error(std::string_view message) { logger().error("error: {}", message); }
+void log_warn(std::string_view message) {
+  erase_bar();
+  logger().warn("warning: {}", message);
+}
+void log_warn_once(const std::string& message) {
+  static std::mutex mutex;
+  static std::set<std::string> logged;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (logged.insert(message).second) log_warn(message);
+}
+void log_error(std::string_view message) {
+  erase_bar();
+  logger().error("error: {}", message);
+}
 
 void repeat_error_at_the_end(std::string_view message) {
   const std::string text = "error: " + std::string(message);

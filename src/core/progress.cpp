@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,16 @@ std::size_t columns_of(int descriptor, std::size_t otherwise) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : otherwise;
 }
 
+// True while a bar is on the terminal.
+std::atomic<bool> on_terminal = false;
+
 }  // namespace
+
+void erase_bar() {
+  if (!on_terminal.exchange(false)) return;
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+}
 
 std::size_t output_columns(std::size_t otherwise) { return columns_of(STDOUT_FILENO, otherwise); }
 std::size_t error_columns(std::size_t otherwise) { return columns_of(STDERR_FILENO, otherwise); }
@@ -78,6 +88,7 @@ void ProgressBar::draw(double fraction, const std::string& text) {
   if (!due()) return;
   last_draw_ = Clock::now();
   visible_ = true;
+  on_terminal = true;
   const int columns = static_cast<int>(error_columns());
   int room = columns - static_cast<int>(title_.size() + text.size()) - 5;
   int width = std::clamp(room, 0, 30);
@@ -93,8 +104,7 @@ void ProgressBar::draw(double fraction, const std::string& text) {
 
 void ProgressBar::clear() {
   if (!terminal_ || !visible_) return;
-  std::fprintf(stderr, "\r\033[K");
-  std::fflush(stderr);
+  erase_bar();
   visible_ = false;
 }
 

@@ -34,6 +34,9 @@ class ProgressBar {
   bool terminal_, visible_ = false;
 };
 
+// Erases a bar that is on the terminal now, of any thread, so that a line can be printed.
+void erase_bar();
+
 // Columns of the terminal on standard output, or on standard error; `otherwise` if there is none.
 std::size_t output_columns(std::size_t otherwise = 100);
 std::size_t error_columns(std::size_t otherwise = 80);

@@ -15,6 +15,7 @@ def image(path, tint):
 for name, tint, n in (("cat", (120, 0, 0), 40), ("sea fish", (0, 120, 0), 30), ("emu", (0, 0, 120), 3)):
     for i in range(n): image(f"my photos/{name}/{i} one.bmp", tint)
 open("my photos/cat/broken.jpg", "wb").write(b"\xff\xd8\xff\xe0broken")
+open("my photos/cat/clip.mov", "wb").write(b"not an image")
 open("my photos/notes.txt", "w").write("not an image")
 for name in ("rotated.jpg", "cmyk.jpg", "gray16.png"):  # a phone's, a printer's, a scanner's
     shutil.copy(f"{os.environ['images']}/{name}", "my photos/cat/")
@@ -31,6 +32,7 @@ expect_text 'labels: the folders in .*/my photos' 'validation: a fifth of the im
   'gray16.png: 16-bit grey values above 255 are read as white' 'length: [0-9]+ epochs?, about' 'sampling: balanced over 3 classes' \
   'skipped a damaged image: .*broken.jpg' 'top-1 [0-9.]+ %' \
   'errors: +runs/my photos/errors/report.html' "dtn-predict --checkpoint 'runs/my photos' IMAGE" '^best: +top-1 [0-9.]+ % at step [0-9]+'
+expect_equal "warnings of files left out" "$(grep -c 'left out 1 .mov' "$log")" 1
 run="runs/my photos"
 for file in recipe.yaml config.yaml report.html errors/report.html errors/report.json splits/val.csv; do
   expect_file "$run/$file"

@@ -13,6 +13,8 @@ void log_info(std::string_view message);
 void log_detail(std::string_view message);
 // Logs a warning.
 void log_warn(std::string_view message);
+// Logs a warning, unless this process has logged the same text before.
+void log_warn_once(const std::string& message);
 // Logs an error.
 void log_error(std::string_view message);
 // Writes the error line to standard error again, from a child process, 0.2 s later. The line then

@@ -19,7 +19,7 @@ ArchiveDataset::ArchiveDataset(ArchiveSet archives, ArchiveIndex index,
   class_names_ = std::move(class_names);
   num_classes_ = num_classes;
   description_ = images_of_classes(*this, name_of(split), where);
-  if (!index_.remark.empty()) log_warn(index_.remark);
+  if (!index_.remark.empty()) log_warn_once(index_.remark);
 }
 
 Sample ArchiveDataset::load(std::int64_t index, SampleWorkspace& workspace) const {

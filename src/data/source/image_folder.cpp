@@ -133,7 +133,7 @@ class ImageFolder final : public Dataset {
                    without.size() == 1 ? " class folder has" : " class folders have",
                    " no images: ", listed_names(without)));
     }
-    if (left_out.count() > 0) log_warn(left_out.warning(folder_));
+    if (left_out.count() > 0) log_warn_once(left_out.warning(folder_));
   }
 
   // Reads the images directly in the folder, which have no class.
@@ -143,7 +143,7 @@ class ImageFolder final : public Dataset {
     has_labels_ = false;
     num_classes_ = 1;
     description_ = cat(size(), " ", kind, size() == 1 ? "image" : "images", " in ", folder_);
-    if (left_out.count() > 0) log_warn(left_out.warning(folder_));
+    if (left_out.count() > 0) log_warn_once(left_out.warning(folder_));
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {

@@ -272,7 +272,7 @@ class YoloReader {
       if (it->path().extension() != ".txt" || it->path().filename() == "classes.txt") continue;
       if (!used_.contains(path)) left_out.add("label without an image", "labels without an image");
     }
-    if (left_out.count() > 0) log_warn(left_out.warning(images_.string()));
+    if (left_out.count() > 0) log_warn_once(left_out.warning(images_.string()));
   }
 
   const fs::path &images_, &labels_;

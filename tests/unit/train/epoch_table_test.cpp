@@ -49,7 +49,7 @@ TEST(EpochTable, RowsHaveMeansSinceTheLastRowIn80Columns) {
       "0.0 s\n");
 }
 
-// Of short epochs, only those with an evaluation have a row.
+// Short epochs without an evaluation have no row.
 TEST(EpochTable, EpochsWithoutAnEvaluationDoNotHideEvaluations) {
   TrainConfig train;
   const RunPeriods periods(train, 4, 400);
