@@ -47,7 +47,7 @@ class EpochTable {
   bool begun_ = false;
   Clock::time_point last_row_ = Clock::now();
   std::optional<Clock::time_point> last_evaluation_;
-  double loss_sum_ = 0, last_lr_ = 0;
+  double loss_sum_ = 0;
   std::int64_t losses_ = 0;
   TrainingTime now_, at_last_row_;
 };
