@@ -18,9 +18,10 @@ namespace {
 dtn::Transform make_transform(int channels, bool training) {
   dtn::DataConfig data;
   data.decode = dtn::DecodeMode::kFast;
+  data.exif = training;
   dtn::AugmentConfig augment;
   augment.preset = dtn::AugmentPreset::kLight;
-  return dtn::Transform(data, augment, 12, channels, training, dtn::fuzz::kLimits);
+  return dtn::Transform(data, augment, 12, channels, training, dtn::fuzz::kOptions);
 }
 
 void transform(std::span<const std::byte> bytes, std::uint32_t choice) {

@@ -48,17 +48,17 @@ Image reduced(const Image& image, int width) {
 
 // Its texts are large, because a phone shows the picture at two thirds of its size.
 plot::Figure pictures_over_run(const std::vector<Picture>& pictures) {
-  constexpr double kStepText = 17, kRowBelow = 28, kWidth = plot::kCellWidth;
+  constexpr double kStepText = 17, kRowBelow = 28, kSheetWidth = plot::kCellWidth;
   const std::size_t columns = std::min<std::size_t>(3, pictures.size());
   const auto across = static_cast<double>(columns);
-  const double width = (kWidth - (across - 1) * kGap) / across;
+  const double width = (kSheetWidth - (across - 1) * kGap) / across;
   double tallest = 0;
   for (const Picture& p : pictures) {
     tallest = std::max(tallest, p.image.height * width / p.image.width);
   }
   const double row = tallest + kRowBelow;
   const std::size_t rows = (pictures.size() + columns - 1) / columns;
-  plot::Canvas canvas(kWidth, row * static_cast<double>(rows));
+  plot::Canvas canvas(kSheetWidth, row * static_cast<double>(rows));
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     const Picture& p = pictures[i];
     const Image small = reduced(p.image, 2 * static_cast<int>(width));
