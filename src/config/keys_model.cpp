@@ -16,8 +16,7 @@ std::vector<Key> model_keys() {
             "several stages, the first stride"),
       value(KEY(model.channels), between(1, 1024),
             "channels of the images: 3 for colour, 1 for grey; weights of another number are "
-            "summed to "
-            "one channel, or repeated and scaled, as in timm"),
+            "summed to one channel, or repeated and scaled, as in timm"),
       value(KEY(model.num_classes), between(0, 1e6),
             "number of classes, which are the outputs of the head; 0: no head, the outputs are the "
             "features that the head would read; if a training config omits the key, the number of "

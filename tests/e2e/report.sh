@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A report is opened in a browser: by day, by night and on a phone, without an error and without
-# asking for anything beyond itself. The report of a run shows the values below the pointer. Skipped, after what needs no browser, where there is none.
+# asking for anything beyond itself. The report of a run shows the values below the pointer. Skipped,
+# after what needs no browser, where there is none.
 # KEEP=<folder> keeps the screenshots there.
 source "$(dirname "$0")/lib/common.sh"
 
@@ -113,6 +114,16 @@ browse() {
   grep ':CONSOLE' "$work/said" | cut -c -300 > "$log" || true
   checks=$((checks + 1))
 }
+
+# expect_title PAGE PATTERN: on a phone and on a wide screen, the title that the page gives itself begins so.
+expect_title() {
+  local width
+  for width in 390 1280; do
+    browse "$1" --window-size="$width,1600" --dump-dom
+    grep -m 1 -o '<title>[^<]*' "$work/page" > "$log"
+    expect_text "^<title>$2"
+  done
+}
 expect_quiet() {
   expect_equal "what $1 logs" "$(cat "$log")" ''
   expect_equal "what $1 asks for" "$(sort -u "$work/asked")" /report.html
@@ -157,11 +168,7 @@ document.title = all.scrollWidth - all.clientWidth + ' too wide; smallest text '
   ' of ' + document.querySelectorAll('text').length;</script>"""
 open("measured.html", "w").write(page.replace("</body>", script + "</body>"))
 EOF
-for width in 390 1280; do
-  browse measured.html --window-size="$width,1600" --dump-dom
-  grep -m 1 -o '<title>[^<]*' "$work/page" > "$log"
-  expect_text '^<title>0 too wide; smallest text (9\.[5-9]|1[0-9])[0-9.]* of [0-9]{3}'
-done
+expect_title measured.html '0 too wide; smallest text (9\.[5-9]|1[0-9])[0-9.]* of [0-9]{3}'
 
 echo "values below the pointer"
 browse run/report.html --screenshot="$work/run.png"
@@ -186,11 +193,7 @@ document.title = (shown.left >= 0 && shown.right <= document.documentElement.cli
 </script>"""
 open("pointed.html", "w").write(page.replace("</body>", script + "</body>"))
 EOF
-for width in 390 1280; do
-  browse pointed.html --window-size="$width,1600" --dump-dom
-  grep -m 1 -o '<title>[^<]*' "$work/page" > "$log"
-  expect_text '^<title>true epoch 2; .training2.25; .evaluation1.25 0 too wide'
-done
+expect_title pointed.html 'true epoch 2; .training2.25; .evaluation1.25 0 too wide'
 
 echo "what would be noticed"
 python3 - << 'EOF'

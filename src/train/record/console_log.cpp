@@ -19,11 +19,12 @@ void ConsoleLog::step(std::int64_t step, const StepReport& report, double lr,
   const std::string figures =
       format("loss %.4f  %.1f %s/s", report.loss, clock.samples_per_second(), noun_.c_str());
   if (periods_.log_due(step)) {
-    detail(format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  %s %.0f %%  left ",
-                  static_cast<long long>(step), static_cast<long long>(periods_.total_steps()),
-                  periods_.epoch_at(step), figures.c_str(), lr, report.grad_norm,
-                  report.idle_seconds ? "GPU waited" : "waited for data", clock.percent_waited()) +
-           bar_.time_left(step));
+    log_detail(format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  %s %.0f %%  left ",
+                      static_cast<long long>(step), static_cast<long long>(periods_.total_steps()),
+                      periods_.epoch_at(step), figures.c_str(), lr, report.grad_norm,
+                      report.idle_seconds ? "GPU waited" : "waited for data",
+                      clock.percent_waited()) +
+               bar_.time_left(step));
   }
   lr_ = lr;
   table_.add(report.loss, clock);
@@ -34,9 +35,9 @@ void ConsoleLog::step(std::int64_t step, const StepReport& report, double lr,
 }
 
 void ConsoleLog::evaluation(std::int64_t step, const std::string& split, const Evaluation& result) {
-  detail(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ",
-             counted(result.count, noun_), " in ", name_of(result.compute), "  ",
-             format_duration(result.seconds)));
+  log_detail(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ",
+                 counted(result.count, noun_), " in ", name_of(result.compute), "  ",
+                 format_duration(result.seconds)));
 }
 
 void ConsoleLog::judged(std::int64_t step, const Metrics& metrics, bool best) {
@@ -54,11 +55,6 @@ void ConsoleLog::row(std::int64_t step, const Metrics* metrics, bool best) {
 
 void ConsoleLog::evaluation_progress(std::int64_t step, std::int64_t done, std::int64_t total) {
   bar_.update(step, cat("evaluating ", done, "/", total));
-}
-
-void ConsoleLog::detail(const std::string& message) {
-  if (!errors_on_terminal()) bar_.clear();
-  log_detail(message);
 }
 
 void ConsoleLog::info(const std::string& message) {

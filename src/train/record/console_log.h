@@ -31,7 +31,6 @@ class ConsoleLog {
   void warn(const std::string& message);
 
  private:
-  void detail(const std::string& message);
   void row(std::int64_t step, const Metrics* metrics, bool best);
 
   const RunPeriods& periods_;

@@ -14,7 +14,7 @@ namespace {
 constexpr double kSecondsBetweenEvaluations = 1, kSecondsWithoutRow = 10;
 constexpr const char* kFormat = "%10s%10s%10s%11s%12s %12s%14s";
 
-// Returns the value of a figure of the metrics with 4 decimals, or a dash.
+// Returns the loss of an evaluation with 4 decimals; empty if it has none.
 std::string loss_of(const Metrics* metrics) {
   if (!metrics) return "";
   const auto& values = metrics->values;
