@@ -58,6 +58,51 @@ for table in lines columns; do
   expect_same_tensors run/checkpoints/last $table/checkpoints/last
 done
 
+echo "packed files and shards have the same labels"
+table=(--root photos --labels several.csv --task multilabel)
+expect 0 dtn-data verify "${table[@]}"
+expect_text '160 of 160 images verified, 0 bad'
+expect 0 dtn-data stats "${table[@]}" --json
+grep '^{' "$log" > table.json
+mkdir -p packed shards
+for split in train val; do
+  expect 0 dtn-data pack "${table[@]}" --hold-out 0.25 --split $split --output packed/$split.packed
+done
+expect 0 dtn-data verify --dataset packed --root packed
+expect 0 dtn-data stats --dataset packed --root packed
+expect_text 'classes  3, any number for each image; [0-9]+ images without one'
+python3 - << 'EOF'
+import csv, io, json, tarfile
+def add(tar, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+for split in "train", "val":
+    with tarfile.open(f"shards/{split}.tar", "w") as tar:
+        for row in csv.DictReader(open(f"run/splits/{split}.csv")):
+            key, labels = row["path"].rsplit(".", 1)[0], row["labels"].split(";")
+            add(tar, key + ".bmp", open("photos/" + row["path"], "rb").read())
+            add(tar, key + ".json", json.dumps({"labels": [l for l in labels if l]}).encode())
+EOF
+expect 0 dtn-data stats --dataset webdataset --root shards --json
+check "statistics of the table" << 'EOF'
+table, names = json.load(open("table.json")), ["cross", "disc", "frame"]
+rows = [l.rstrip("\n").split(",")[1].split(";") for l in open("photos/several.csv")][1:]
+assert [c["name"] for c in table["classes"]] == names, table
+assert [c["images"] for c in table["classes"]] == [sum(n in r for r in rows) for n in names], table
+assert table["without_class"] == sum(r == [""] for r in rows) > 0, table
+EOF
+for kind in packed:packed shards:webdataset; do
+  expect 0 dtn-train --config shapes.yaml --set data.dataset=${kind#*:} --set data.root=${kind%:*} \
+    --set data.labels=null --set data.split=null --output from-${kind%:*} --threads 2
+  expect_same_tensors run/checkpoints/last from-${kind%:*}/checkpoints/last
+done
+expect 3 dtn-data preview --config shapes.yaml --set task=classify --set data.dataset=packed \
+  --set data.root=packed --set data.labels=null --set data.split=null --output x.png
+expect_text 'any number of labels; set task: multilabel'
+expect 0 dtn-train shards --dry-run
+expect_text 'task: multilabel, because an image of the shards has several labels or none'
+
 echo "dtn-eval finds the figures of the run"
 last=run/checkpoints/last
 expect 0 dtn-eval $last --json
@@ -82,7 +127,10 @@ table = files.read_safetensors("logits.safetensors")[1]
 names = ["cross", "disc", "frame"]
 logits = files.values_of(table["logits"])
 of = dict(line.rsplit(",", 1) for line in open("photos/several.csv").read().splitlines())
-val = [line.strip('"') for line in open("run/splits/val.csv").read().splitlines()[1:]]
+import csv
+listed = list(csv.reader(open("run/splits/val.csv")))[1:]
+assert all(sorted(of[path].split(";")) == labels.split(";") for path, labels in listed), listed
+val = [path for path, _ in listed]
 labels = [float(name in of[path].split(";")) for path in val for name in names]
 count = len(logits) // 3
 rows = lambda values: [values[3 * i:3 * i + 3] for i in range(count)]

@@ -50,13 +50,17 @@ void read_packed(std::string text) {
   if (text.size() < sizeof h) return;
   std::memcpy(&h, text.data(), sizeof h);
   std::memcpy(h.magic, dtn::packed::kMagic, sizeof h.magic);
-  h.version = dtn::packed::kVersion;
+  h.version = h.version % 2 == 0 ? dtn::packed::kAnyLabels : dtn::packed::kOneLabel;
   h.file_bytes = text.size();
   const std::size_t strings_at = h.index_at + h.num_records * sizeof(dtn::packed::PackedEntry);
   if (h.index_at <= strings_at && strings_at <= text.size()) {
     const auto all = bytes_of(text);
     h.index_crc = dtn::crc32c(all.subspan(h.index_at, strings_at - h.index_at));
-    h.strings_crc = dtn::crc32c(all.subspan(strings_at));
+    const std::size_t labels_at = strings_at + h.names_bytes + h.classes_bytes;
+    if (strings_at <= labels_at && labels_at <= text.size()) {
+      h.strings_crc = dtn::crc32c(all.subspan(strings_at, labels_at - strings_at));
+      h.labels_crc = dtn::crc32c(all.subspan(labels_at));
+    }
   }
   h.header_crc = dtn::packed::header_checksum(h);
   std::memcpy(text.data(), &h, sizeof h);
@@ -75,6 +79,7 @@ void read_index(std::string text) {
   for (const auto& image : index.images) {
     require(image.offset + image.size <= static_cast<std::uint64_t>(sizes[image.archive]));
     require(index.name(image).size() == image.name_size);
+    if (!index.lists.empty()) require(static_cast<std::size_t>(image.label) < index.lists.size());
   }
 }
 

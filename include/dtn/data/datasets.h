@@ -104,13 +104,21 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
                                        Split split);
 
 // Tar shards in WebDataset's layout, read in place. Consecutive members with the same name up to
-// the first dot form a sample: `.jpg`, `.png` or another image, and `.cls`, its label in digits.
+// the first dot form a sample: `.jpg`, `.png` or another image, and `.cls`, its label in digits,
+// or `.json` with `label`, a number or the name of a class.
 // data.train and data.val, below root, are a folder of shards, or names with braces
 // ("imagenet-train-{000000..000146}.tar") or wildcards (default "*train*.tar" and "*val*.tar").
 // Samples are sorted by label, folder and file name, so a data set in shards has the order of its
 // image folder. An index is kept as for `imagenet`.
 std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConfig& model,
                                          Split split);
+
+// The same with any number of labels for each image: the list `label` or `labels` of a `.json`.
+std::unique_ptr<Dataset> open_multilabel_webdataset(const DataConfig& data,
+                                                    const ModelConfig& model, Split split);
+// The one or the other, as the shards are.
+std::unique_ptr<Dataset> open_any_webdataset(const DataConfig& data, const ModelConfig& model,
+                                             Split split);
 
 // The shards that a name with braces or wildcards stands for, in the order of the braces. Throws
 // DataError if there are none.
@@ -121,6 +129,14 @@ std::vector<std::string> expand_shards(const std::string& pattern);
 // Truncating the file while it is in use is a DataError. If memory is short, a record may be read
 // again later; a disk failure then ends the process, as with any mapped file.
 std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& model, Split split);
+
+// The same for a packed file whose images have any number of labels. Each throws DataError for a
+// file of the other kind.
+std::unique_ptr<Dataset> open_multilabel_packed(const DataConfig& data, const ModelConfig& model,
+                                                Split split);
+// The one or the other, as the file is.
+std::unique_ptr<Dataset> open_any_packed(const DataConfig& data, const ModelConfig& model,
+                                         Split split);
 
 // A safetensors file: data.train or data.val below root (default "<split>.safetensors"). It holds
 // `images` [N, channels, image_size, image_size] float32, used unchanged, and `labels` [N] of an

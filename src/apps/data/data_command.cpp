@@ -40,6 +40,13 @@ void DataCommand::add_to(CLI::App& app) {
   app.add_flag("--json", json, "print one JSON object");
 }
 
+void DataCommand::add_task_to(CLI::App& app) {
+  app.add_option("--task", task,
+                 "classify: one class for each image; multilabel: any number (default: the task of "
+                 "the config, else classify)")
+      ->check(CLI::IsMember({"classify", "multilabel"}));
+}
+
 ExperimentConfig DataCommand::config_of(const Registries& registries) const {
   if (!config.empty()) {
     std::vector<std::string> all = overrides;
@@ -54,6 +61,7 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     if (hold_out) all.push_back(cat("data.split=", config::number_text(*hold_out)));
     const ConfigSchemas schemas = registries.schemas();
     ExperimentConfig loaded = load_experiment(find_config(config, schemas), all, schemas);
+    if (task) loaded.task = *task;
     if (loaded.data.label_sets.empty()) return loaded;
     // The images themselves, each once.
     loaded.data.label_sets.clear();
@@ -76,19 +84,22 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
   made.data.labels = labels;
   made.data.split = hold_out;
   made.model.num_classes = 0;  // count them
+  if (task) made.task = *task;
   return made;
 }
 
 std::unique_ptr<Dataset> DataCommand::open(const ExperimentConfig& of,
                                            const Registries& registries) const {
-  auto opened = open_dataset(of.data, of.model, chosen_split(), of.seed, registries.datasets);
+  const auto open = of.task == "multilabel" ? open_multilabel : open_dataset;
+  auto opened = open(of.data, of.model, chosen_split(), of.seed, registries.datasets);
   log_info(opened->description());
   return opened;
 }
 
 std::unique_ptr<Dataset> DataCommand::open_to_inspect(const Registries& registries) const {
   const ExperimentConfig of = config_of(registries);
-  auto opened = open_unlabelled(of.data, of.model, chosen_split(), of.seed, registries.datasets);
+  const auto open = of.task == "multilabel" ? open_multilabel : open_unlabelled;
+  auto opened = open(of.data, of.model, chosen_split(), of.seed, registries.datasets);
   log_info(opened->description());
   return opened;
 }

@@ -28,12 +28,15 @@ struct DataCommand {
   // labels, hold_out (data.split).
   std::string root;
   std::optional<std::string> dataset, train, val, labels;
+  std::optional<std::string> task;  // classify or multilabel; unset: the config's
   std::optional<double> hold_out;
   bool json = false;
   int jobs;
 
   DataCommand();  // sets one job per core
   void add_to(CLI::App& app);
+  // Adds `--task`, for a command that reads images with any number of labels.
+  void add_task_to(CLI::App& app);
   // Throws ConfigError if neither a config nor a root is given.
   ExperimentConfig config_of(const Registries& registries) const;
   // Opens the data set, and logs its description to standard error.

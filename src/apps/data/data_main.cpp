@@ -112,21 +112,48 @@ Json spread_json(const Spread& s) { return {{"min", s.min}, {"median", s.median}
 Json stats_json(const Dataset& dataset, const DatasetStats& stats) {
   Json classes = Json::array();
   const auto& names = dataset.class_names();
-  for (std::size_t c = 0; dataset.has_labels() && c < stats.per_class.size(); ++c) {
+  const bool any_labels = dataset.ready_fields().has("labels");
+  const bool known = dataset.has_labels() || any_labels;
+  for (std::size_t c = 0; known && c < stats.per_class.size(); ++c) {
     classes.push_back({{"label", c},
                        {"name", c < names.size() ? Json(names[c]) : Json()},
                        {"images", stats.per_class[c]}});
   }
-  return {{"images", stats.images},
-          {"unreadable", bad_json(stats.bad)},
-          {"mean", stats.mean},
-          {"std", stats.std},
-          {"width", spread_json(stats.width)},
-          {"height", spread_json(stats.height)},
-          {"bytes", spread_json(stats.bytes)},
-          {"formats", stats.formats},
-          {"gray", stats.gray},
-          {"classes", classes}};
+  Json json = {{"images", stats.images},
+               {"unreadable", bad_json(stats.bad)},
+               {"mean", stats.mean},
+               {"std", stats.std},
+               {"width", spread_json(stats.width)},
+               {"height", spread_json(stats.height)},
+               {"bytes", spread_json(stats.bytes)},
+               {"formats", stats.formats},
+               {"gray", stats.gray},
+               {"classes", classes}};
+  if (any_labels) json["without_class"] = stats.without_class;
+  return json;
+}
+
+void print_classes(const Dataset& dataset, const DatasetStats& stats) {
+  const bool any_labels = dataset.ready_fields().has("labels");
+  if (!dataset.has_labels() && !any_labels) {
+    std::printf("classes  none: the images have no labels\n");
+    return;
+  }
+  std::printf("classes  %zu", stats.per_class.size());
+  if (any_labels) {
+    std::printf(", any number for each image; %s without one",
+                counted(stats.without_class, "images").c_str());
+  }
+  std::printf("\n");
+  for (std::size_t c = 0; c < stats.per_class.size(); ++c) {
+    const auto& names = dataset.class_names();
+    std::printf("  %4zu %-12s %lld\n", c, c < names.size() ? names[c].c_str() : "",
+                static_cast<long long>(stats.per_class[c]));
+  }
+  if (any_labels) return;
+  const std::string uneven =
+      uneven_text(class_spread(stats.per_class), dataset.class_names(), "images");
+  if (!uneven.empty()) std::printf("classes are %s\n", uneven.c_str());
 }
 
 void print_stats(const Dataset& dataset, const DatasetStats& stats) {
@@ -146,19 +173,7 @@ void print_stats(const Dataset& dataset, const DatasetStats& stats) {
     std::printf(" %s %lld", name.c_str(), static_cast<long long>(count));
   }
   std::printf(", %lld gray\n", static_cast<long long>(stats.gray));
-  if (!dataset.has_labels()) {
-    std::printf("classes  none: the images have no labels\n");
-    return;
-  }
-  std::printf("classes  %zu\n", stats.per_class.size());
-  for (std::size_t c = 0; c < stats.per_class.size(); ++c) {
-    const auto& names = dataset.class_names();
-    std::printf("  %4zu %-12s %lld\n", c, c < names.size() ? names[c].c_str() : "",
-                static_cast<long long>(stats.per_class[c]));
-  }
-  const std::string uneven =
-      uneven_text(class_spread(stats.per_class), dataset.class_names(), "images");
-  if (!uneven.empty()) std::printf("classes are %s\n", uneven.c_str());
+  print_classes(dataset, stats);
 }
 
 int stats(const DataCommand& options, const Registries& registries) {
@@ -202,7 +217,10 @@ int data_main(int argc, char** argv, const Registries& registries) {
                          "exit code 3 if any is bad");
   CLI::App* stats_command = app.add_subcommand(
       "stats", "images per class, sizes, formats, mean and std of the pixels, unreadable files");
-  for (CLI::App* sub : {pack_command, verify_command, stats_command}) options.add_to(*sub);
+  for (CLI::App* sub : {pack_command, verify_command, stats_command}) {
+    options.add_to(*sub);
+    options.add_task_to(*sub);
+  }
   CLI::App* preview_command = previewing.add_to(app);
   CLI::App* corrupt_command = corrupting.add_to(app);
   CLI::App* listops_command = making_listops.add_to(app);

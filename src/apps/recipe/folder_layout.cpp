@@ -147,6 +147,13 @@ FolderLayout of_shards(const fs::path& root) {
                         "*val*.tar, or write a config (data.train, data.val)"));
   }
   layout.notes.push_back(cat("labels: in the shards ", (root / "*train*.tar").string()));
+  ModelConfig model;
+  model.num_classes = 0;  // any number
+  if (open_any_webdataset(layout.data, model, Split::kTrain)->ready_fields().has("labels")) {
+    layout.task = "multilabel";
+    layout.notes.push_back(
+        "task: multilabel, because an image of the shards has several labels or none");
+  }
   layout.notes.push_back(cat("validation: ", (root / "*val*.tar").string()));
   return layout;
 }

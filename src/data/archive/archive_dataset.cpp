@@ -10,16 +10,27 @@
 
 namespace dtn {
 
-ArchiveDataset::ArchiveDataset(ArchiveSet archives, ArchiveIndex index,
-                               std::vector<std::string> class_names, std::int64_t num_classes,
-                               Split split, const std::string& where)
+ArchiveDataset::ArchiveDataset(ArchiveSet archives, ArchiveIndex index, ClassList classes)
     : archives_(std::move(archives)), index_(std::move(index)) {
-  labels_.reserve(index_.images.size());
-  for (const ArchiveIndex::Image& image : index_.images) labels_.push_back(image.label);
-  class_names_ = std::move(class_names);
-  num_classes_ = num_classes;
-  description_ = images_of_classes(*this, name_of(split), where);
+  labels_.resize(index_.images.size());
+  class_names_ = std::move(classes.names);
+  num_classes_ = classes.count;
   if (!index_.remark.empty()) log_warn_once(index_.remark);
+}
+
+ArchiveDataset::ArchiveDataset(ArchiveSet archives, ArchiveIndex index, ClassList classes,
+                               Split split, const std::string& where)
+    : ArchiveDataset(std::move(archives), std::move(index), std::move(classes)) {
+  for (std::size_t i = 0; i < labels_.size(); ++i) labels_[i] = index_.images[i].label;
+  description_ = images_of_classes(*this, name_of(split), where);
+}
+
+ArchiveDataset::ArchiveDataset(ArchiveSet archives, ArchiveIndex index, ClassList classes,
+                               Tensor labels, Split split, const std::string& where)
+    : ArchiveDataset(std::move(archives), std::move(index), std::move(classes)) {
+  ready_fields_["labels"] = std::move(labels);
+  has_labels_ = false;
+  description_ = images_of_classes(*this, name_of(split), where);
 }
 
 Sample ArchiveDataset::load(std::int64_t index, SampleWorkspace& workspace) const {

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "DTNINDEX";
-constexpr std::uint32_t kVersion = 2;  // grows when other files count as images
+constexpr std::uint32_t kVersion = 3;  // grows when other files count as images
 constexpr std::size_t kMaxHeld = 256;  // archives held open; a common limit of a process is 1024
 constexpr std::int64_t kMaxIndexBytes = 1ll << 36;
 
@@ -35,6 +35,40 @@ std::string_view take_text(Cursor& in) {
   return in.take_text(static_cast<std::size_t>(in.take<std::uint64_t>()));
 }
 
+void put_labels(std::string& out, const ArchiveIndex& index) {
+  put(out, std::uint64_t{index.classes.size()});
+  for (const std::string& name : index.classes) put_text(out, name);
+  put(out, std::uint64_t{index.lists.size()});
+  for (const std::vector<std::int32_t>& list : index.lists) {
+    put(out, std::uint64_t{list.size()});
+    for (const std::int32_t label : list) put(out, label);
+  }
+}
+
+// Returns the number of entries that follow, each of at least `bytes` bytes.
+std::size_t take_count(Cursor& in, std::size_t bytes) {
+  const auto count = in.take<std::uint64_t>();
+  if (count > in.left() / bytes) in.fail("it is cut short");
+  return static_cast<std::size_t>(count);
+}
+
+void take_labels(Cursor& in, ArchiveIndex& index) {
+  index.classes.resize(take_count(in, sizeof(std::uint64_t)));
+  for (std::string& name : index.classes) name = take_text(in);
+  index.lists.resize(take_count(in, sizeof(std::uint64_t)));
+  for (std::vector<std::int32_t>& list : index.lists) {
+    list.resize(take_count(in, sizeof(std::int32_t)));
+    for (std::int32_t& label : list) label = in.take<std::int32_t>();
+  }
+}
+
+// Checks labels of images or of lists, of which there are `count` if that is not 0.
+void check_label(std::int32_t label, std::size_t count, const Cursor& in) {
+  if (label < 0 || (count > 0 && static_cast<std::size_t>(label) >= count)) {
+    in.fail("a label is not among the classes");
+  }
+}
+
 void check_image(const ArchiveIndex& index, const ArchiveIndex::Image& image, const Cursor& in,
                  std::span<const std::int64_t> sizes) {
   if (image.archive >= sizes.size()) in.fail("an image refers to an archive that does not exist");
@@ -44,6 +78,11 @@ void check_image(const ArchiveIndex& index, const ArchiveIndex::Image& image, co
   }
   if (image.name_at > index.names.size() || image.name_size > index.names.size() - image.name_at) {
     in.fail("the name of an image extends past the end of the names");
+  }
+  if (!index.lists.empty()) {
+    check_label(image.label, index.lists.size(), in);
+  } else if (!index.classes.empty()) {
+    check_label(image.label, index.classes.size(), in);
   }
 }
 
@@ -149,7 +188,7 @@ ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::i
 
 void sort_images(ArchiveIndex& index) {
   std::ranges::sort(index.images, [&](const auto& a, const auto& b) {
-    if (a.label != b.label) return a.label < b.label;
+    if (index.lists.empty() && a.label != b.label) return a.label < b.label;
     const std::string_view name_a = index.name(a), name_b = index.name(b);
     if (name_a != name_b) return comes_before(name_a, name_b);
     return std::tie(a.archive, a.offset) < std::tie(b.archive, b.offset);
@@ -199,6 +238,7 @@ std::string write_archive_index(const ArchiveIndex& index, const std::string& ki
   put_text(out, identity);
   put_text(out, index.remark);
   put_text(out, index.names);
+  put_labels(out, index);
   put(out, std::uint64_t{index.images.size()});
   for (const ArchiveIndex::Image& image : index.images) put(out, image);
   put(out, crc32c(as_bytes_of(out)));
@@ -221,9 +261,11 @@ ArchiveIndex parse_archive_index(std::span<const std::byte> bytes, const std::st
   ArchiveIndex index;
   index.remark = take_text(in);
   index.names = take_text(in);
-  const auto count = in.take<std::uint64_t>();
-  if (count > in.left() / sizeof(ArchiveIndex::Image)) in.fail("it is cut short");
-  index.images.resize(static_cast<std::size_t>(count));
+  take_labels(in, index);
+  for (const std::vector<std::int32_t>& list : index.lists) {
+    for (const std::int32_t label : list) check_label(label, index.classes.size(), in);
+  }
+  index.images.resize(take_count(in, sizeof(ArchiveIndex::Image)));
   for (ArchiveIndex::Image& image : index.images) {
     image = in.take<ArchiveIndex::Image>();
     check_image(index, image, in, sizes);

@@ -27,7 +27,7 @@ class ArchiveIndex {
     std::uint64_t name_at = 0;           // position in `names`
     std::uint32_t name_size = 0;
     std::uint32_t archive = 0;  // number of the archive
-    std::int32_t label = -1;    // -1: not known from the archive
+    std::int32_t label = -1;    // -1: not known from the archive; see `lists`
     std::uint32_t reserved = 0;
   };
   static_assert(sizeof(Image) == 40);
@@ -35,11 +35,17 @@ class ArchiveIndex {
   std::vector<Image> images;
   // All names, concatenated. A million strings would take several times the memory.
   std::string names;
+  // Names of the classes in the order of their labels. Empty: labels are numbers.
+  std::vector<std::string> classes;
+  // If images have any number of labels: the different lists of labels, each ascending. The label
+  // of an image is then the position of its list. Empty: each image has the label alone.
+  std::vector<std::vector<std::int32_t>> lists;
   // Warning about skipped members of the archives, repeated in each run.
   std::string remark;
 
   // Adds an image under this name.
   void add(Image image, std::string_view name);
+  // Adds the images of another index, but not its classes and lists.
   void append(const ArchiveIndex& other);
   std::string_view name(const Image& image) const {
     return std::string_view(names).substr(image.name_at, image.name_size);
@@ -88,7 +94,8 @@ ArchiveIndex::Image image_at(const TarMember& member, std::uint32_t archive,
 ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::int64_t begin,
                          std::int64_t end, PassedOver& passed_over);
 
-// Sorts by label, then like the files of an image folder, then by archive and offset.
+// Sorts by label, unless images have any number, then like the files of an image folder, then by
+// archive and offset.
 void sort_images(ArchiveIndex& index);
 
 // Logs the progress of a search every few seconds.

@@ -170,10 +170,11 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
     index = by_class(index, labels, path.string());
     classes = imagenet_class_names();
   }
-  const auto count = static_cast<std::int64_t>(classes.size());
+  const std::int64_t count = std::ssize(classes);
   check_class_count(count, model, path.string());
-  return std::make_unique<ArchiveDataset>(std::move(archives), std::move(index), std::move(classes),
-                                          count, split, path.string());
+  return std::make_unique<ArchiveDataset>(std::move(archives), std::move(index),
+                                          ClassList{"", std::move(classes), count}, split,
+                                          path.string());
 }
 
 }  // namespace dtn

@@ -1,5 +1,6 @@
 #include "data/classes/hold_out.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "core/format.h"
 #include "data/classes/class_order.h"
 #include "data/classes/field_rows.h"
+#include "data/classes/subset.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/core/philox.h"
@@ -19,89 +21,124 @@ constexpr std::uint32_t kHoldOutStream = 0x484f4c44;  // "HOLD"
 
 // The samples of one class.
 struct OfClass {
-  std::int64_t count = 0;
-  std::int64_t smallest = -1, largest = -1;  // by their numbers
+  std::vector<std::int64_t> samples;  // by rising number
   std::int64_t held_out = 0;
+
+  std::int64_t count() const { return std::ssize(samples); }
+  std::int64_t left() const { return count() - held_out; }  // for training
 };
 
-// Returns, for each sample, if it is held out for validation. `classes` gets the counts.
-std::vector<bool> choose(const Dataset& whole, double share, std::uint64_t seed,
-                         std::vector<OfClass>& classes) {
-  std::vector<double> numbers;
-  std::vector<bool> held_out;
-  classes.resize(static_cast<std::size_t>(whole.num_classes()));
-  const auto number_of = [&](std::int64_t i) { return numbers[static_cast<std::size_t>(i)]; };
-  for (std::int64_t i = 0; i < whole.size(); ++i) {
-    const double number = numbers.emplace_back(hold_out_number(seed, whole.file_name(i)));
-    held_out.push_back(number < share);
-    OfClass& of = classes[static_cast<std::size_t>(whole.label(i))];
-    ++of.count;
-    of.held_out += number < share;
-    if (of.smallest < 0 || number < number_of(of.smallest)) of.smallest = i;
-    if (of.largest < 0 || number > number_of(of.largest)) of.largest = i;
-  }
-  for (OfClass& of : classes) {
-    if (of.count > 0 && of.held_out == of.count) {
-      held_out[static_cast<std::size_t>(of.largest)] = false;
-      --of.held_out;
-    } else if (of.count > 1 && of.held_out == 0) {
-      held_out[static_cast<std::size_t>(of.smallest)] = true;
-      ++of.held_out;
-    }
-  }
-  return held_out;
-}
-
-// Logs the classes that validation lacks.
-void note_single_samples(const Dataset& whole, const std::vector<OfClass>& classes) {
-  std::vector<std::string> names;
-  for (std::size_t k = 0; k < classes.size(); ++k) {
-    if (classes[k].count != 1) continue;
-    names.push_back(k < whole.class_names().size() ? whole.class_names()[k] : std::to_string(k));
-  }
-  if (names.empty()) return;
-  log_info(cat("data.split: ", counted(names.size(), "classes"),
-               names.size() == 1 ? " has" : " have",
-               " a single image, which stays in the training split: ", listed_names(names)));
-}
-
-class PartOfImages final : public Dataset {
+// Divides the samples of a data set, in which each may have any number of classes.
+class Division {
  public:
-  PartOfImages(std::shared_ptr<const Dataset> whole, const std::vector<bool>& held_out, Split split,
-               double share, std::uint64_t seed)
-      : whole_(std::move(whole)) {
-    for (std::int64_t i = 0; i < whole_->size(); ++i) {
-      if (held_out[static_cast<std::size_t>(i)] != (split == Split::kVal)) continue;
-      places_.push_back(i);
-      labels_.push_back(whole_->label(i));
+  Division(const Dataset& whole, double share, std::uint64_t seed)
+      : whole_(whole), classes_(static_cast<std::size_t>(whole.num_classes())) {
+    for (std::int64_t i = 0; i < whole.size(); ++i) {
+      numbers_.push_back(hold_out_number(seed, whole.file_name(i)));
+      held_out_.push_back(numbers_.back() < share);
+      for_each_class(i, [&](OfClass& of) {
+        of.samples.push_back(i);
+        of.held_out += number_of(i) < share;
+      });
     }
-    ready_fields_ = rows_at(whole_->ready_fields(), places_);
-    class_names_ = whole_->class_names();
-    num_classes_ = whole_->num_classes();
-    has_pixels_ = whole_->has_pixels();
-    has_labels_ = whole_->has_labels();
-    description_ = cat(size(), " ", name_of(split), " images (data.split: ", share,
-                       ", seed: ", seed, ") of ", whole_->description());
+    for (OfClass& of : classes_) {
+      std::ranges::stable_sort(of.samples, {}, [&](std::int64_t i) { return number_of(i); });
+    }
+    // The rarest class has the least choice.
+    std::vector<OfClass*> order;
+    for (OfClass& of : classes_) order.push_back(&of);
+    std::ranges::stable_sort(order, {}, [](const OfClass* of) { return of->count(); });
+    for (OfClass* of : order) leave_one_for_training(*of);
+    for (OfClass* of : order) hold_out_one(*of);
   }
 
-  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
-    return whole_->load(place(index), workspace);
-  }
-  std::string sample_name(std::int64_t index) const override {
-    return whole_->sample_name(place(index));
-  }
-  std::string item_name(std::int64_t index) const override {
-    return whole_->item_name(place(index));
-  }
-  std::string file_name(std::int64_t index) const override {
-    return whole_->file_name(place(index));
+  // For each sample, if it is held out for validation.
+  const std::vector<bool>& held_out() const { return held_out_; }
+
+  // Returns the names of the classes that have samples, but none that is held out.
+  std::vector<std::string> without_validation() const {
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < classes_.size(); ++k) {
+      if (classes_[k].count() == 0 || classes_[k].held_out > 0) continue;
+      names.push_back(k < whole_.class_names().size() ? whole_.class_names()[k]
+                                                      : std::to_string(k));
+    }
+    return names;
   }
 
  private:
-  std::int64_t place(std::int64_t index) const { return places_[static_cast<std::size_t>(index)]; }
+  double number_of(std::int64_t i) const { return numbers_[static_cast<std::size_t>(i)]; }
 
-  std::shared_ptr<const Dataset> whole_;
-  std::vector<std::int64_t> places_;
+  template <class Visit>
+  void for_each_class(std::int64_t i, Visit&& visit) {
+    const Tensor* labels = whole_.ready_fields().find("labels");
+    if (!labels) return visit(classes_[static_cast<std::size_t>(whole_.label(i))]);
+    const std::uint8_t* row = labels->data<std::uint8_t>() + i * labels->dim(1);
+    for (std::size_t k = 0; k < classes_.size(); ++k) {
+      if (row[k] != 0) visit(classes_[k]);
+    }
+  }
+
+  // True if each other class of a sample has more than this one sample on its side.
+  bool can_move(std::int64_t i, const OfClass& from) {
+    const bool held_out = held_out_[static_cast<std::size_t>(i)];
+    bool can = true;
+    for_each_class(i, [&](const OfClass& of) {
+      can = can && (&of == &from || (held_out ? of.held_out : of.left()) > 1);
+    });
+    return can;
+  }
+  void move(std::int64_t i) {
+    const bool held_out = !held_out_[static_cast<std::size_t>(i)];
+    held_out_[static_cast<std::size_t>(i)] = held_out;
+    for_each_class(i, [&](OfClass& of) { of.held_out += held_out ? 1 : -1; });
+  }
+
+  void leave_one_for_training(OfClass& of) {
+    if (of.count() == 0 || of.left() > 0) return;
+    const auto found = std::find_if(of.samples.rbegin(), of.samples.rend(),
+                                    [&](std::int64_t i) { return can_move(i, of); });
+    move(found == of.samples.rend() ? of.samples.back() : *found);
+  }
+  void hold_out_one(OfClass& of) {
+    if (of.count() < 2 || of.held_out > 0) return;
+    const auto found =
+        std::ranges::find_if(of.samples, [&](std::int64_t i) { return can_move(i, of); });
+    if (found != of.samples.end()) move(*found);
+  }
+
+  const Dataset& whole_;
+  std::vector<OfClass> classes_;
+  std::vector<double> numbers_;
+  std::vector<bool> held_out_;
+};
+
+// Logs the classes that validation lacks.
+void note_missing_classes(const Dataset& whole, const Division& division) {
+  const std::vector<std::string> names = division.without_validation();
+  if (names.empty()) return;
+  const char* const have = names.size() == 1 ? " has" : " have";
+  log_info(cat("data.split: ", counted(names.size(), "classes"), have,
+               whole.ready_fields().has("labels")
+                   ? " no image in the validation split: "
+                   : " a single image, which stays in the training split: ",
+               listed_names(names)));
+}
+
+class PartOfImages final : public Subset {
+ public:
+  PartOfImages(std::shared_ptr<const Dataset> all, const std::vector<bool>& held_out, Split split,
+               double share, std::uint64_t seed)
+      : Subset(std::move(all)) {
+    for (std::int64_t i = 0; i < whole().size(); ++i) {
+      if (held_out[static_cast<std::size_t>(i)] == (split == Split::kVal)) add(i, whole().label(i));
+    }
+    ready_fields_ = rows_at(whole().ready_fields(), places());
+    class_names_ = whole().class_names();
+    num_classes_ = whole().num_classes();
+    description_ = cat(size(), " ", name_of(split), " images (data.split: ", share,
+                       ", seed: ", seed, ") of ", whole().description());
+  }
 };
 
 }  // namespace
@@ -118,10 +155,9 @@ double hold_out_number(std::uint64_t seed, std::string_view file_name) {
 std::unique_ptr<Dataset> hold_out(const std::shared_ptr<const Dataset>& whole, Split split,
                                   double share, std::uint64_t seed) {
   DTN_CHECK(whole->vocabulary() == 0, "these are not image files");
-  std::vector<OfClass> classes;
-  const std::vector<bool> held_out = choose(*whole, share, seed, classes);
-  if (split == Split::kVal) note_single_samples(*whole, classes);
-  auto part = std::make_unique<PartOfImages>(whole, held_out, split, share, seed);
+  const Division division(*whole, share, seed);
+  if (split == Split::kVal) note_missing_classes(*whole, division);
+  auto part = std::make_unique<PartOfImages>(whole, division.held_out(), split, share, seed);
   if (part->size() == 0) {
     throw DataError(cat("data.split: ", whole->description(),
                         ": each class has a single image, so none is left for validation; add "

@@ -7,6 +7,7 @@
 #include "core/format.h"
 #include "data/classes/class_list.h"
 #include "data/classes/class_order.h"
+#include "data/classes/subset.h"
 #include "data/table/split_table.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -15,28 +16,20 @@ namespace dtn {
 namespace {
 
 // A data set whose "labels" are those of other classes.
-class OtherColumns final : public Dataset {
+class OtherColumns final : public Subset {
  public:
-  // `labels`: for each class of `whole`, its new position.
-  OtherColumns(std::shared_ptr<const Dataset> whole, const std::vector<std::int64_t>& labels,
+  // `labels`: for each class of `all`, its new position.
+  OtherColumns(std::shared_ptr<const Dataset> all, const std::vector<std::int64_t>& labels,
                ClassList classes)
-      : whole_(std::move(whole)) {
-    labels_.resize(static_cast<std::size_t>(whole_->size()));
+      : Subset(std::move(all)) {
+    for (std::int64_t i = 0; i < whole().size(); ++i) add(i, 0);
     class_names_ = std::move(classes.names);
     num_classes_ = classes.count;
-    has_pixels_ = whole_->has_pixels();
     has_labels_ = false;
-    ready_fields_ = whole_->ready_fields();
-    ready_fields_["labels"] = moved(whole_->ready_fields().at("labels"), labels);
-    description_ = whole_->description();
+    ready_fields_ = whole().ready_fields();
+    ready_fields_["labels"] = moved(whole().ready_fields().at("labels"), labels);
+    description_ = whole().description();
   }
-
-  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
-    return whole_->load(index, workspace);
-  }
-  std::string sample_name(std::int64_t index) const override { return whole_->sample_name(index); }
-  std::string item_name(std::int64_t index) const override { return whole_->item_name(index); }
-  std::string file_name(std::int64_t index) const override { return whole_->file_name(index); }
 
  private:
   Tensor moved(const Tensor& from, const std::vector<std::int64_t>& labels) const {
@@ -50,8 +43,6 @@ class OtherColumns final : public Dataset {
     }
     return to;
   }
-
-  std::shared_ptr<const Dataset> whole_;
 };
 
 // Logs the classes of a model that a data set does not have.

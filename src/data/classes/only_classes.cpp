@@ -35,22 +35,17 @@ std::vector<std::int64_t> new_labels(const Dataset& dataset,
 
 }  // namespace
 
-OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
+OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> all, std::span<const std::int64_t> labels,
                          ClassList classes, std::optional<std::size_t> chosen)
-    : whole_(std::move(whole)) {
-  for (std::int64_t i = 0; i < whole_->size(); ++i) {
-    const std::int64_t label = labels[static_cast<std::size_t>(whole_->label(i))];
-    if (label == kNone) continue;
-    places_.push_back(i);
-    labels_.push_back(label);
+    : Subset(std::move(all)) {
+  for (std::int64_t i = 0; i < whole().size(); ++i) {
+    const std::int64_t label = labels[static_cast<std::size_t>(whole().label(i))];
+    if (label != kNone) add(i, label);
   }
-  ready_fields_ = rows_at(whole_->ready_fields(), places_);
+  ready_fields_ = rows_at(whole().ready_fields(), places());
   class_names_ = std::move(classes.names);
   num_classes_ = classes.count;
-  has_pixels_ = whole_->has_pixels();
-  has_labels_ = whole_->has_labels();
-  vocabulary_ = whole_->vocabulary();
-  description_ = whole_->description();
+  description_ = whole().description();
   if (!chosen) return;
   description_ = cat(size(), vocabulary_ > 0 ? " sequences of " : " images of ", *chosen,
                      " classes from ", description_);

@@ -113,14 +113,16 @@ std::unique_ptr<Dataset> open_multilabel(const DataConfig& data, const ModelConf
     throw DataError(cat(dataset->description(), ": has ", counted(classes, "classes"),
                         ", but model.num_classes is ", model.num_classes, "; set it to ", classes));
   }
-  std::string able;
+  std::string able, last;
   for (const DatasetEntry& each : datasets) {
-    if (each.open_multilabel) able += cat(able.empty() ? "" : " or ", each.name());
+    if (!each.open_multilabel) continue;
+    if (!last.empty()) able += (able.empty() ? "" : ", ") + last;
+    last = each.name();
   }
   throw ConfigError(cat("data.dataset ", data.dataset,
                         " has one class for each image, and this task needs images with any "
                         "number of classes; set data.dataset: ",
-                        able));
+                        able, " or ", last));
 }
 
 std::unique_ptr<Dataset> open_for_views(const DataConfig& data, const ModelConfig& model,

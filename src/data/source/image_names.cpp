@@ -56,7 +56,8 @@ bool comes_before(std::string_view a, std::string_view b) {
 }
 
 std::string images_of_classes(const Dataset& dataset, const char* split, const std::string& where) {
-  return cat(dataset.size(), " ", split, dataset.size() == 1 ? " image of " : " images of ",
+  return cat(dataset.size(), " ", split, dataset.size() == 1 ? " image " : " images ",
+             dataset.ready_fields().has("labels") ? "with labels of " : "of ",
              counted(dataset.num_classes(), "classes"), " in ", where);
 }
 

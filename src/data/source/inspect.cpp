@@ -97,6 +97,23 @@ void examine_all(const Dataset& dataset, int jobs, Wanted wanted, const KeepLook
       });
 }
 
+// Counts a sample for each of its classes.
+void count_classes(const Dataset& dataset, std::int64_t index, DatasetStats& stats) {
+  const Tensor* labels = dataset.ready_fields().find("labels");
+  if (!labels) {
+    ++stats.per_class.at(static_cast<std::size_t>(dataset.label(index)));
+    return;
+  }
+  const std::int64_t classes = labels->dim(1);
+  const std::uint8_t* row = labels->data<std::uint8_t>() + index * classes;
+  bool any = false;
+  for (std::int64_t k = 0; k < classes; ++k) {
+    stats.per_class[static_cast<std::size_t>(k)] += row[k];
+    any = any || row[k] != 0;
+  }
+  stats.without_class += !any;
+}
+
 Spread spread(std::vector<std::int64_t>& values) {
   if (values.empty()) return {};
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -132,7 +149,7 @@ DatasetStats dataset_stats(const Dataset& dataset, int jobs, const KeepLooking& 
                   return;
                 }
                 ++stats.images;
-                ++stats.per_class.at(static_cast<std::size_t>(dataset.label(i)));
+                count_classes(dataset, i, stats);
                 ++stats.formats[finding.format];
                 stats.gray += finding.channels == 1;
                 widths.push_back(finding.width);

@@ -27,6 +27,7 @@ struct Spread {
 struct DatasetStats {
   std::int64_t images = 0;                      // readable images
   std::vector<std::int64_t> per_class;          // [num_classes]
+  std::int64_t without_class = 0;               // images, if each has any number of classes
   Spread width, height;                         // pixels
   Spread bytes;                                 // file sizes; zeros without files
   std::map<std::string, std::int64_t> formats;  // jpeg, png, ...; empty without files

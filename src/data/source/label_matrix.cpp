@@ -1,10 +1,26 @@
 #include "data/source/label_matrix.h"
 
-#include <span>
-
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
+
+Tensor label_matrix(std::span<const std::int32_t> list_of,
+                    std::span<const std::vector<std::int32_t>> lists, std::int64_t classes) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{16} << 30;
+  const auto samples = static_cast<std::int64_t>(list_of.size());
+  if (samples > kMaxBytes / classes) {
+    throw DataError(cat("the labels of ", counted(samples, "images"), " and ", classes,
+                        " classes need more than 16 GiB; number the classes without gaps"));
+  }
+  Tensor labels = Tensor::zeros({samples, classes}, DType::kUInt8);
+  std::uint8_t* row = labels.data<std::uint8_t>();
+  for (const std::int32_t list : list_of) {
+    for (const std::int32_t label : lists[static_cast<std::size_t>(list)]) row[label] = 1;
+    row += classes;
+  }
+  return labels;
+}
 
 Tensor read_label_matrix(const Tensor& labels, std::int64_t count, const std::string& path) {
   if (labels.rank() != 2 || labels.dim(0) != count || labels.dim(1) == 0) {

@@ -34,7 +34,7 @@ struct Record {
 
 // Returns a checksum of everything that decides the file's contents, except those of the images.
 std::uint32_t job_checksum(const Dataset& dataset, const PackOptions& options) {
-  std::string text = cat("version ", packed::kVersion, " classes ", dataset.num_classes());
+  std::string text = cat("version 1 classes ", dataset.num_classes());
   if (options.short_side) {
     text += cat(" short side ", *options.short_side, " quality ", options.quality,
                 options.interpolation == Interpolation::kBicubic ? " bicubic" : " bilinear",
@@ -47,7 +47,8 @@ std::uint32_t job_checksum(const Dataset& dataset, const PackOptions& options) {
     put(item, dataset.label(i));
     crc = crc32c(as_bytes_of(item), crc);
   }
-  return crc;
+  const Tensor* labels = dataset.ready_fields().find("labels");
+  return labels ? crc32c(as_bytes_of(packed::packed_labels(*labels)), crc) : crc;
 }
 
 // Resizes a sample. Returns false if the image is small enough or damaged.
@@ -142,10 +143,12 @@ PackReport pack(const Dataset& dataset, const fs::path& output, const PackOption
     report.bytes = writer.bytes();
     return report;
   }
-  writer.finish(static_cast<std::uint64_t>(dataset.num_classes()), class_names_text(dataset),
-                [&](std::int64_t i) -> packed::PackWriter::Description {
-                  return {dataset.item_name(i), static_cast<std::uint32_t>(dataset.label(i))};
-                });
+  packed::PackWriter::Classes classes{static_cast<std::uint64_t>(dataset.num_classes()),
+                                      class_names_text(dataset)};
+  if (const Tensor* labels = dataset.ready_fields().find("labels")) classes.labels = *labels;
+  writer.finish(classes, [&](std::int64_t i) -> packed::PackWriter::Description {
+    return {dataset.item_name(i), static_cast<std::uint32_t>(dataset.label(i))};
+  });
   report.bytes = static_cast<std::int64_t>(fs::file_size(output));
   return report;
 }

@@ -42,7 +42,7 @@ JournalEntry journal_entry(std::int64_t record, std::uint32_t bytes, std::uint32
 
 std::string journal_header(std::uint32_t job) {
   std::string text(kJournalMagic);
-  put(text, kVersion);
+  put(text, kOneLabel);
   put(text, job);
   return text;
 }
@@ -150,7 +150,7 @@ void PackWriter::sync_when_due(std::int64_t after_bytes, double after_seconds) {
   if (end_ - synced_end_ >= after_bytes || seconds_since(synced_at_) >= after_seconds) sync();
 }
 
-void PackWriter::finish(std::uint64_t num_classes, const std::string& class_names,
+void PackWriter::finish(const Classes& classes,
                         const std::function<Description(std::int64_t)>& describe) {
   sync();
   const std::string journal = read_text(journal_path_.string(), kMaxJournalBytes);
@@ -168,19 +168,22 @@ void PackWriter::finish(std::uint64_t num_classes, const std::string& class_name
   }
   PackedHeader header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.version = kVersion;
+  const std::string labels = classes.labels.defined() ? packed_labels(classes.labels) : "";
+  header.version = classes.labels.defined() ? kAnyLabels : kOneLabel;
   header.num_records = static_cast<std::uint64_t>(records_);
-  header.num_classes = num_classes;
+  header.num_classes = classes.count;
   header.index_at = (static_cast<std::uint64_t>(end_) + 7) / 8 * 8;
   header.names_bytes = names.size();
-  header.classes_bytes = class_names.size();
+  header.classes_bytes = classes.names.size();
   header.index_crc = crc32c(as_bytes_of(index));
-  header.strings_crc = crc32c(as_bytes_of(class_names), crc32c(as_bytes_of(names)));
-  header.file_bytes = header.index_at + index.size() + names.size() + class_names.size();
+  header.strings_crc = crc32c(as_bytes_of(classes.names), crc32c(as_bytes_of(names)));
+  header.file_bytes =
+      header.index_at + index.size() + names.size() + classes.names.size() + labels.size();
+  if (!labels.empty()) header.labels_crc = crc32c(as_bytes_of(labels));
   header.header_crc = header_checksum(header);
   const std::string padding(header.index_at - static_cast<std::uint64_t>(end_), '\0');
   for (const std::string_view part :
-       std::array<std::string_view, 4>{padding, index, names, class_names}) {
+       std::array<std::string_view, 5>{padding, index, names, classes.names, labels}) {
     append_all(file_.get(), part, partial_);
   }
   if (::lseek(file_.get(), 0, SEEK_SET) != 0) throw_errno("seek in", partial_);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "dtn/core/tensor.h"
 #include "io/posix.h"
 
 namespace dtn::packed {
@@ -36,9 +37,15 @@ class PackWriter {
     std::string name;
     std::uint32_t label = 0;
   };
-  // Appends index and names, and gives the file its final name. describe(i) describes record i.
-  void finish(std::uint64_t num_classes, const std::string& class_names,
-              const std::function<Description(std::int64_t)>& describe);
+  // The classes of a file.
+  struct Classes {
+    std::uint64_t count = 0;
+    std::string names;   // each ended by a zero byte
+    Tensor labels = {};  // [records, count] uint8 for records with any number of labels
+  };
+  // Appends index, names and labels, and gives the file its final name. describe(i) describes
+  // record i.
+  void finish(const Classes& classes, const std::function<Description(std::int64_t)>& describe);
 
  private:
   void start(std::uint32_t job);

@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "data/source/image_names.h"
+#include "data/source/label_matrix.h"
 #include "data/source/packed_format.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
@@ -78,10 +80,18 @@ class Mapping {
 
 class PackedDataset final : public Dataset {
  public:
-  PackedDataset(const std::string& path, const ModelConfig& model, Split split)
+  // `labels`: those that the caller needs; unset: those that the file has.
+  PackedDataset(const std::string& path, const ModelConfig& model, Split split,
+                std::optional<LabelsPerImage> labels)
       : path_(path), file_(path), index_(packed::read_packed_index(file_)), mapping_(file_) {
     if (index_.entries.empty()) throw DataError(cat(path_, ": holds no images"));
-    check_class_count(index_.num_classes, model, path_);
+    if (labels) check_kind(*labels);
+    if (index_.labels.defined()) {
+      ready_fields_["labels"] = std::move(index_.labels);
+      has_labels_ = false;
+    } else {
+      check_class_count(index_.num_classes, model, path_);
+    }
     for (const packed::PackedEntry& entry : index_.entries) labels_.push_back(entry.label);
     class_names_ = std::move(index_.class_names);
     num_classes_ = index_.num_classes;
@@ -118,6 +128,13 @@ class PackedDataset final : public Dataset {
   const packed::PackedEntry& entry(std::int64_t index) const {
     return index_.entries[static_cast<std::size_t>(index)];
   }
+  void check_kind(LabelsPerImage labels) const {
+    const bool any = labels == LabelsPerImage::kAny;
+    if (any == index_.labels.defined()) return;
+    throw DataError(cat(path_, any ? ": its images have one label each; set task: classify"
+                                   : ": its images have any number of labels; set task: "
+                                     "multilabel"));
+  }
   // A record that fails is verified again each time, so the result does not depend on the past.
   void verify(const packed::PackedEntry& entry, std::span<const std::byte> record,
               const std::string& name) const {
@@ -141,10 +158,8 @@ class PackedDataset final : public Dataset {
   mutable std::vector<std::atomic<bool>> verified_;
 };
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& model,
-                                     Split split) {
+std::unique_ptr<Dataset> open_file(const DataConfig& data, const ModelConfig& model, Split split,
+                                   std::optional<LabelsPerImage> labels) {
   const auto& given = split == Split::kTrain ? data.train : data.val;
   const fs::path path = fs::path(data.root) / given.value_or(cat(name_of(split), ".packed"));
   std::error_code ignored;
@@ -152,7 +167,24 @@ std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& 
     throw DataError(cat("no such file: ", path.string(), "; make it with `dtn-data pack`, or set ",
                         "data.root and data.", name_of(split), " (see data/README.md)"));
   }
-  return std::make_unique<PackedDataset>(path.string(), model, split);
+  return std::make_unique<PackedDataset>(path.string(), model, split, labels);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& model,
+                                     Split split) {
+  return open_file(data, model, split, LabelsPerImage::kOne);
+}
+
+std::unique_ptr<Dataset> open_multilabel_packed(const DataConfig& data, const ModelConfig& model,
+                                                Split split) {
+  return open_file(data, model, split, LabelsPerImage::kAny);
+}
+
+std::unique_ptr<Dataset> open_any_packed(const DataConfig& data, const ModelConfig& model,
+                                         Split split) {
+  return open_file(data, model, split, std::nullopt);
 }
 
 }  // namespace dtn

@@ -23,9 +23,9 @@ PackedHeader read_header(const ByteSource& file) {
   if (size < sizeof header) fail(name, "is too short to be a packed file");
   file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) fail(name, "is not a packed file");
-  if (header.version != kVersion) {
+  if (header.version != kOneLabel && header.version != kAnyLabels) {
     fail(name, cat("has version ", header.version,
-                   " of the format, but this program reads version ", kVersion));
+                   " of the format, but this program reads version 1 and 2"));
   }
   if (header.header_crc != header_checksum(header)) fail(name, "has a damaged header");
   if (header.file_bytes != size) {
@@ -62,7 +62,34 @@ void check_entries(const PackedIndex& index, const PackedHeader& header, const s
   }
 }
 
+// Returns labels [records, classes] of the bits of the section.
+Tensor unpacked_labels(std::string_view bits, std::int64_t records, std::int64_t classes) {
+  Tensor labels = Tensor::empty({records, classes}, DType::kUInt8);
+  auto* to = labels.data<std::uint8_t>();
+  const auto row_bytes = label_bytes(static_cast<std::uint64_t>(classes));
+  for (std::int64_t i = 0; i < records; ++i) {
+    const std::string_view row = bits.substr(static_cast<std::size_t>(i) * row_bytes, row_bytes);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(classes); ++k) {
+      *to++ = static_cast<std::uint8_t>(row[k / 8] >> (k % 8) & 1);
+    }
+  }
+  return labels;
+}
+
 }  // namespace
+
+std::string packed_labels(const Tensor& labels) {
+  const auto classes = static_cast<std::size_t>(labels.dim(1));
+  const std::size_t row_bytes = label_bytes(classes);
+  std::string bits(static_cast<std::size_t>(labels.dim(0)) * row_bytes, '\0');
+  const auto* from = labels.data<std::uint8_t>();
+  for (std::size_t at = 0; at < bits.size(); at += row_bytes) {
+    for (std::size_t k = 0; k < classes; ++k) {
+      bits[at + k / 8] = static_cast<char>(bits[at + k / 8] | *from++ << (k % 8));
+    }
+  }
+  return bits;
+}
 
 std::uint32_t header_checksum(PackedHeader header) {
   header.header_crc = 0;
@@ -78,28 +105,41 @@ PackedIndex read_packed_index(const ByteSource& file) {
     return at <= size && count <= (size - at) / each;
   };
   const std::uint64_t strings_at = header.index_at + header.num_records * sizeof(PackedEntry);
+  const std::uint64_t classes_at = strings_at + header.names_bytes;
+  const std::uint64_t labels_at = classes_at + header.classes_bytes;
+  const std::uint64_t row_bytes =
+      header.version == kAnyLabels ? label_bytes(header.num_classes) : 0;
   if (header.index_at % 8 != 0 || header.index_at < sizeof header ||
       !inside(header.index_at, header.num_records, sizeof(PackedEntry)) ||
-      !inside(strings_at, header.names_bytes, 1) ||
-      header.classes_bytes != size - strings_at - header.names_bytes ||
-      header.num_classes > static_cast<std::uint64_t>(kMaxClasses)) {
+      !inside(strings_at, header.names_bytes, 1) || !inside(classes_at, header.classes_bytes, 1) ||
+      header.num_classes > static_cast<std::uint64_t>(kMaxClasses) ||
+      (row_bytes > 0 && !inside(labels_at, header.num_records, row_bytes)) ||
+      size - labels_at != header.num_records * row_bytes) {
     fail(name, "has a header that does not match its size");
   }
   PackedIndex index;
   index.entries.resize(header.num_records);
-  index.strings.resize(size - strings_at);
+  index.strings.resize(labels_at - strings_at);
+  std::string labels(size - labels_at, '\0');
   const auto entries = std::as_writable_bytes(std::span(index.entries));
   const auto strings = std::as_writable_bytes(std::span(index.strings));
   file.read(static_cast<std::int64_t>(header.index_at), entries);
   file.read(static_cast<std::int64_t>(strings_at), strings);
+  file.read(static_cast<std::int64_t>(labels_at), std::as_writable_bytes(std::span(labels)));
   if (crc32c(entries) != header.index_crc) fail(name, "has a damaged index");
   if (crc32c(strings) != header.strings_crc) fail(name, "has damaged names");
+  if (!labels.empty() && crc32c(as_bytes_of(labels)) != header.labels_crc) {
+    fail(name, "has damaged labels");
+  }
   index.num_classes = static_cast<std::int64_t>(header.num_classes);
   index.class_names = split_names(std::string_view(index.strings).substr(header.names_bytes));
   if (header.classes_bytes > 0 && index.class_names.size() != header.num_classes) {
     fail(name, "does not have one name for each class");
   }
   check_entries(index, header, name);
+  if (header.version == kAnyLabels) {
+    index.labels = unpacked_labels(labels, std::ssize(index.entries), index.num_classes);
+  }
   return index;
 }
 

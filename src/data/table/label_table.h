@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "data/source/label_matrix.h"
 #include "data/source/name_list.h"
 #include "io/file.h"
 
 namespace dtn {
-
-// Labels of an image: exactly one, or any number.
-enum class LabelsPerImage { kOne, kAny };
 
 struct LabelTable {
   std::string name;  // of the file

@@ -1,7 +1,9 @@
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/format.h"
+#include "data/source/label_matrix.h"
 #include "data/table/split_table.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
@@ -11,18 +13,14 @@ namespace dtn {
 namespace {
 
 // Returns the field "labels" of the images of a table, see Dataset::ready_fields().
-Tensor label_matrix(const SplitTable& listed) {
-  const auto images = static_cast<std::int64_t>(listed.table.paths.size());
-  const auto classes = static_cast<std::int64_t>(listed.classes.size());
-  Tensor labels = Tensor::zeros({images, classes}, DType::kUInt8);
-  for (std::int64_t i = 0; i < images; ++i) {
-    const std::int32_t of = listed.table.text_of[static_cast<std::size_t>(i)];
-    std::uint8_t* row = labels.data<std::uint8_t>() + i * classes;
-    for (const std::int32_t text : listed.table.combinations[static_cast<std::size_t>(of)]) {
-      row[listed.label_of[static_cast<std::size_t>(text)]] = 1;
+Tensor labels_of(const SplitTable& listed) {
+  std::vector<std::vector<std::int32_t>> lists = listed.table.combinations;
+  for (std::vector<std::int32_t>& list : lists) {
+    for (std::int32_t& text : list) {
+      text = static_cast<std::int32_t>(listed.label_of[static_cast<std::size_t>(text)]);
     }
   }
-  return labels;
+  return label_matrix(listed.table.text_of, lists, std::ssize(listed.classes));
 }
 
 // Images sorted by folder and file name.
@@ -30,7 +28,7 @@ class MultilabelImages final : public Dataset {
  public:
   // `kind` is empty or ends with a blank.
   MultilabelImages(SplitTable listed, const std::string& kind) : folder_(std::move(listed.folder)) {
-    ready_fields_["labels"] = label_matrix(listed);
+    ready_fields_["labels"] = labels_of(listed);
     labels_.resize(listed.table.paths.size());
     has_labels_ = false;
     description_ = cat(size(), " ", kind, size() == 1 ? "image" : "images", " with labels of ",

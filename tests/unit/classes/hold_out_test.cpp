@@ -175,6 +175,74 @@ TEST(HoldOut, SingleFilesStayInTraining) {
       {"data.split", "named files", "none is left for validation"});
 }
 
+// Files with any number of labels.
+class LabelledFiles final : public Dataset {
+ public:
+  explicit LabelledFiles(const std::vector<std::vector<int>>& labels_of, std::int64_t classes) {
+    const std::int64_t files = std::ssize(labels_of);
+    Tensor labels = Tensor::zeros({files, classes}, DType::kUInt8);
+    for (std::int64_t i = 0; i < files; ++i) {
+      for (const int k : labels_of[static_cast<std::size_t>(i)]) {
+        labels.data<std::uint8_t>()[i * classes + k] = 1;
+      }
+    }
+    labels_.resize(labels_of.size());
+    ready_fields_["labels"] = labels;
+    num_classes_ = classes;
+    has_labels_ = false;
+    description_ = "labelled files";
+  }
+  Sample load(std::int64_t, SampleWorkspace&) const override { return {}; }
+  std::string sample_name(std::int64_t index) const override { return item_name(index); }
+  std::string item_name(std::int64_t index) const override { return cat(index, ".jpg"); }
+};
+
+// Number of files of each class in a part.
+std::vector<int> class_counts_of(const Dataset& part) {
+  const Tensor& labels = part.ready_fields().at("labels");
+  std::vector<int> counts(static_cast<std::size_t>(labels.dim(1)));
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    counts[static_cast<std::size_t>(i % labels.dim(1))] += labels.data<std::uint8_t>()[i];
+  }
+  return counts;
+}
+
+// Class 0 has nearly all files, class 1 two, class 2 three that have class 0 as well, and class 3
+// is only in files of class 1.
+TEST(HoldOut, RareLabelsAreInBothSplits) {
+  std::vector<std::vector<int>> labels_of(40, {0});
+  labels_of[3] = {1, 3};
+  labels_of[17] = {1, 3};
+  labels_of[5] = labels_of[6] = labels_of[30] = {0, 2};
+  labels_of[9] = {};
+  const auto whole = std::make_shared<LabelledFiles>(labels_of, 4);
+  for (const double share : {0.02, 0.2, 0.98}) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      const auto train = hold_out(whole, Split::kTrain, share, seed);
+      const auto val = hold_out(whole, Split::kVal, share, seed);
+      EXPECT_EQ(train->size() + val->size(), 40);
+      const std::vector<int> in_train = class_counts_of(*train), in_val = class_counts_of(*val);
+      for (std::size_t k = 0; k < 4; ++k) {
+        EXPECT_GT(in_train[k], 0) << "class " << k << ", share " << share << ", seed " << seed;
+        EXPECT_GT(in_val[k], 0) << "class " << k << ", share " << share << ", seed " << seed;
+      }
+    }
+  }
+}
+
+// Each file is the only one of a class: the training split keeps them.
+TEST(HoldOut, SingleLabelsStayInTraining) {
+  const auto whole =
+      std::make_shared<LabelledFiles>(std::vector<std::vector<int>>{{0, 1}, {0, 2}, {0}, {0}}, 3);
+  testing::internal::CaptureStderr();
+  const auto val = hold_out(whole, Split::kVal, 0.9, 1);
+  expect_contains(testing::internal::GetCapturedStderr(),
+                  "2 classes have no image in the validation split: '1', '2'");
+  const std::vector<int> counts = class_counts_of(*val);
+  EXPECT_GT(counts[0], 0);
+  EXPECT_EQ(counts[1] + counts[2], 0);
+}
+
 class HoldOutFolderTest : public testing::Test {
  protected:
   HoldOutFolderTest() {

@@ -82,8 +82,9 @@ TEST_F(LabelColumns, NeedTable) {
   expect_error<ConfigError>([&] { open_multilabel(data_, {}, Split::kTrain, 0); },
                             {"set data.labels"});
   data_.dataset = "synthetic";
-  expect_error<ConfigError>([&] { open_multilabel(data_, {}, Split::kTrain, 0); },
-                            {"data.dataset synthetic has one class", "imagefolder or tensors"});
+  expect_error<ConfigError>(
+      [&] { open_multilabel(data_, {}, Split::kTrain, 0); },
+      {"data.dataset synthetic has one class", "imagefolder, webdataset, packed or tensors"});
 }
 
 // The held-out images keep their labels.

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "coco_text.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -239,11 +240,11 @@ TEST(CocoAnnotations, ReadsFilesPieceByPiece) {
                                             std::to_string(i));
   }
   ASSERT_GT(list.size(), std::size_t{2} << 20);
-  const auto path = std::filesystem::path(testing::TempDir()) / "coco_annotations.json";
-  std::ofstream(path) << file_with(list);
+  const TempFolder folder;
+  const std::string path = folder.write("annotations.json", file_with(list));
   const CocoAnnotations all = read_coco_annotations(path);
   std::filesystem::remove(path);
-  EXPECT_EQ(all.name(), path.string());
+  EXPECT_EQ(all.name(), path);
   ASSERT_EQ(all.annotations().size(), 20'000u);
   for (std::size_t i = 0; i < 20'000; i += 7) {
     ASSERT_EQ(all.annotations()[i].id, static_cast<std::int64_t>(i));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "coco_text.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -17,13 +18,10 @@ namespace fs = std::filesystem;
 const std::string kPlain =
     R"({"image_id": 7, "category_id": 90, "bbox": [1, 2, 3.5, 4], "score": 0.25})";
 
-fs::path temporary() { return fs::path(testing::TempDir()) / "coco_results.json"; }
-
 CocoResults written_and_read(const CocoResults& results) {
-  write_coco_results(temporary(), results);
-  CocoResults again = read_coco_results(temporary());
-  fs::remove(temporary());
-  return again;
+  const TempFolder folder;
+  write_coco_results(folder.path() / "results.json", results);
+  return read_coco_results(folder.path() / "results.json");
 }
 
 void expect_equal(const CocoResults& a, const CocoResults& b) {
@@ -97,8 +95,10 @@ TEST(CocoResults, WritesMasks) {
 TEST(CocoResults, WritesNothingThatJsonCannotHold) {
   CocoResults results;
   results.add({1, 2, {0, 1, 2, 3}, std::nan("")});
-  EXPECT_THROW(write_coco_results(temporary(), results), DataError);
-  EXPECT_FALSE(fs::exists(temporary()));
+  const TempFolder folder;
+  const fs::path file = folder.path() / "results.json";
+  EXPECT_THROW(write_coco_results(file, results), DataError);
+  EXPECT_FALSE(fs::exists(file));
   EXPECT_THROW(write_coco_results("/nowhere/results.json", {}), Error);
 }
 

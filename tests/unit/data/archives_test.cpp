@@ -213,6 +213,34 @@ std::string val_tar(int count = 4) {
   return tar.bytes();
 }
 
+TEST_F(ArchivesTest, RejectsIndexWithLabelsOutsideClasses) {
+  ArchiveIndex good;
+  good.add({.offset = 512, .size = 100, .label = 1}, "b.jpg");
+  good.classes = {"x", "y"};
+  const auto parsed = [](const ArchiveIndex& index) {
+    const std::string text = write_archive_index(index, "kind", "id");
+    return parse_archive_index(std::as_bytes(std::span(text.data(), text.size())), "the.index",
+                               "kind", "id", std::vector<std::int64_t>{1024});
+  };
+  EXPECT_EQ(parsed(good).classes, good.classes);
+  ArchiveIndex lists = good;
+  lists.lists = {{}, {0, 1}};
+  EXPECT_EQ(parsed(lists).lists, lists.lists);
+  for (auto change : std::vector<std::function<void(ArchiveIndex&)>>{
+           [](auto& i) { i.images[0].label = 2; }, [](auto& i) { i.images[0].label = -1; },
+           [](auto& i) { i.lists = {{0}}; },
+           [](auto& i) {
+             i.lists = {{0}, {2}};
+           },
+           [](auto& i) {
+             i.lists = {{0}, {-1}};
+           }}) {
+    ArchiveIndex bad = good;
+    change(bad);
+    expect_error<DataError>([&] { parsed(bad); }, {"the.index", "not among the classes"});
+  }
+}
+
 TEST_F(ArchivesTest, ImagenetValReadsClassesFromDevelopmentKit) {
   write(kVal, val_tar());
   const std::string folder = "ILSVRC2012_devkit_t12/";
@@ -314,6 +342,89 @@ TEST_F(WebDatasetTest, ReadsLabelOfJson) {
             (std::vector<std::string>{"0 c.jpg c", "1 b.jpg b", "2 a.jpg a"}));
 }
 
+// Adds a sample with this JSON to a shard.
+TarFile& add_sample(TarFile& tar, const std::string& key, const std::string& json) {
+  return tar.add(key + ".jpg", key).add(key + ".json", json);
+}
+
+TEST_F(WebDatasetTest, NamesOfClassesAreSortedByBytes) {
+  TarFile first, second;
+  add_sample(first, "a", R"({"label": "dog"})");
+  add_sample(first, "b", R"({"label": "Zebra"})");
+  add_sample(second, "c", R"({"label": ["cat"]})");
+  add_sample(second, "d", R"({"labels": "dog"})");
+  add_sample(second, "e", R"({"label": "10"})");
+  write("in-train-000009.tar", first.bytes());
+  write("in-train-000010.tar", second.bytes());
+  for (int again = 0; again < 2; ++again) {  // the second time from the index
+    const auto set = open("webdataset");
+    EXPECT_EQ(set->class_names(), (std::vector<std::string>{"10", "Zebra", "cat", "dog"}));
+    EXPECT_EQ(items(*set), (std::vector<std::string>{"0 e.jpg e", "1 b.jpg b", "2 c.jpg c",
+                                                     "3 a.jpg a", "3 d.jpg d"}));
+  }
+  write("classes.txt", "cat\ndog\nfish\nZebra\n10\n");
+  data.class_names = "classes.txt";
+  EXPECT_EQ(items(*open("webdataset")).front(), "4 e.jpg e");
+}
+
+// Texts of digits are numbers, unless others are names.
+TEST_F(WebDatasetTest, NumbersAndNamesDoNotMix) {
+  TarFile tar;
+  add_sample(tar, "a", R"({"label": "2"})");
+  add_sample(tar, "b", R"({"label": 0})");
+  write("in-train-0.tar", tar.bytes());
+  EXPECT_EQ(items(*open("webdataset")), (std::vector<std::string>{"0 b.jpg b", "2 a.jpg a"}));
+  add_sample(tar, "c", R"({"label": "cat"})");
+  write("in-train-0.tar", tar.bytes());
+  refused("webdataset", {"in-train-0.tar: the sample 'b' has the label 0, a number",
+                         "in-train-0.tar: the sample 'c' has the name 'cat'"});
+}
+
+TEST_F(WebDatasetTest, ReadsListsOfLabels) {
+  TarFile first, second;
+  add_sample(first, "z", R"({"labels": ["dog", "cat", "dog"]})");
+  add_sample(first, "y", R"({"labels": []})");
+  add_sample(second, "a", R"({"label": "cat"})");
+  write("in-train-000009.tar", first.bytes());
+  write("in-train-000010.tar", second.bytes());
+  data.dataset = "webdataset";
+  for (int again = 0; again < 2; ++again) {  // the second time from the index
+    const auto set = open_multilabel(data, model, Split::kTrain, 0);
+    EXPECT_EQ(items(*set), (std::vector<std::string>{"0 a.jpg a", "0 y.jpg y", "0 z.jpg z"}));
+    EXPECT_EQ(set->class_names(), (std::vector<std::string>{"cat", "dog"}));
+    EXPECT_FALSE(set->has_labels());
+    const Tensor& labels = set->ready_fields().at("labels");
+    EXPECT_EQ(labels.shape(), (Shape{3, 2}));
+    EXPECT_EQ(std::vector<std::uint8_t>(labels.values<std::uint8_t>().begin(),
+                                        labels.values<std::uint8_t>().end()),
+              (std::vector<std::uint8_t>{1, 0, 0, 0, 1, 1}));
+    expect_contains(set->description(), "3 train images with labels of 2 classes in ");
+  }
+  refused("webdataset", {"in-train-000009.tar: y.jpg has no label", "task: multilabel"});
+  EXPECT_EQ(open_unlabelled(data, model, Split::kTrain, 0)->size(), 3);
+}
+
+// Images with one label each can be read as images with any number.
+TEST_F(WebDatasetTest, SingleNumbersBecomeLists) {
+  write_shards();
+  data.dataset = "webdataset";
+  const auto set = open_multilabel(data, model, Split::kTrain, 0);
+  EXPECT_EQ(set->num_classes(), 2);
+  const Tensor& labels = set->ready_fields().at("labels");
+  EXPECT_EQ(std::vector<std::uint8_t>(labels.values<std::uint8_t>().begin(),
+                                      labels.values<std::uint8_t>().end()),
+            (std::vector<std::uint8_t>{1, 0, 0, 1, 0, 1}));
+}
+
+TEST_F(WebDatasetTest, RefusesListsWithoutAnyLabel) {
+  TarFile tar;
+  add_sample(tar, "a", R"({"label": []})");
+  write("in-train-0.tar", tar.bytes());
+  data.dataset = "webdataset";
+  expect_error<DataError>([&] { open_multilabel(data, model, Split::kTrain, 0); },
+                          {"no image has a label"});
+}
+
 TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
   refused("webdataset", {"*train*.tar", "no file matches", "data.root"});
   const std::vector<std::pair<TarFile, const char*>> cases = {
@@ -331,7 +442,12 @@ TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
       {TarFile().add("k.jpg", "1").add("k.json", "{}"), "no member \"label\""},
       {TarFile().add("k.jpg", "1").add("k.json", "[3]"), "no member \"label\""},
       {TarFile().add("k.jpg", "1").add("k.json", "{\"label\":"), "is not JSON"},
-      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": \"cat\"}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": \"\"}"), "empty"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": \"a\\nb\"}"), "control characters"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": [[1]]}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": [1, null]}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"labels\": {\"a\": 1}}"), "not a whole number"},
+      {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": 1000000}"), "not a whole number"},
       {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": 1.5}"), "not a whole number"},
       {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": -1}"), "not a whole number"},
       {TarFile().add("k.jpg", "1").add("k.json", "{\"label\": 9999999999999999999}"),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <numeric>
 
 #include "data/sample/resample.h"
 #include "data/source/inspect.h"
@@ -187,6 +188,62 @@ TEST_F(PackedTest, RejectsInconsistentIndexes) {
   refused([](H& h, E*) { h.names_bytes = ~0ull; }, "does not match its size");
   refused([](H& h, E*) { h.num_classes = 4; }, "one name for each class");
   refused([](H& h, E*) { h.num_classes = ~0ull; }, "does not match its size");
+}
+
+// A table gives each image any number of ten labels, so that their bits fill more than a byte.
+TEST_F(PackedTest, KeepsAnyNumberOfLabels) {
+  std::string table = "path,labels\n";
+  for (int i = 0; i < 12; ++i) {
+    table += cat(static_cast<char>('a' + i % 3), "/image", i, ".bmp,");
+    for (int k = 0; k < i % 11; ++k) table += cat(k > 0 ? ";" : "", "class", (i + k) % 10);
+    table += "\n";
+  }
+  std::ofstream(dir.path() / "train/labels.csv") << table;
+  folder.labels = "labels.csv";
+  model.num_classes = 0;
+  const auto from = open_multilabel(folder, model, Split::kTrain, 0);
+  pack_dataset(*from, output, {});
+  const auto to = open_multilabel(packed, model, Split::kTrain, 0);
+  EXPECT_EQ(to->class_names(), from->class_names());
+  EXPECT_FALSE(to->has_labels());
+  const auto values = [](const Dataset& set) {
+    const auto labels = set.ready_fields().at("labels").values<std::uint8_t>();
+    return std::vector<std::uint8_t>(labels.begin(), labels.end());
+  };
+  ASSERT_EQ(values(*from).size(), 120u);
+  EXPECT_EQ(values(*to), values(*from));
+  for (std::int64_t i = 0; i < 12; ++i) EXPECT_EQ(to->item_name(i), from->item_name(i));
+  const DatasetStats stats = dataset_stats(*to, 2);
+  EXPECT_EQ(std::accumulate(stats.per_class.begin(), stats.per_class.end(), 0),
+            std::ranges::count(values(*from), 1));
+  EXPECT_EQ(stats.without_class, 2) << "images 0 and 11";
+  EXPECT_EQ(open_unlabelled(packed, model, Split::kTrain, 0)->size(), 12);
+  expect_error<DataError>([&] { open_packed_file(); }, {"train.packed", "task: multilabel"});
+
+  std::string damaged = read(output);
+  damaged.back() ^= 1;
+  write(output, damaged);
+  expect_error<DataError>([&] { open_multilabel(packed, model, Split::kTrain, 0); },
+                          {"train.packed", "damaged labels"});
+  pack();
+  expect_error<DataError>([&] { open_multilabel(packed, model, Split::kTrain, 0); },
+                          {"train.packed", "one label each", "task: classify"});
+}
+
+// Labels are part of the job: other labels do not go on with a file.
+TEST_F(PackedTest, OtherLabelsAreAnotherJob) {
+  const auto with_labels = [&](const std::string& labels) {
+    std::ofstream(dir.path() / "train/labels.csv")
+        << "a/image0.bmp," << labels << "\nb/image1.bmp,x;y\n";
+    folder.labels = "labels.csv";
+    model.num_classes = 0;
+    return open_multilabel(folder, model, Split::kTrain, 0);
+  };
+  PackOptions options;
+  options.sync_bytes = 1;
+  pack_dataset(*with_labels("x"), output, options, [](const PackProgress&) { return false; });
+  expect_error<ConfigError>([&] { pack_dataset(*with_labels("y"), output, options); },
+                            {"other data"});
 }
 
 TEST_F(PackedTest, ResumesAfterStop) {

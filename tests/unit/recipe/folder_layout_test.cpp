@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/recipe/recipe_text.h"
+#include "archives.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/tasks/registries.h"
@@ -99,10 +100,16 @@ TEST_F(FolderLayouts, TableBesideClassFolders) {
 }
 
 TEST_F(FolderLayouts, Shards) {
-  folder_.write("a-train-0.tar", "");
+  test::TarFile shard;
+  shard.add("1.jpg", "picture").add("1.json", R"({"label": "cat"})");
+  folder_.write("a-train-0.tar", shard.bytes());
   expect_rejected({"shards", "*val*.tar"});
-  folder_.write("a-val-0.tar", "");
+  folder_.write("a-val-0.tar", shard.bytes());
   EXPECT_EQ(found().data.dataset, "webdataset");
+  EXPECT_EQ(found().task, "classify");
+  shard.add("2.jpg", "picture").add("2.json", R"({"label": ["cat", "dog"]})");
+  folder_.write("a-train-0.tar", shard.bytes());
+  EXPECT_EQ(found().task, "multilabel");
 }
 
 TEST_F(FolderLayouts, WithoutLabelsAreRejected) {

@@ -65,6 +65,35 @@ TEST(SplitLists, WritesTablesOfLabels) {
   EXPECT_EQ(read.paths[0], "a, b.jpg");
 }
 
+// Images with any number of labels: a table reads the same back, unless a name has a semicolon.
+TEST(SplitLists, WritesAnyNumberOfLabels) {
+  class SeveralLabels final : public Dataset {
+   public:
+    explicit SeveralLabels(Names names) {
+      class_names_ = std::move(names);
+      num_classes_ = 3;
+      labels_.resize(3);
+      has_labels_ = false;
+      const std::vector<std::uint8_t> labels = {1, 0, 1, 0, 0, 0, 0, 1, 0};
+      ready_fields_["labels"] = Tensor::from(labels, {3, 3});
+    }
+    Sample load(std::int64_t, SampleWorkspace&) const override { return {}; }
+    std::string sample_name(std::int64_t index) const override { return file_name(index); }
+    std::string file_name(std::int64_t index) const override { return cat(index, ".jpg"); }
+  };
+  const test::TempFolder folder;
+  const SeveralLabels images({"cat", "dog", "big fish"});
+  write_split_lists(folder.path(), NamedSamples(&images), nullptr, true);
+  EXPECT_EQ(content(folder.path(), "train.csv"),
+            "path,labels\n0.jpg,\"cat;big fish\"\n1.jpg,\n2.jpg,dog\n");
+  const LabelTable read = read_label_table(
+      FileSource((folder.path() / "splits/train.csv").string()), LabelsPerImage::kAny);
+  EXPECT_EQ(read.combinations.size(), 3u);
+  const SeveralLabels unclear({"cat", "dog", "big;fish"});
+  write_split_lists(folder.path() / "unclear", NamedSamples(&unclear), nullptr, true);
+  EXPECT_EQ(content(folder.path() / "unclear", "train.csv"), "path\n0.jpg\n1.jpg\n2.jpg\n");
+}
+
 TEST(SplitLists, NamesChangedLists) {
   const test::TempFolder folder;
   const fs::path run = folder.path();

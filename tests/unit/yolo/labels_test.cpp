@@ -3,29 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "dtn/core/check.h"
 #include "io/image/image_encode.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that is deleted at the end of the test.
 class YoloLabels : public testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(root);
-    fs::create_directories(root);
-  }
-  void TearDown() override { fs::remove_all(root); }
-
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((root / name).parent_path());
-    std::ofstream(root / name) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { folder_.write(name, text); }
   void write_image(const std::string& name, int width, int height) const {
     Image image{width, height, 3, {}};
     image.pixels.resize(static_cast<std::size_t>(width * height * 3), 9);
@@ -37,7 +26,8 @@ class YoloLabels : public testing::Test {
     return read_yolo_labels(root / "images", root / "labels", {"cat", "dog", "cow"});
   }
 
-  const fs::path root = fs::path(testing::TempDir()) / "yolo_labels";
+  const test::TempFolder folder_;
+  const fs::path root = folder_.path();
 };
 
 template <class Read>
