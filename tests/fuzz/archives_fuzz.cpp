@@ -1,5 +1,6 @@
-// Fuzzes tar archives, their stored indexes, packed files and the labels of ILSVRC2012. For any
-// bytes, reading gives an error or positions inside the file. The first byte selects the format.
+// Fuzzes tar archives, their stored indexes, packed files and the labels of ILSVRC2012 and of
+// shards. For any bytes, reading gives an error or positions inside the file. The first byte selects
+// the format.
 // Checksums are corrected, because otherwise no damaged file would pass them.
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include "archives.h"
 #include "data/archive/archive_index.h"
 #include "data/archive/ilsvrc_devkit.h"
+#include "data/archive/shard_labels.h"
 #include "data/source/packed_format.h"
 #include "dtn/core/check.h"
 #include "io/crc32c.h"
@@ -89,16 +91,24 @@ void read_labels(const std::string& text) {
   }
 }
 
+void read_json(const std::string& text) {
+  for (const dtn::ShardLabel& label : dtn::parse_json_labels(text)) {
+    require(!label.text.empty());
+    require(!label.is_number || dtn::label_number(label.text).has_value());
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
-    switch (data[0] % 4) {
+    switch (data[0] % 5) {
       case 0: read_tar(text); break;
       case 1: read_packed(text); break;
       case 2: read_index(text); break;
+      case 3: read_json(text); break;
       default: read_labels(text);
     }
   } catch (const dtn::DataError&) {

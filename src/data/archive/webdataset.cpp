@@ -27,7 +27,7 @@ constexpr std::string_view kLabelEnding = ".cls";
 constexpr std::string_view kJsonEnding = ".json";
 constexpr std::int64_t kMaxJsonBytes = 1 << 20;
 
-// The images that a search finds in some shards. The labels of the images are positions in `labels`.
+// The images that a search finds in some shards. Their labels are positions in `labels`.
 struct Found {
   ArchiveIndex index;
   ShardLabels labels;
