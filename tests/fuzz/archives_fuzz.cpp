@@ -1,6 +1,6 @@
 // Fuzzes tar archives, their stored indexes, packed files and the labels of ILSVRC2012 and of
-// shards. For any bytes, reading gives an error or positions inside the file. The first byte selects
-// the format.
+// shards. For any bytes, reading gives an error or positions inside the file. The first byte
+// selects the format.
 // Checksums are corrected, because otherwise no damaged file would pass them.
 #include <cstdint>
 #include <cstdlib>
