@@ -181,7 +181,8 @@ TEST_F(PackedTest, RejectsInconsistentIndexes) {
   refused([](H&, E* e) { e[3].label = 3; }, "record 3");
   refused([](H&, E* e) { e[3].name_bytes = ~0u; }, "record 3");
   refused([](H&, E* e) { e[3].name_at = 0; }, "record 3");
-  refused([](H& h, E*) { h.version = 2; }, "version 2");
+  refused([](H& h, E*) { h.version = 3; }, "version 3");
+  refused([](H& h, E*) { h.version = 2; }, "does not match its size");
   refused([](H& h, E*) { h.index_at += 8; }, "does not match its size");
   refused([](H& h, E*) { h.index_at = ~7ull; }, "does not match its size");
   refused([](H& h, E*) { h.num_records = ~0ull / 32 + 2; }, "does not match its size");
@@ -225,6 +226,7 @@ TEST_F(PackedTest, KeepsAnyNumberOfLabels) {
   write(output, damaged);
   expect_error<DataError>([&] { open_multilabel(packed, model, Split::kTrain, 0); },
                           {"train.packed", "damaged labels"});
+  folder.labels.reset();
   pack();
   expect_error<DataError>([&] { open_multilabel(packed, model, Split::kTrain, 0); },
                           {"train.packed", "one label each", "task: classify"});
