@@ -22,5 +22,7 @@ NormEntry scale_norm_entry();
 NormEntry power_norm_entry();
 NormEntry dtn_entry();
 NormEntry adaptive_layer_norm_entry();
+NormEntry dynamic_layer_norm_entry();
+NormEntry positional_norm_entry();
 
 }  // namespace dtn

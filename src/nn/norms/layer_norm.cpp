@@ -62,6 +62,19 @@ std::unique_ptr<Normalizer> make_layer(const NormConfig&, const NormShape& shape
   return make_layer_norm(shape, scope);
 }
 
+// Positional normalization (Li et al., 2019) without the use of its moments: see PositionalNorm.
+std::unique_ptr<Normalizer> make_positional(const NormConfig&, const NormShape& shape,
+                                            const Scope& scope) {
+  NormShape plain = shape;
+  plain.affine = false;
+  return make_layer_norm(plain, scope);
+}
+
+std::optional<NormProblem> check_positional(const NormConfig& config, const NormSite&) {
+  if (!config.affine.value_or(false)) return std::nullopt;
+  return NormProblem{"affine", "pono has no weight and bias; with them it is ln"};
+}
+
 }  // namespace
 
 std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, const Scope& scope) {
@@ -71,6 +84,14 @@ std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, const Scope&
 NormEntry layer_norm_entry() {
   return {{"ln", "LayerNorm: mean and variance of each token over its channels", {}, false},
           make_layer};
+}
+
+NormEntry positional_norm_entry() {
+  return {{.type = "pono",
+           .doc = "Positional normalization: LayerNorm without weight and bias",
+           .affine = false,
+           .check = check_positional},
+          make_positional};
 }
 
 }  // namespace dtn

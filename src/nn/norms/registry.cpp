@@ -33,16 +33,14 @@ TokenGrid square_or_sequence(std::int64_t tokens) {
 
 namespace {
 
-// Returns the entry of a layer that no config can choose. A header of dtn/nn/ declares it.
-NormEntry layer(const char* type, const char* doc, const char* needs,
-                const char* header = "conditional_norm.h") {
+// Returns the entry of a layer that no config can choose.
+NormEntry layer(const char* type, const char* doc, const char* needs) {
   NormEntry entry{};
   entry.schema.type = type;
   entry.schema.doc = doc;
   entry.schema.needs = cat(needs,
                            ", which a plain vision transformer does not have; it is a layer "
-                           "for C++ programs, see dtn/nn/",
-                           header);
+                           "for C++ programs, see dtn/nn/conditional_norm.h");
   return entry;
 }
 
@@ -60,6 +58,8 @@ const NormRegistry& norm_registry() {
       power_norm_entry(),
       dtn_entry(),
       adaptive_layer_norm_entry(),
+      dynamic_layer_norm_entry(),
+      positional_norm_entry(),
       // Layers for C++ programs, which no config can choose.
       layer("cin", "Conditional InstanceNorm: a gain and a shift for each style",
             "a style for every sample"),
@@ -69,10 +69,6 @@ const NormRegistry& norm_registry() {
             "a condition for every sample"),
       layer("spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
             "a map over the tokens of every sample"),
-      layer("dln", "Dynamic LayerNorm: gain and shift from a summary of its own input",
-            "a summary network beside every norm"),
-      layer("pono", "Positional normalization: LayerNorm that hands out its moments to a decoder",
-            "a decoder that uses the moments", "moments.h"),
   });
   return entries;
 }

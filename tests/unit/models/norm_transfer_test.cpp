@@ -84,7 +84,7 @@ TEST(NormTransfer, ReportsReinitializedParameters) {
 TEST(NormTransfer, ReportsUnusedWeightsWithoutAffine) {
   Classifier source(with_norm("ln"), 1);
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.stands_alone()) continue;
+    if (!schema.stands_alone() || !schema.affine) continue;
     ModelConfig config = with_norm(schema.type);
     config.norm.affine = false;
     Classifier model(config, 2);

@@ -27,6 +27,9 @@ TEST(ModelSize, ParametersAreExact) {
     EXPECT_EQ(complexity_of(preset(want.name, "ln")).parameters, want.ln) << want.name;
     EXPECT_EQ(complexity_of(preset(want.name, "dtn")).parameters, want.dtn) << want.name;
   }
+  // Ten blocks with two sites each: without LayerNorm's 768 values, and with 73,792 in their place.
+  EXPECT_EQ(complexity_of(preset("vit_s", "pono")).parameters, 22021096);
+  EXPECT_EQ(complexity_of(preset("vit_s", "dln")).parameters, 23512296);
   // DeiT's, as counted by timm.
   EXPECT_EQ(complexity_of(preset("deit_tiny", "ln")).parameters, 5717416);
   EXPECT_EQ(complexity_of(preset("deit_small", "ln")).parameters, 22050664);

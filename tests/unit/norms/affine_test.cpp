@@ -148,7 +148,7 @@ TEST_P(WithoutAffine, HasTheSameView) {
 std::vector<NormCase> cases() {
   std::vector<NormCase> fitting;
   for (const NormCase& c : test::norm_cases()) {
-    if (test::fits(c, kShape)) fitting.push_back(c);
+    if (test::fits(c, kShape) && test::schema_of(c).affine) fitting.push_back(c);
   }
   return fitting;
 }
@@ -167,7 +167,7 @@ TEST(WithoutAffineLengths, ComputeAsWithGainOneAndShiftZero) {
   const TokenGrid grid{1, 7, 0, Tensor::from<std::int64_t>({7, 4, 5}, {kBatch})};
   int tested = 0;
   for (const NormCase& c : test::norm_cases()) {
-    if (!test::fits(c, shape)) continue;
+    if (!test::fits(c, shape) || !test::schema_of(c).affine) continue;
     Pair pair(c.config, shape, DType::kFloat32);
     if (!pair.with->norm->takes_lengths()) continue;
     ++tested;
@@ -190,7 +190,7 @@ NormConfig config_of(const char* type, std::optional<bool> affine) {
 
 TEST(WithoutAffineConfig, LeavesOutTheParameters) {
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.stands_alone()) continue;
+    if (!schema.stands_alone() || !schema.affine) continue;
     const char* type = schema.type.c_str();
     auto has_weight = [&](std::optional<bool> affine) {
       return test::build_norm(config_of(type, affine), kShape, DType::kFloat32)
@@ -200,6 +200,17 @@ TEST(WithoutAffineConfig, LeavesOutTheParameters) {
     EXPECT_TRUE(has_weight(true)) << type;
     EXPECT_FALSE(has_weight(false)) << type;
   }
+}
+
+// A normalizer without a gain and shift of its own refuses the key.
+TEST(WithoutAffineConfig, IsRefusedWhereThereAreNoParameters) {
+  for (const auto& [type, affine] : {std::pair{"pono", true}, {"dln", true}, {"dln", false}}) {
+    test::expect_error<ConfigError>(
+        [&] { test::build_norm(config_of(type, affine), kShape, DType::kFloat32); },
+        {type, "affine"});
+  }
+  EXPECT_TRUE(
+      test::build_norm(config_of("pono", {}), kShape, DType::kFloat32)->store.parameters().empty());
 }
 
 // Affine by default, prescribed by the model: `affine: true` of the config does not add it.

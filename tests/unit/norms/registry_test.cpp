@@ -55,7 +55,7 @@ TEST(NormRegistry, ListsConditionalLayersWithPurpose) {
       EXPECT_NE(message.find("see dtn/nn/"), std::string::npos) << message;
     }
   }
-  EXPECT_EQ(layers, std::set<std::string>({"cin", "adain", "cbn", "spade", "dln", "pono"}));
+  EXPECT_EQ(layers, std::set<std::string>({"cin", "adain", "cbn", "spade"}));
 }
 
 // Options missing from a config get their defaults.
