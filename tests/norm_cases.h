@@ -100,6 +100,15 @@ struct BuiltNorm {
   std::unique_ptr<Normalizer> norm;
 };
 
+// True if normalizers of this type have a weight, which norm.affine: false leaves out.
+inline bool has_weight(const std::string& type) {
+  NormConfig config;
+  config.type = type;
+  ParameterStore store;
+  const auto norm = make_normalizer(config, {12, 4, kDefaultNormEps}, {store, "norm"});
+  return store.find("norm.weight") != nullptr;
+}
+
 // Builds a normalizer. Parameters have their initial values plus noise, so that no gradient is zero
 // by symmetry.
 inline std::unique_ptr<BuiltNorm> build_norm(const NormConfig& config, const NormShape& shape,

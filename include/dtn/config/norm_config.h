@@ -80,7 +80,6 @@ struct NormSchema {
   bool needs_grid = false;  // works on the token grid, so its tokens may not include a class token
   bool running_statistics = false;  // updated in training, used in evaluation
   bool reads_condition = false;     // gains and shifts come from model.condition.from
-  bool affine = true;  // has a learned gain and shift of each channel, unless norm.affine is false
   // Requirements that a plain vision transformer does not meet, and the layer to use instead. A
   // normalizer with requirements is listed, but no config can choose it. Empty: no requirements.
   std::string needs{};

@@ -89,6 +89,21 @@ Value power(const Norm& n, const Value& x) {
   return add(n.g, mul(n.g, z, n.per_channel("gain", gain)), n.per_channel("shift", n.shifts()));
 }
 
+// x [N, .., in] -> [N, .., out] by the layer `of` of the normalizer.
+Value linear(const Norm& n, const std::string& of, const Value& x) {
+  const Value weight = transpose(n.g, n.weight(of + ".weight"), {1, 0});
+  return add(n.g, matmul(n.g, x, weight), n.weight(of + ".bias"));
+}
+
+// LayerNorm with a gain and a shift from the mean of all tokens' summaries.
+Value dynamic_layer(const Norm& n, const Value& x) {
+  const std::int64_t c = n.place.channels;
+  const Value summary = mean(n.g, n.g.node("Tanh", {linear(n, "summary", x)}), {1});
+  const Value modulation = linear(n, "modulation", summary);  // [N, 1, 2 C]
+  const Value gain = slice(n.g, modulation, 2, c, 2 * c);
+  return add(n.g, mul(n.g, layer_norm(n, x), gain), slice(n.g, modulation, 2, 0, c));
+}
+
 std::vector<double> shares(std::vector<double> logits) {
   const double most = *std::ranges::max_element(logits);
   double sum = 0;
@@ -128,7 +143,9 @@ constexpr Row kRows[] = {{"ln", of_layer},
                          {"in", instance},
                          {"gn", group},
                          {"sn", switchable},
-                         {"power", power}};
+                         {"power", power},
+                         {"pono", of_layer},
+                         {"dln", dynamic_layer}};
 
 }  // namespace
 

@@ -58,7 +58,7 @@ struct Norm {
     return g.tensor(name(of), constant(v, {place.channels}));
   }
   // False: the norm has no weight and bias, and its gains and shifts are 1 and 0.
-  bool affine() const { return config.affine.value_or(true); }
+  bool affine() const { return weights.find(name("weight")) != nullptr; }
   std::vector<double> gains() const { return affine() ? values("weight") : filled(1); }
   std::vector<double> shifts() const { return affine() ? values("bias") : filled(0); }
   Value scaled_by_weight(const Value& xhat) const {

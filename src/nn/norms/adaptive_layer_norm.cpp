@@ -90,7 +90,6 @@ NormEntry adaptive_layer_norm_entry() {
   return {{.type = "adaln",
            .doc = "Adaptive LayerNorm: gain and shift from a condition of each sample",
            .reads_condition = true,
-           .affine = false,
            .check = check_adaptive},
           make_norm<AdaptiveNormalizer>};
 }

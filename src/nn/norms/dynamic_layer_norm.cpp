@@ -120,7 +120,6 @@ NormEntry dynamic_layer_norm_entry() {
        .doc = "Dynamic LayerNorm: gain and shift from a summary of all tokens of the sample",
        .options =
            {{"summary", OptionKind::kInt, kUsualSummary, {}, 1, 65536, "length of the summary"}},
-       .affine = false,
        .check = check_dynamic},
       make_norm<DynamicNormalizer>};
 }

@@ -89,7 +89,6 @@ NormEntry layer_norm_entry() {
 NormEntry positional_norm_entry() {
   return {{.type = "pono",
            .doc = "Positional normalization: LayerNorm without weight and bias",
-           .affine = false,
            .check = check_positional},
           make_positional};
 }

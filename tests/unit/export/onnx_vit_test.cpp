@@ -126,7 +126,7 @@ TEST(OnnxVit, MatchesLogitsWithDtn) {
 }
 
 TEST(OnnxVit, MatchesLogitsWithOtherNorms) {
-  for (const char* type : {"rms", "scale", "bn", "in", "gn", "sn", "power"}) {
+  for (const char* type : {"rms", "scale", "bn", "in", "gn", "sn", "power", "pono", "dln"}) {
     EXPECT_LT(difference(with_norm(paper_vit(), type, {}), onnx::kMinOpset, 2), kBound) << type;
   }
   const ModelConfig official = with_norm(paper_vit(), "in", {{"variant", std::string("official")}});

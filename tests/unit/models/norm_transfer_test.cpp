@@ -3,6 +3,7 @@
 
 #include "dtn/models/weights.h"
 #include "dtn/nn/normalizer.h"
+#include "norm_cases.h"
 #include "tiny_vit.h"
 
 namespace dtn {
@@ -84,7 +85,7 @@ TEST(NormTransfer, ReportsReinitializedParameters) {
 TEST(NormTransfer, ReportsUnusedWeightsWithoutAffine) {
   Classifier source(with_norm("ln"), 1);
   for (const NormSchema& schema : norm_registry().schemas()) {
-    if (!schema.stands_alone() || !schema.affine) continue;
+    if (!schema.stands_alone() || !test::has_weight(schema.type)) continue;
     ModelConfig config = with_norm(schema.type);
     config.norm.affine = false;
     Classifier model(config, 2);
