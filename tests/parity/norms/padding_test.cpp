@@ -63,7 +63,9 @@ Result run_padded(const NormCase& c, const Lengths& lengths, std::int64_t tokens
 // Cases of normalizers whose statistics span tokens and exclude the padding.
 std::vector<NormCase> mixing_cases() {
   std::vector<NormCase> cases;
-  for (const NormCase& c : norm_cases()) {
+  std::vector<NormCase> all = norm_cases();
+  std::ranges::copy(cases_of(norm_registry().at("dln").schema), std::back_inserter(all));
+  for (const NormCase& c : all) {
     if (!fits(c, kShape)) continue;
     const auto built = build_norm(c.config, kShape, DType::kFloat32);
     if (built->norm->takes_lengths() && !built->norm->is_per_token()) cases.push_back(c);
@@ -74,7 +76,7 @@ std::vector<NormCase> mixing_cases() {
 TEST(PaddedNorms, CoverNormalizersOfTable4) {
   std::set<std::string> types;
   for (const NormCase& c : mixing_cases()) types.insert(c.config.type);
-  for (const char* type : {"bn", "in", "gn", "sn", "power", "dtn"})
+  for (const char* type : {"bn", "in", "gn", "sn", "power", "dtn", "dln"})
     EXPECT_TRUE(types.contains(type)) << type;
 }
 
