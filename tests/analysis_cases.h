@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "dtn/config/load.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/weights.h"
+#include "temp_folder.h"
 
 namespace dtn::test {
 
@@ -46,16 +46,9 @@ inline void fill_by_place(ParameterStore& store) {
   }
 }
 
-// Fixture with a folder for the files of a test; the folder is removed after the test.
+// Fixture with a folder for the files of a test.
 class AnalysisFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "dtn_analysis_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   // Writes a file of weights of a model, which `fill` sets.
   template <class Fill>
   AnalysisSubject subject(const std::string& name, const ModelConfig& model, Fill&& fill) const {
@@ -63,7 +56,7 @@ class AnalysisFiles : public testing::Test {
     subject.name = subject.source = name;
     subject.config.model = model;
     subject.config.data.dataset = "tensors";
-    subject.weights = folder_ / (name + ".safetensors");
+    subject.weights = folder_.path() / (name + ".safetensors");
     Classifier classifier(model, 1);
     fill(classifier.parameters());
     write_safetensors(*subject.weights,
@@ -88,12 +81,12 @@ class AnalysisFiles : public testing::Test {
       for (std::int64_t i = 0; i < count; ++i) labels.data<std::int64_t>()[i] = i % classes;
       tensors.emplace_back("labels", labels);
     }
-    const auto file = folder_ / "inputs.safetensors";
+    const auto file = folder_.path() / "inputs.safetensors";
     write_safetensors(file, tensors);
     return file.string();
   }
 
-  std::filesystem::path folder_;
+  const TempFolder folder_;
 };
 
 }  // namespace dtn::test

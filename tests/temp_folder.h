@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 #include "dtn/core/check.h"
 
@@ -18,11 +19,15 @@ class TempFolder {
     if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
     path_ = name;
   }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  std::string string() const { return path_.string(); }
   // Writes a file, and its folders. Returns its path.
   std::string write(const std::filesystem::path& file, const std::string& text) const {
     std::filesystem::create_directories((path_ / file).parent_path());

@@ -1,17 +1,15 @@
 // COCO files of annotations and of results: any result other than consistent truths, masks of the
 // size of their image, results that read back after writing, or a DataError, is a bug.
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <span>
 
 #include "data/coco/annotations.h"
 #include "data/coco/results.h"
 #include "data/coco/training_truths.h"
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace {
 
@@ -47,12 +45,11 @@ void check_annotations(std::span<const std::byte> bytes) {
 }
 
 void check_results(std::span<const std::byte> bytes) {
-  static const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("fuzz_coco_" + std::to_string(::getpid()));
+  static const dtn::test::TempFolder folder;
+  const auto path = folder.path() / "results.json";
   const dtn::CocoResults found = dtn::read_coco_results(dtn::MemorySource(bytes, "fuzz"));
   dtn::write_coco_results(path, found);
   const dtn::CocoResults again = dtn::read_coco_results(path);
-  std::filesystem::remove(path);
   if (again.size() != found.size() || again.mask_count() != found.mask_count()) std::abort();
   for (std::size_t i = 0; i < found.size(); ++i) {
     const dtn::CocoResult &a = found[i], &b = again[i];

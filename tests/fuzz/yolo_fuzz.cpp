@@ -1,18 +1,15 @@
 // YOLO labels and names of classes: any result other than finite boxes of known classes, or a
 // DataError, is a bug.
-#include <unistd.h>
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "data/yolo/labels.h"
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace {
 
@@ -31,15 +28,12 @@ void check_labels(std::string_view text) {
 }
 
 void check_names(std::string_view text, const char* ending) {
-  static const std::filesystem::path stem =
-      std::filesystem::temp_directory_path() / ("fuzz_yolo_" + std::to_string(::getpid()));
-  const std::filesystem::path path = stem.string() + ending;
-  std::ofstream(path, std::ios::binary) << text;
+  static const dtn::test::TempFolder folder;
+  const std::string path = folder.write("names" + std::string(ending), std::string(text));
   try {
     if (dtn::read_yolo_names(path).empty()) std::abort();
   } catch (const dtn::DataError&) {
   }
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST(BatchFeeder, DeliversSameBatchesAsLoader) {
 
 TEST(BatchFeeder, DeliversTensorDatasetsUnchanged) {
   DTN_SKIP_WITHOUT_DEVICE();
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   data.dataset = "tensors";
   data.root = dir.string();

@@ -1,14 +1,11 @@
 // Compares whole optimizer steps on the device with the same steps on the CPU: every kernel, the
 // matrix products, the graph, and the scalars that change from step to step.
-#include <unistd.h>
-
-#include <filesystem>
-
 #include "cuda/matmul.h"
 #include "cuda/train/learner_history.h"
 #include "dtn/config/load.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/registries.h"
+#include "temp_folder.h"
 
 namespace dtn::test {
 namespace {
@@ -121,9 +118,8 @@ TEST_F(CudaLearner, MatchesCpuWithEveryOptimizer) {
 // Binary cross-entropy with adaptive gradient clipping, and a teacher with another image mean, hard
 // and soft.
 TEST_F(CudaLearner, MatchesCpuWithEveryLossAndTeacher) {
-  const std::string file =
-      (std::filesystem::temp_directory_path() / cat("dtn-teacher-", getpid(), ".safetensors"))
-          .string();
+  const TempFolder folder;
+  const std::string file = (folder.path() / "teacher.safetensors").string();
   const ExperimentConfig teacher = parse_experiment(
       "model: {preset: vit_t, image_size: 15, patch_size: 5, channels: 1, num_classes: 7,"
       " embed_dim: 24, depth: 2, num_heads: 2, class_token_at: 1}\ndata: {mean: 0.4, std: 0.3}",
@@ -152,7 +148,6 @@ TEST_F(CudaLearner, MatchesCpuWithEveryLossAndTeacher) {
     config.train.precision = Precision::kBFloat16;
     EXPECT_LE(relative_error(train(config, kCuda, 6).losses, train(config, kCpu, 6).losses), 0.03);
   }
-  std::filesystem::remove(file);
 }
 
 // The sum of the weights of all micro-batches comes before the first one, in the graph too.

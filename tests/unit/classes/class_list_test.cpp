@@ -44,7 +44,7 @@ class ClassListTest : public testing::Test {
     return labels;
   }
 
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

@@ -260,7 +260,7 @@ class HoldOutFolderTest : public testing::Test {
     for (std::int64_t i = 0; i < set->size(); ++i) names.insert(set->file_name(i));
     return names;
   }
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "unit/data/data_fixtures.h"
+#include "temp_folder.h"
 
 namespace dtn::app {
 namespace {
@@ -20,7 +20,7 @@ TEST(RunEnd, QuotesPathsForTheShell) {
 }
 
 TEST(RunEnd, NamesTheBestFigureAndTheFilesThatExist) {
-  const test::TempDir folder;
+  const test::TempFolder folder;
   const fs::path run = folder.path() / "run";
   fs::create_directories(run / "checkpoints/best");
   std::ofstream(run / "report.html") << "page";

@@ -35,10 +35,7 @@ class ArchivesTest : public testing::Test {
   void write(const std::string& name, const std::string& content) {
     write_bytes(dir.path() / name, to_bytes(content));
   }
-  std::string read(const std::string& name) {
-    std::ifstream in(dir.path() / name, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  }
+  std::string read(const std::string& name) { return dir.read(name); }
   std::unique_ptr<Dataset> open(const std::string& dataset, Split split = Split::kTrain) {
     data.dataset = dataset;
     return open_dataset(data, model, split, 0);
@@ -64,7 +61,7 @@ class ArchivesTest : public testing::Test {
     expect_error<DataError>([&] { open(dataset, split); }, parts);
   }
 
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };
@@ -464,7 +461,7 @@ TEST_F(WebDatasetTest, ErrorsNameInvalidShards) {
 }
 
 TEST(Shards, BracesExpandToRangesAndLists) {
-  TempDir dir;
+  TempFolder dir;
   const auto expand = [&](const std::string& pattern) {
     std::vector<std::string> names = expand_shards(dir.string() + "/" + pattern);
     for (std::string& name : names) name = name.substr(dir.string().size() + 1);

@@ -32,7 +32,7 @@ class CifarTest : public testing::Test {
       write_bytes(dir.path() / folder / cat("data_batch_", i, ".bin"), records({label, 0}));
     }
   }
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

@@ -17,7 +17,7 @@ class ClassFolders : public testing::Test {
   void image(const std::string& name) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));
   }
-  TempDir dir;
+  TempFolder dir;
 };
 
 TEST_F(ClassFolders, LabelsFollowGivenList) {

@@ -47,7 +47,7 @@ TEST_F(Classes, AreNumberedInListedOrder) {
 }
 
 TEST_F(Classes, KeepFolderNames) {
-  TempDir dir;
+  TempFolder dir;
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "train/c/1.bmp", "train/c/2.bmp"}) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));
   }
@@ -67,7 +67,7 @@ TEST_F(Classes, KeepFolderNames) {
 }
 
 TEST_F(Classes, MustExistAndMatchModel) {
-  TempDir dir;
+  TempFolder dir;
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp"}) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));
   }

@@ -49,7 +49,7 @@ class CocoFolder {
  private:
   static Bytes text_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-  TempDir folder_;
+  TempFolder folder_;
   DataConfig data_;
   ModelConfig model_;
 };

@@ -71,7 +71,7 @@ class CorruptFiles : public ::testing::Test {
     return read_file((dir_.path() / "out" / name).string());
   }
 
-  TempDir dir_;
+  TempFolder dir_;
   std::uint32_t seed_ = 0;
 };
 

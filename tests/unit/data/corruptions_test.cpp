@@ -108,7 +108,7 @@ TEST(CorruptedPixels, KnownMotionBlurChecksums) {
 }
 
 TEST(CorruptedPixels, KnownFrostChecksums) {
-  const TempDir dir;
+  const TempFolder dir;
   std::vector<std::byte> png;
   encode_png({260, 240, 3, Bytes(260 * 240 * 3, 200)}, png);
   std::ofstream(dir.path() / "white.png", std::ios::binary)
@@ -419,7 +419,7 @@ TEST(CorruptedPixels, StandInTexturesMatchOriginalStatistics) {
 }
 
 TEST(CorruptedPixels, FrostDrawsTexturesUniformly) {
-  const TempDir dir;
+  const TempFolder dir;
   for (int i = 0; i < 5; ++i) {
     std::vector<std::byte> png;
     encode_png({226, 225, 3, Bytes(226 * 225 * 3, static_cast<std::uint8_t>(40 * i))}, png);
@@ -439,7 +439,7 @@ TEST(CorruptedPixels, FrostDrawsTexturesUniformly) {
 }
 
 TEST(CorruptedPixels, RejectsBadTextures) {
-  const TempDir dir;
+  const TempFolder dir;
   expect_error<DataError>([&] { FrostTextures::from_folder(dir.string() + "/absent"); },
                           {"absent"});
   expect_error<DataError>([&] { FrostTextures::from_folder(dir.string()); },

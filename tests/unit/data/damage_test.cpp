@@ -138,7 +138,7 @@ class DamagedFolder : public testing::Test {
     return Transform(data, augment, kSide, 3, training);
   }
 
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
   std::shared_ptr<const Dataset> set;

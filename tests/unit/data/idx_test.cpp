@@ -76,7 +76,7 @@ TEST(Gzip, JoinsMembersAndIgnoresPadding) {
   Bytes second = gzipped({4, 5});
   joined.insert(joined.end(), second.begin(), second.end());
   joined.insert(joined.end(), 512, 0);
-  TempDir dir;
+  TempFolder dir;
   write_bytes(dir.path() / "a.gz", joined);
   auto content = read_gzip_file((dir.path() / "a.gz").string(), 5);
   ASSERT_EQ(content.size(), 5u);
@@ -86,7 +86,7 @@ TEST(Gzip, JoinsMembersAndIgnoresPadding) {
 }
 
 TEST(Gzip, LimitsDecompressedSize) {
-  TempDir dir;
+  TempFolder dir;
   std::string path = (dir.path() / "bomb.gz").string();
   write_bytes(path, gzipped(Bytes(32 << 20, 7)));
   expect_error<DataError>([&] { read_gzip_file(path, 100'000); }, {"bomb.gz", "0.0954 MiB"});
@@ -112,7 +112,7 @@ class IdxDatasetTest : public testing::Test {
   std::unique_ptr<Dataset> open(Split split = Split::kTrain) {
     return open_dataset(data, model, split, 0);
   }
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

@@ -36,7 +36,7 @@ class ImageFolderTest : public testing::Test {
     }
     return out;
   }
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

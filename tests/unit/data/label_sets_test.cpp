@@ -67,7 +67,7 @@ TEST_F(LabelSetsTest, ReachTheBatch) {
 }
 
 TEST_F(LabelSetsTest, UseClassNamesOfFolders) {
-  TempDir dir;
+  TempFolder dir;
   for (const char* name : {"train/coat/1.bmp", "train/boot/1.bmp", "train/cap/1.bmp"}) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));
   }
@@ -88,7 +88,7 @@ TEST_F(LabelSetsTest, UseClassNamesOfFolders) {
 TEST_F(LabelSetsTest, MustFitTheDataSet) {
   config.model.num_classes = 5;
   expect_error<DataError>([&] { open(); }, {"data.label_sets", "7 classes", "num_classes is 5"});
-  TempDir dir;
+  TempFolder dir;
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "train/c/1.bmp"}) {
     write_bytes(dir.path() / name, bmp_file(5, 4, noise(60, 1)));
   }
@@ -143,7 +143,7 @@ class GivenConditions : public LabelSetsTest {
                        {name, values}});
   }
 
-  TempDir dir;
+  TempFolder dir;
 };
 
 TEST_F(GivenConditions, ReachTheBatch) {

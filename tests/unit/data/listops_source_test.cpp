@@ -143,7 +143,7 @@ class Listops : public testing::Test {
     return std::make_shared<TokenSamples>(open(split), options);
   }
 
-  TempDir dir;
+  TempFolder dir;
   ExperimentConfig config;
 };
 

@@ -34,7 +34,7 @@ class ListopsFiles : public testing::Test {
     options.test = 30;
     options.limits = {20, 60, 10, 10};
   }
-  TempDir dir;
+  TempFolder dir;
   WriteOptions options;
 };
 

@@ -362,7 +362,7 @@ TEST(Loader, MeasuresWaitTime) {
 
 // From files: a damaged JPEG and an empty file among BMPs.
 TEST(Loader, SkipsDamagedFiles) {
-  TempDir dir;
+  TempFolder dir;
   for (int i = 0; i < 8; ++i) {
     write_bytes(dir.path() / "val" / (i < 4 ? "a" : "b") / cat(i, ".bmp"),
                 bmp_file(9, 8, noise(9 * 8 * 3, static_cast<std::uint32_t>(i))));

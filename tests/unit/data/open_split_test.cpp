@@ -2,8 +2,6 @@
 #include "data/feed/open_split.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <set>
 
@@ -83,7 +81,7 @@ TEST(OpenSplit, SingleSampleOfPixelsIsImage) {
 
 // Tensors are no pixels: they keep their values, whatever the number of channels.
 TEST(OpenSplit, TakesTensorsOfAnyNumberOfChannels) {
-  const TempDir dir;
+  const TempFolder dir;
   std::vector<float> values(8 * 5 * 6 * 6);
   std::iota(values.begin(), values.end(), 0.0f);
   const Tensor images = Tensor::from(values, {8, 5, 6, 6});
@@ -102,9 +100,8 @@ TEST(OpenSplit, TakesTensorsOfAnyNumberOfChannels) {
 }
 
 TEST(OpenSplit, ImagesHaveOneOrThreeChannels) {
-  const TempDir dir;
-  std::filesystem::create_directories(dir.path() / "val" / "a");
-  std::ofstream(dir.path() / "val" / "a" / "1.png") << "no matter what";
+  const TempFolder dir;
+  dir.write("val/a/1.png", "no matter what");
   ExperimentConfig config = small_config();
   config.model.channels = 5;
   config.data.dataset = "imagefolder";

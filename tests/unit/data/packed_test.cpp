@@ -64,7 +64,7 @@ class PackedTest : public testing::Test {
   }
   fs::path beside(const char* suffix) const { return output.string() + suffix; }
 
-  TempDir dir;
+  TempFolder dir;
   DataConfig folder, packed;
   ModelConfig model;
   fs::path output;

@@ -170,7 +170,7 @@ class RawPixels : public testing::Test {
     return batch;
   }
 
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

@@ -148,7 +148,7 @@ class ShapesFiles : public testing::Test {
     expect_error<ConfigError>([&] { write_shapes(options); }, parts);
     EXPECT_FALSE(fs::exists(dir.path() / "a"));
   }
-  TempDir dir;
+  TempFolder dir;
   ShapesOptions options;
 };
 

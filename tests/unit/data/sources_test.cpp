@@ -143,7 +143,7 @@ class SourcesTest : public testing::Test {
     return out;
   }
 
-  TempDir dir;
+  TempFolder dir;
   ModelConfig model;
   std::vector<File> files;
 };

@@ -30,7 +30,7 @@ class TensorsTest : public testing::Test {
   void expect_refused(const Tensor& i, const Tensor& l, const std::vector<std::string>& parts) {
     expect_error<DataError>([&] { open(i, l); }, parts);
   }
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
   Tensor images, labels;

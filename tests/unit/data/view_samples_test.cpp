@@ -59,7 +59,7 @@ struct Folder {
                  golden::procedural_image(seed, side + 3 * i, side - i));
     }
   }
-  TempDir dir;
+  TempFolder dir;
 };
 
 std::shared_ptr<const ViewSamples> as_views(const std::shared_ptr<const SampleSource>& source) {
@@ -337,7 +337,7 @@ TEST(ViewSamples, ImagesWithoutClassesNeedNoFolders) {
   write_jpeg(folder.dir.path() / "train/odd/a.jpg", golden::procedural_image(2, 30, 30));
   EXPECT_EQ(dino_samples_of(config, kCpu)->size(), 1);
   // An empty folder is an error.
-  const TempDir empty;
+  const TempFolder empty;
   std::filesystem::create_directories(empty.path() / "train");
   config.data.root = empty.string();
   expect_error<DataError>([&] { dino_samples_of(config, kCpu); }, {"the folder has no images"});
@@ -373,7 +373,7 @@ class GivenViews : public testing::Test {
     write(tensors);
     expect_error<DataError>([&] { dino_samples_of(config, kCpu); }, parts);
   }
-  TempDir dir;
+  TempFolder dir;
   ExperimentConfig config;
   const Tensor global = numbered({4, 2, 3, kLarge, kLarge}, 0.5f);
   const Tensor local = numbered({4, kLocals, 3, kSmall, kSmall}, -7);

@@ -1,13 +1,8 @@
 // The files of dtn-export, read back and evaluated operator by operator, against the model.
 #include "apps/export/onnx_vit.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include "onnx_interpreter.h"
+#include "temp_folder.h"
 #include "texts.h"
 #include "tiny_vit.h"
 
@@ -15,7 +10,6 @@ namespace dtn {
 namespace {
 
 using namespace dtn::test;
-namespace fs = std::filesystem;
 
 // Changes the weights and the batch statistics, as training does.
 void train_a_little(Classifier& model) {
@@ -31,15 +25,10 @@ void train_a_little(Classifier& model) {
 }
 
 OnnxFile written(const onnx::Graph& graph) {
-  // Other tests of this file run at the same time, each in its own process.
-  const fs::path path = fs::path(testing::TempDir()) / cat("written_", getpid(), ".onnx");
-  graph.write(path, "test");
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream bytes;
-  bytes << in.rdbuf();
+  const TempFolder folder;
+  graph.write(folder.path() / "written.onnx", "test");
   static std::string kept;  // memory of the returned file
-  kept = bytes.str();
-  fs::remove(path);
+  kept = folder.read("written.onnx");
   return OnnxFile(kept);
 }
 
@@ -180,10 +169,11 @@ TEST(OnnxGraph, RejectsMoreThanTwoGibibytes) {
   // The graph refers to one tensor of 64 MiB under many names, so it needs no more memory.
   const Tensor part = Tensor::zeros({16, 1 << 20}, DType::kFloat32);
   for (int i = 0; i < 32; ++i) graph.tensor(cat("part", i), part);
-  const fs::path path = fs::path(testing::TempDir()) / "large.onnx";
+  const TempFolder folder;
+  const auto path = folder.path() / "large.onnx";
   expect_error<Error>([&] { graph.write(path, "large"); },
                       {path.string(), "2 GiB", "protocol buffer"});
-  EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace

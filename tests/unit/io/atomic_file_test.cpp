@@ -14,6 +14,7 @@
 
 #include "dtn/core/check.h"
 #include "io/json_lines.h"
+#include "temp_folder.h"
 
 namespace {
 
@@ -74,12 +75,8 @@ class FileSizeLimit {
 
 class AtomicFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("dtn-atomic-", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  fs::path folder_;
+  const test::TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(AtomicFiles, CommitReplacesAndDropKeepsOldFile) {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -15,16 +15,6 @@ namespace fs = std::filesystem;
 
 class ChildProcesses : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("dtn-children-", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string read(const fs::path& file) const {
-    std::ifstream in(folder_ / file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
   // Returns the message of the error, and fails without one.
   template <class F>
   static std::string error_of(F&& f) {
@@ -37,7 +27,8 @@ class ChildProcesses : public ::testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  const test::TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(ChildProcesses, ReportExitStatusAndWriteLog) {
@@ -46,9 +37,9 @@ TEST_F(ChildProcesses, ReportExitStatusAndWriteLog) {
     return ChildProcess({"sh", "-c", script}, log, folder_).wait();
   };
   EXPECT_EQ(run("pwd; echo oops >&2; cat; exit 7").code, 7);  // cat: standard input is empty
-  EXPECT_EQ(read("log"), fs::canonical(folder_).string() + "\noops\n");
+  EXPECT_EQ(temporary_.read("log"), fs::canonical(folder_).string() + "\noops\n");
   EXPECT_EQ(run("echo more").code, 0);
-  EXPECT_TRUE(read("log").ends_with("oops\nmore\n"));
+  EXPECT_TRUE(temporary_.read("log").ends_with("oops\nmore\n"));
   EXPECT_EQ(run("kill -TERM $$").signal, SIGTERM);
   const std::string absent = error_of([&] { ChildProcess({"no-such-program"}, log); });
   EXPECT_NE(absent.find("no-such-program"), std::string::npos);

@@ -2,16 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <random>
 
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
 #include "io/file.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -242,13 +241,6 @@ TEST(Image, RejectsOtherFileTypes) {
 
 class FileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() / ("dtn_file_test_" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string error_of(const std::string& path, std::int64_t max_bytes = 1000) {
     try {
       read_file(path, max_bytes);
@@ -259,19 +251,18 @@ class FileTest : public testing::Test {
     return "";
   }
 
-  std::filesystem::path folder_;
+  const test::TempFolder folder_;
 };
 
 TEST_F(FileTest, ReadsOrExplainsFailure) {
-  const std::string path = folder_ / "file";
-  std::ofstream(path) << "hello";
+  const std::string path = folder_.write("file", "hello");
   EXPECT_EQ(read_file(path).size(), 5u);
   EXPECT_EQ(read_file(path)[4], static_cast<std::byte>('o'));
   EXPECT_EQ(error_of(path, 5), "");
   EXPECT_TRUE(contains(error_of(path, 4), "5 bytes, more than the 4"));
-  EXPECT_TRUE(contains(error_of(folder_ / "absent"), "No such file"));
-  EXPECT_TRUE(contains(error_of(folder_), "not a regular file"));
-  const std::string pipe = folder_ / "pipe";
+  EXPECT_TRUE(contains(error_of(folder_.path() / "absent"), "No such file"));
+  EXPECT_TRUE(contains(error_of(folder_.path()), "not a regular file"));
+  const std::string pipe = folder_.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_TRUE(contains(error_of(pipe), "not a regular file"));
 }

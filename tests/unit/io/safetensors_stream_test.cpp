@@ -1,13 +1,9 @@
 #include "io/safetensors_stream.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -16,22 +12,11 @@ namespace fs = std::filesystem;
 
 class SafetensorsStreamTest : public testing::Test {
  protected:
-  SafetensorsStreamTest() : folder_(fs::path(testing::TempDir()) / cat("stream_", getpid())) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  ~SafetensorsStreamTest() override { fs::remove_all(folder_); }
+  fs::path path(const char* name) const { return folder_.path() / name; }
+  std::string bytes_of(const char* name) const { return folder_.read(name); }
+  bool is_empty() const { return fs::is_empty(folder_.path()); }
 
-  fs::path path(const char* name) const { return folder_ / name; }
-  std::string bytes_of(const char* name) const {
-    std::ifstream in(path(name), std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-  bool is_empty() const { return fs::is_empty(folder_); }
-
-  fs::path folder_;
+  const test::TempFolder folder_;
 };
 
 template <class T>

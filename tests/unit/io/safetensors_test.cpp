@@ -13,6 +13,7 @@
 #include <random>
 
 #include "dtn/core/parallel.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -42,15 +43,9 @@ bool same(const Tensor& a, const Tensor& b) {
 
 class Safetensors : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("dtn-safetensors-", ::getpid());
-    fs::create_directories(folder_);
-    path_ = folder_ / "a.safetensors";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
-  fs::path path_;
+  const test::TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const fs::path path_ = folder_ / "a.safetensors";
 };
 
 NamedTensors every_kind() {

@@ -1,7 +1,6 @@
 #include "io/tensorboard.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -94,9 +94,8 @@ T as(const std::string& raw) {
 
 class EventFiles : public ::testing::Test {
  protected:
-  void SetUp() override { folder_ = fs::temp_directory_path() / cat("dtn-events-", ::getpid()); }
-  void TearDown() override { fs::remove_all(folder_); }
-  fs::path folder_;
+  const test::TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(EventFiles, FramesAndMessagesReadBack) {
@@ -228,7 +227,6 @@ TEST_F(EventFiles, ResumeOpensNewFileAfterLastStep) {
 }
 
 TEST_F(EventFiles, ErrorsNameFolder) {
-  fs::create_directories(folder_);
   std::ofstream(folder_ / "file");
   try {
     EventWriter writer(folder_ / "file" / "tensorboard");

@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "dtn/core/check.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -13,20 +11,10 @@ namespace fs = std::filesystem;
 
 class WeightsFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dtn_weights_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  fs::path touch(const std::string& name) const { return temporary_.write(name, "x"); }
 
-  fs::path touch(const std::string& name) const {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name) << "x";
-    return folder_ / name;
-  }
-
-  fs::path folder_;
+  const test::TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(WeightsFile, FindsFileOrModelInFolder) {

@@ -1,12 +1,10 @@
 // Position tables of files with other grids: values against a dense float64 resampling, and the
 // sources of a file's grid size.
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 #include <functional>
 
 #include "dtn/models/weights.h"
+#include "temp_folder.h"
 #include "texts.h"
 #include "tiny_models.h"
 
@@ -376,8 +374,6 @@ TEST(PositionGrids, SeparatesClassTokenRow) {
 
 class WeightFileGrid : public testing::Test {
  protected:
-  ~WeightFileGrid() override { std::filesystem::remove(file_); }
-
   // Saves a model of 3 x 5 patches, with or without a config that gives this size.
   void save(bool with_config, ImageSize init = {}) {
     StringMap metadata;
@@ -399,8 +395,8 @@ class WeightFileGrid : public testing::Test {
     return notes;
   }
 
-  std::filesystem::path file_ = std::filesystem::path(testing::TempDir()) /
-                                cat("position_grids_test_", ::getpid(), ".safetensors");
+  const test::TempFolder folder_;
+  const std::filesystem::path file_ = folder_.path() / "model.safetensors";
   Classifier source_{sized(test::deit_vit(), {15, 25}), 1};
 };
 

@@ -1,11 +1,9 @@
 #include "dtn/models/weights.h"
 
-#include <unistd.h>
-
 #include <array>
-#include <filesystem>
 #include <tuple>
 
+#include "temp_folder.h"
 #include "tiny_vit.h"
 
 namespace dtn {
@@ -100,8 +98,8 @@ void expect_grid(const float* rows, const std::vector<double>& want, std::int64_
 }
 
 TEST(Weights, RoundTripThroughFile) {
-  std::filesystem::path file =
-      std::filesystem::path(testing::TempDir()) / cat("weights_test_", ::getpid(), ".safetensors");
+  const test::TempFolder folder;
+  const auto file = folder.path() / "a.safetensors";
   Classifier a(test::paper_vit(), 1), b(test::paper_vit(), 2);
   b.parameters().enable_bfloat16();
   write_safetensors(file, named_values(a.parameters()));
@@ -109,7 +107,6 @@ TEST(Weights, RoundTripThroughFile) {
   EXPECT_TRUE(test::same_bits(a.parameters().values(), b.parameters().values()));
   EXPECT_TRUE(test::same_bits(b.parameters().bfloat16_values(),
                               test::as(a.parameters().values(), DType::kBFloat16)));
-  std::filesystem::remove(file);
 }
 
 TEST(Weights, ConvertFromAnyFloatingType) {

@@ -1,15 +1,14 @@
 #include "plot/picture_files.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 
-#include "dtn/core/check.h"
 #include "dtn/io/image.h"
 #include "io/file.h"
 #include "plot/chart.h"
+#include "temp_folder.h"
 #include "xml_check.h"
 
 namespace dtn::plot {
@@ -18,18 +17,13 @@ namespace fs = std::filesystem;
 
 class PictureFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("dtn-pictures-", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::size_t files() const {
     return static_cast<std::size_t>(
         std::distance(fs::directory_iterator(folder_ / "out"), fs::directory_iterator()));
   }
 
-  fs::path folder_;
+  const test::TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 std::string picture() {

@@ -1,26 +1,21 @@
 // Cards and config differences of the pages about runs.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "apps/report/config_table.h"
 #include "apps/report/run_figures.h"
 #include "dtn/core/check.h"
+#include "temp_folder.h"
 #include "texts.h"
-#include "unit/data/data_fixtures.h"
 
 namespace dtn {
 namespace {
 
 using test::expect_contains;
-using test::TempDir;
+using test::TempFolder;
 
 class RunPages : public ::testing::Test {
  protected:
-  void write(const std::string& file, const std::string& text) const {
-    std::ofstream(folder_.path() / file, std::ios::binary) << text;
-  }
+  void write(const std::string& file, const std::string& text) const { folder_.write(file, text); }
   // Returns report.html of a run whose best evaluation is not the last one.
   std::string page_of(const std::string& config, const std::string& more = "") const {
     write("config.yaml", config);
@@ -36,11 +31,10 @@ class RunPages : public ::testing::Test {
                            "\n" +
                                more);
     write_run_report(folder_.path());
-    std::ifstream in(folder_.path() / "report.html", std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    return folder_.read("report.html");
   }
 
-  TempDir folder_;
+  TempFolder folder_;
 };
 
 std::string card(const char* label, const char* value, const char* note) {

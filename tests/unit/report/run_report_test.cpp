@@ -1,32 +1,23 @@
 // Reports of runs, from run folders as dtn-train writes them.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "apps/report/run_figures.h"
 #include "dtn/core/check.h"
 #include "io/image/image_encode.h"
+#include "temp_folder.h"
 #include "texts.h"
-#include "unit/data/data_fixtures.h"
 
 namespace dtn {
 namespace {
 
 namespace fs = std::filesystem;
 using test::expect_contains;
-using test::TempDir;
+using test::TempFolder;
 
 class RunReports : public ::testing::Test {
  protected:
-  void write(const fs::path& file, const std::string& text) const {
-    fs::create_directories((folder_.path() / file).parent_path());
-    std::ofstream(folder_.path() / file, std::ios::binary) << text;
-  }
-  std::string read(const fs::path& file) const {
-    std::ifstream in(folder_.path() / file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  void write(const fs::path& file, const std::string& text) const { folder_.write(file, text); }
+  std::string read(const fs::path& file) const { return folder_.read(file); }
   // Writes a run of two epochs with a truncated last line.
   void write_run(const fs::path& run, double top1) const {
     write(run / "config.yaml", "name: small <run>\nseed: 0\n");
@@ -40,7 +31,7 @@ class RunReports : public ::testing::Test {
     write(run / "metrics.jsonl", lines + "{\"step\":3");
   }
 
-  TempDir folder_;
+  TempFolder folder_;
 };
 
 TEST_F(RunReports, ShowProgressOfRun) {

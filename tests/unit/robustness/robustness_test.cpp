@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/robustness/robustness_plan.h"
@@ -97,10 +96,7 @@ class RobustnessSuites : public ::testing::Test {
   void image(const std::string& name) {
     write_bytes(dir_.path() / name, bmp_file(16, 16, noise(768, ++seed_)));
   }
-  void write(const std::string& name, const std::string& text) {
-    fs::create_directories((dir_.path() / name).parent_path());
-    std::ofstream(dir_.path() / name) << text;
-  }
+  void write(const std::string& name, const std::string& text) { dir_.write(name, text); }
   std::vector<std::string> corruptions_found() const {
     std::vector<std::string> found;
     for (const RobustnessFolder& folder : corruption_folders(root())) {
@@ -123,7 +119,7 @@ class RobustnessSuites : public ::testing::Test {
     for (const char* name : {"b/1.bmp", "b/2.bmp", "d/1.bmp"}) image(std::string("suite/") + name);
   }
 
-  TempDir dir_;
+  TempFolder dir_;
   std::uint32_t seed_ = 0;
   ExperimentConfig config_;
   fs::path classes_;

@@ -43,7 +43,7 @@ class ListedImagesTest : public testing::Test {
     for (std::int64_t i = 0; i < set.size(); ++i) all.push_back(set.label(i));
     return all;
   }
-  TempDir dir;
+  TempFolder dir;
   DataConfig data;
   ModelConfig model;
 };

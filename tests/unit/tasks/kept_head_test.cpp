@@ -1,16 +1,15 @@
 // Heads of weight files and teachers: their rows are matched by class name.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "dtn/config/load.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
 #include "dtn/tasks/registries.h"
 #include "tasks/class_names.h"
 #include "tasks/teacher.h"
+#include "temp_folder.h"
 #include "tensors.h"
-#include "unit/data/data_fixtures.h"
+#include "texts.h"
 
 namespace dtn::test {
 namespace {
@@ -63,7 +62,7 @@ class KeptHead : public ::testing::Test {
   static Doubles columns(const Tensor& logits, const std::vector<std::int64_t>& of) {
     return doubles(logits_of(logits, of));
   }
-  TempDir dir_;
+  TempFolder dir_;
 };
 
 Tensor images_for(const ExperimentConfig& c) {

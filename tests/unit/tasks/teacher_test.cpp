@@ -1,19 +1,16 @@
 // The teacher of a student: its sources, its input images, and its outputs in the loss.
 #include "tasks/teacher.h"
 
-#include <filesystem>
-
 #include "dtn/config/load.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
 #include "dtn/tasks/classify.h"
 #include "dtn/tasks/registries.h"
+#include "temp_folder.h"
 #include "tensors.h"
 
 namespace dtn::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 ExperimentConfig small(const std::vector<std::string>& set = {}) {
   return parse_experiment(
@@ -29,21 +26,15 @@ const ClassList kUnnamed{"the student", {}, 5};
 class TeacherFolder {
  public:
   explicit TeacherFolder(const ExperimentConfig& config, std::uint64_t seed = 1) : config_(config) {
-    std::string pattern = (fs::temp_directory_path() / "dtn-teacher-XXXXXX").string();
-    if (!mkdtemp(pattern.data())) throw Error("no temporary folder");
-    path_ = pattern;
     Classifier model(config.model, seed);
     for (Parameter& p : model.parameters().parameters()) {  // so that classes differ
       assign(p.variable.value(), random_tensor(p.shape, stream_of(p.name), 0.5));
     }
     write_safetensors(file(), named_values(model.parameters()), {{"config", to_yaml(config)}});
   }
-  ~TeacherFolder() { fs::remove_all(path_); }
-  TeacherFolder(const TeacherFolder&) = delete;
-  TeacherFolder& operator=(const TeacherFolder&) = delete;
 
-  fs::path file() const { return path_ / "model.safetensors"; }
-  std::string setting() const { return "distill.teacher=" + path_.string(); }
+  std::filesystem::path file() const { return folder_.path() / "model.safetensors"; }
+  std::string setting() const { return "distill.teacher=" + folder_.string(); }
   Tensor predictions(const Tensor& images) const {
     Classifier model(config_.model, 0);
     load_weights(model, file());
@@ -52,7 +43,7 @@ class TeacherFolder {
 
  private:
   ExperimentConfig config_;
-  fs::path path_;
+  TempFolder folder_;
 };
 
 Tensor some_images(const ExperimentConfig& c, std::int64_t n = 4) {

@@ -61,7 +61,7 @@ class ViewSourcesTest : public ::testing::Test {
     return labels;
   }
 
-  TempDir dir;
+  TempFolder dir;
   ExperimentConfig config;
 };
 

@@ -2,14 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "unit/data/data_fixtures.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
 
-using test::TempDir;
+using test::TempFolder;
 
 Attempt attempt_from(std::int64_t step) {
   Attempt attempt;
@@ -27,7 +25,7 @@ void run_attempt(const std::filesystem::path& folder, std::int64_t from, std::in
 // A run killed after its last step but before its summary has a last attempt without steps. The
 // rate is that of the attempts with training.
 TEST(AttemptsFile, RateIncludesAllAttempts) {
-  TempDir folder;
+  TempFolder folder;
   run_attempt(folder.path(), 0, 10, {.seconds = 2, .samples = 100});
   run_attempt(folder.path(), 10, 30, {.seconds = 6, .samples = 220});
   AttemptsFile last(folder.path(), true, attempt_from(30));
@@ -41,10 +39,10 @@ TEST(AttemptsFile, RateIsZeroWithoutTraining) { EXPECT_EQ(TrainingTime{}.samples
 
 // Version 0.1 wrote legs.json, at first without the part that was training.
 TEST(AttemptsFile, ReadsFilesOfVersion01) {
-  TempDir folder;
-  std::ofstream(folder.path() / "legs.json")
-      << R"({"legs": [{"started": "2026-11-23T07:11:24Z", "from_step": 0, "to_step": 5,)"
-         R"( "seconds": 7, "device": "cpu", "version": "0.1.0", "commit": ""}]})";
+  TempFolder folder;
+  folder.write("legs.json",
+               R"({"legs": [{"started": "2026-11-23T07:11:24Z", "from_step": 0, "to_step": 5,)"
+               R"( "seconds": 7, "device": "cpu", "version": "0.1.0", "commit": ""}]})");
   AttemptsFile attempts(folder.path(), true, attempt_from(5));
   EXPECT_EQ(attempts.count(), 2u);
   EXPECT_GE(attempts.seconds(), 7);

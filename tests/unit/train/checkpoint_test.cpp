@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "dtn/core/parallel.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
@@ -69,12 +70,6 @@ void expect_same(const CheckpointData& a, const CheckpointData& b) {
 
 class Checkpoints : public ::testing::Test {
  protected:
-  void SetUp() override {
-    run_ = fs::temp_directory_path() / cat("dtn-checkpoints-", ::getpid());
-    fs::create_directories(run_);
-  }
-  void TearDown() override { fs::remove_all(run_); }
-
   std::set<std::string> names() const {
     std::set<std::string> result;
     for (const auto& entry : fs::directory_iterator(run_ / "checkpoints")) {
@@ -91,7 +86,8 @@ class Checkpoints : public ::testing::Test {
     write_text(path, text);
   }
 
-  fs::path run_;
+  const test::TempFolder temporary_;
+  const fs::path run_ = temporary_.path();
 };
 
 TEST_F(Checkpoints, RoundTrip) {

@@ -1,6 +1,4 @@
 // Diverging runs: the remaining checkpoints, the summary, and resuming.
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "temp_folder.h"
 #include "tensors.h"
 #include "texts.h"
 #include "thread_ranks.h"
@@ -78,8 +77,7 @@ class ScriptedTask : public TwoViewsTask {
 
 class Divergence : public ::testing::Test {
  protected:
-  Divergence() : run_(fs::temp_directory_path() / cat("dtn-divergence-", ::getpid())) {
-    fs::remove_all(run_);
+  Divergence() {
     registries_.tasks.add({{"scripted", "fails on demand", {{"loss", "loss", false}}},
                            [this](const TaskSetup& setup) {
                              return std::make_unique<ScriptedTask>(setup, script_);
@@ -91,7 +89,6 @@ class Divergence : public ::testing::Test {
     config_.train.eval_every = {4, false};
     config_.train.keep = 1;
   }
-  ~Divergence() override { fs::remove_all(run_); }
 
   RunStatus go(Communicator* ranks = nullptr) {
     TrainerOptions options;
@@ -141,7 +138,8 @@ class Divergence : public ::testing::Test {
     write_safetensors(file, state.tensors, state.metadata);
   }
 
-  fs::path run_;
+  const TempFolder temporary_;
+  const fs::path run_ = temporary_.path() / "run";
   Script script_;
   Registries registries_;
   ExperimentConfig config_;

@@ -5,12 +5,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "unit/data/data_fixtures.h"
+#include "temp_folder.h"
 
 namespace dtn {
 namespace {
 
-using test::TempDir;
+using test::TempFolder;
 
 TEST(GradientLog, PartsAreBlocksAndTopLevelModules) {
   EXPECT_EQ(part_of("blocks.3.attn.qkv.weight"), "blocks.3");
@@ -63,7 +63,7 @@ TEST_F(GradientNorms, SkipFrozenParts) {
 }
 
 TEST_F(GradientNorms, ResumedLogDropsLaterSteps) {
-  TempDir folder;
+  TempFolder folder;
   {
     GradientNormsWriter writer(folder.path(), store_, std::nullopt);
     for (int step : {10, 20, 30}) writer.write(step, step / 10.0, 5);

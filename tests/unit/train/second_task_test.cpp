@@ -11,6 +11,7 @@
 
 #include "dtn/io/safetensors.h"
 #include "dtn/models/weights.h"
+#include "temp_folder.h"
 #include "tensors.h"
 #include "thread_ranks.h"
 #include "train/checkpoint.h"
@@ -24,11 +25,6 @@ namespace fs = std::filesystem;
 
 class SecondTask : public ::testing::Test {
  protected:
-  SecondTask() : folder_(fs::temp_directory_path() / cat("dtn-second-task-", ::getpid())) {
-    fs::remove_all(folder_);
-  }
-  ~SecondTask() override { fs::remove_all(folder_); }
-
   RunStatus run(const std::string& name, Communicator* ranks = nullptr) const {
     TrainerOptions options;
     options.output = folder_ / name;
@@ -41,7 +37,8 @@ class SecondTask : public ::testing::Test {
     return load_checkpoint(folder_ / name / "checkpoints" / "last");
   }
 
-  fs::path folder_;
+  const TempFolder temporary_;
+  fs::path folder_ = temporary_.path();
   Registries registries_ = with_two_views();
 };
 
@@ -67,6 +64,7 @@ constexpr const char* kFolderToTrainIn = "DTN_SECOND_TASK_FOLDER";
 TEST_F(SecondTask, DISABLED_TrainsUntilItIsKilled) {
   const char* folder = std::getenv(kFolderToTrainIn);
   if (!folder) GTEST_SKIP() << "it is the child of another test";
+  fs::remove(folder_);  // the destructor does not run
   folder_ = folder;
   run("killed");
   ::_exit(0);  // the parent owns the folder

@@ -9,13 +9,13 @@
 
 #include "core/format.h"
 #include "dtn/io/safetensors.h"
+#include "temp_folder.h"
 #include "tensors.h"
 #include "thread_ranks.h"
 #include "train/checkpoint.h"
 #include "train/record/step_pictures.h"
 #include "train/trainer.h"
 #include "two_views_config.h"
-#include "unit/data/data_fixtures.h"
 
 namespace dtn::test {
 namespace {
@@ -107,7 +107,7 @@ class Pictures : public ::testing::Test {
     return bytes_of(folder_.path() / name / "train.log");
   }
 
-  TempDir folder_;
+  TempFolder folder_;
   mutable Faults faults_;
   Registries registries_ = with_two_views();
 };

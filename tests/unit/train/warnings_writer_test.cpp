@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "temp_folder.h"
 #include "two_views_config.h"
-#include "unit/data/data_fixtures.h"
 
 namespace dtn::test {
 namespace {
@@ -40,13 +40,9 @@ class Warnings : public ::testing::Test {
   std::optional<std::string> check(WarningsWriter& writer, std::int64_t step) const {
     return writer.check(task_, step, {100, 10});
   }
-  std::string file() const { return text_of(folder_.path() / "warnings.jsonl"); }
-  static std::string text_of(const std::filesystem::path& path) {
-    std::ifstream in(path);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string file() const { return folder_.read("warnings.jsonl"); }
 
-  TempDir folder_;
+  TempFolder folder_;
   ExperimentConfig config_ = two_views_config();
   WarningTask task_;
 };
