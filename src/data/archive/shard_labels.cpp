@@ -54,7 +54,7 @@ std::vector<ShardLabel> parse_json_labels(std::string_view json) {
   std::vector<ShardLabel> labels;
   if (!value->is_array()) return {label_of(*value)};
   for (const Json& each : *value) labels.push_back(label_of(each));
-  std::ranges::sort(labels);
+  std::sort(labels.begin(), labels.end());
   labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
   return labels;
 }

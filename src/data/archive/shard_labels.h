@@ -1,12 +1,12 @@
 // Labels of samples in tar shards: numbers or names of classes, any number of them for each.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "data/archive/archive_index.h"
@@ -18,7 +18,10 @@ struct ShardLabel {
   std::string text;        // the name of a class, or digits
   bool is_number = false;  // a number, not a text
 
-  auto operator<=>(const ShardLabel&) const = default;
+  bool operator==(const ShardLabel&) const = default;
+  bool operator<(const ShardLabel& other) const {
+    return std::tie(text, is_number) < std::tie(other.text, other.is_number);
+  }
 };
 
 // Returns the label, from 0 to 999999, that a text spells in digits; nothing for any other text.

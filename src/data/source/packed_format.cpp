@@ -6,6 +6,7 @@
 
 #include "dtn/core/check.h"
 #include "io/crc32c.h"
+#include "io/cursor.h"
 
 namespace dtn::packed {
 namespace {
@@ -63,30 +64,28 @@ void check_entries(const PackedIndex& index, const PackedHeader& header, const s
 }
 
 // Returns labels [records, classes] of the bits of the section.
-Tensor unpacked_labels(std::string_view bits, std::int64_t records, std::int64_t classes) {
-  Tensor labels = Tensor::empty({records, classes}, DType::kUInt8);
-  auto* to = labels.data<std::uint8_t>();
-  const auto row_bytes = label_bytes(static_cast<std::uint64_t>(classes));
-  for (std::int64_t i = 0; i < records; ++i) {
-    const std::string_view row = bits.substr(static_cast<std::size_t>(i) * row_bytes, row_bytes);
-    for (std::size_t k = 0; k < static_cast<std::size_t>(classes); ++k) {
-      *to++ = static_cast<std::uint8_t>(row[k / 8] >> (k % 8) & 1);
-    }
+Tensor unpacked_labels(std::string_view bits, std::size_t records, std::size_t classes) {
+  const std::size_t row_bytes = label_bytes(classes);
+  std::vector<std::uint8_t> values(records * classes);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t k = i % classes;
+    values[i] = static_cast<std::uint8_t>(bits[i / classes * row_bytes + k / 8] >> (k % 8) & 1);
   }
-  return labels;
+  return Tensor::from(values,
+                      {static_cast<std::int64_t>(records), static_cast<std::int64_t>(classes)});
 }
 
 }  // namespace
 
 std::string packed_labels(const Tensor& labels) {
+  const std::span<const std::uint8_t> values = labels.values<std::uint8_t>();
   const auto classes = static_cast<std::size_t>(labels.dim(1));
   const std::size_t row_bytes = label_bytes(classes);
-  std::string bits(static_cast<std::size_t>(labels.dim(0)) * row_bytes, '\0');
-  const auto* from = labels.data<std::uint8_t>();
-  for (std::size_t at = 0; at < bits.size(); at += row_bytes) {
-    for (std::size_t k = 0; k < classes; ++k) {
-      bits[at + k / 8] = static_cast<char>(bits[at + k / 8] | *from++ << (k % 8));
-    }
+  std::string bits(values.size() / classes * row_bytes, '\0');
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t k = i % classes;
+    char& byte = bits[i / classes * row_bytes + k / 8];
+    byte = static_cast<char>(byte | values[i] << (k % 8));
   }
   return bits;
 }
@@ -138,7 +137,7 @@ PackedIndex read_packed_index(const ByteSource& file) {
   }
   check_entries(index, header, name);
   if (header.version == kAnyLabels) {
-    index.labels = unpacked_labels(labels, std::ssize(index.entries), index.num_classes);
+    index.labels = unpacked_labels(labels, index.entries.size(), header.num_classes);
   }
   return index;
 }
