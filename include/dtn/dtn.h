@@ -30,6 +30,7 @@
 #include "dtn/config/schemas.h"
 #include "dtn/config/self_supervised_config.h"
 #include "dtn/config/train_config.h"
+#include "dtn/config/translate_config.h"
 #include "dtn/core/check.h"
 #include "dtn/core/denormals.h"
 #include "dtn/core/detection_examples.h"

@@ -40,7 +40,7 @@ std::vector<Key> model_keys() {
           KEY(model.mlp), {"plain", "swiglu_packed"},
           "MLP of a block: plain is fc2(act(fc1 x)); swiglu_packed is fc2(act(g) u) with the "
           "halves g, u of fc1 x, which is SwiGLU with act: silu; mlp_ratio sets the width of fc1"),
-      choice(KEY(model.act), {"gelu", "gelu_tanh", "quick_gelu", "silu"},
+      choice(KEY(model.act), {"gelu", "gelu_tanh", "quick_gelu", "silu", "relu"},
              "activation of the MLP: gelu (exact), gelu_tanh (approximation by tanh), quick_gelu "
              "(x sigmoid(1.702 x)) or silu"),
       value(KEY(model.qkv_bias), "adds a bias to the projection to queries, keys and values"),

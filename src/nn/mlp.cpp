@@ -52,6 +52,7 @@ Variable Mlp::activated(Context& ctx, const Variable& z) const {
     case MlpActivation::kGelu: return ops::gelu(ctx, z);
     case MlpActivation::kGeluTanh: return ops::gelu_tanh(ctx, z);
     case MlpActivation::kQuickGelu: return ops::quick_gelu(ctx, z);
+    case MlpActivation::kRelu: return ops::relu(ctx, z);
     default: return ops::silu(ctx, z);
   }
 }

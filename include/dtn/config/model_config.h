@@ -21,7 +21,7 @@ enum class DropPathMode { kLinear, kConstant };  // increasing from 0 at the fir
 enum class InitHead { kKeep, kReset };
 enum class Pooling { kCls, kMean };  // the head reads the class token, or the mean of the patches
 // gelu_tanh is GELU's approximation by tanh; quick_gelu is x sigmoid(1.702 x).
-enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
+enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu, kRelu };
 // fc2(act(fc1 x)), or fc2(act(g) u) with the halves (g, u) of fc1 x. The latter is SwiGLU (Shazeer,
 // 2020) if act is silu.
 enum class MlpKind { kPlain, kSwigluPacked };
@@ -48,8 +48,9 @@ struct SequenceAttentionConfig {
 // (Peebles and Xie, "Scalable diffusion models with transformers", ICCV 2023). kAdalnZero:
 // adaptive norms, and gates on the branches that start at 0. kAdaln: adaptive norms alone.
 enum class ConditionInto { kAdalnZero, kAdaln, kInContext, kCrossAttention };
-// Field of the data that conditional norms read: `vector` [K], or `style`, an index.
-enum class ConditionFrom { kVector, kIndex };
+// Field of the data that conditional norms read: `vector` [K]; `style`, an index; or
+// `style_image`, an image.
+enum class ConditionFrom { kVector, kIndex, kImage };
 
 // The condition of a model.
 struct ConditionConfig {
@@ -57,8 +58,14 @@ struct ConditionConfig {
   std::optional<ConditionFrom> from{};   // unset: the model reads no condition from the data
   std::optional<std::int64_t> size{};    // K: length of the condition vector
   std::optional<std::int64_t> styles{};  // S: number of indices
+  int mapping = 64;                      // M: width of the network between condition and adain_mlp
   bool operator==(const ConditionConfig&) const = default;
 };
+
+// What the decoder of an encoder-decoder receives from the encoder at each resolution: nothing; its
+// features; or their moments over the channels, applied as they are or by a small network
+// (dtn/nn/moments.h).
+enum class FeatureShortcut { kNone, kConcat, kMoments, kDynamicMoments };
 
 // A detector on the features of a backbone's stages: RetinaNet (Lin et al., ICCV 2017), or Mask
 // R-CNN (He et al., ICCV 2017), which also predicts masks.
@@ -130,6 +137,14 @@ struct ModelConfig {
   bool mhsa_position = false;
   NormConfig norm{};
   ConditionConfig condition{};
+  // For image-to-image models, whose encoder uses `norm`.
+  std::optional<NormConfig> decoder_norm{};  // unset: `norm`
+  std::optional<int> out_channels{};         // of the output image; unset: `channels`
+  int bottleneck = 0;                        // residual blocks between encoder and decoder
+  FeatureShortcut shortcut = FeatureShortcut::kConcat;
+  std::optional<int> shortcut_hidden{};  // channels between moments and gains; unset: embed_dim[0]
+  std::optional<bool> pono{};            // positional normalization; unset: with moments
+  bool residual = false;                 // the output is added to the input
   DetectorConfig detector{};
   bool learn_sigma = false;  // diffusion: the model also predicts the variance of each step
   double label_dropout = 0;  // diffusion: probability that training hides a label

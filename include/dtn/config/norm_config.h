@@ -79,9 +79,9 @@ struct NormSchema {
   std::vector<OptionSchema> options{};
   bool needs_grid = false;  // works on the token grid, so its tokens may not include a class token
   bool running_statistics = false;  // updated in training, used in evaluation
-  bool reads_condition = false;     // gains and shifts come from model.condition.from
-  // Requirements that a plain vision transformer does not meet, and the layer to use instead. A
-  // normalizer with requirements is listed, but no config can choose it. Empty: no requirements.
+  bool reads_condition = false;     // gains and shifts come from a condition, see ConditionConfig
+  // Requirements that only some model families meet, and the layer to use instead. A config can
+  // choose the normalizer for a family that lists it in ModelSchema::meets. Empty: none.
   std::string needs{};
   // True if its backward pass in training is, on purpose, not the derivative of its forward pass.
   bool approximate_gradient = false;

@@ -51,6 +51,7 @@ struct ModelSchema {
   // Sites of norm.type in a configuration that passes the check. Null: unknown.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
   std::vector<UnsupportedNetworks> unsupported{};
+  std::vector<std::string> meets{};  // normalizers whose NormSchema::needs its models meet
 };
 
 // Public weights of a preset: the classes of their head and the preparation of images.

@@ -11,6 +11,7 @@
 #include "dtn/config/model_config.h"
 #include "dtn/config/period.h"
 #include "dtn/config/self_supervised_config.h"
+#include "dtn/config/translate_config.h"
 
 namespace dtn {
 
@@ -196,6 +197,7 @@ struct ExperimentConfig {
   DinoConfig dino;
   SupconConfig supcon;
   DiffusionConfig diffusion;
+  TranslateConfig translate;
   bool operator==(const ExperimentConfig&) const = default;
 };
 

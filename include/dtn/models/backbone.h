@@ -74,7 +74,7 @@ class ImageModel : public Backbone {
   // The output [B, output_channels(), H, W] in ctx.mode.compute, for input fields with the names of
   // inputs(). H and W are those of the input image.
   virtual Variable image(Context&, const Fields&) = 0;
-  // Channels of image(): those of the input, or twice as many with model.learn_sigma.
+  // Channels of image().
   virtual std::int64_t output_channels() const = 0;
 };
 

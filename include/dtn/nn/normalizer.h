@@ -27,6 +27,7 @@ struct NormShape {
   TokenGrid grid{0, 0};  // if known when the model is built, else 0 x 0
   bool affine = true;    // with the parameters `weight` and `bias`, a gain and shift per channel
   std::int64_t condition = 0;  // K: length of the vectors of Context::condition; 0: there are none
+  std::int64_t styles = 0;     // S: number of styles, whose indices or weights a condition has
 };
 
 // y = gain x + shift for every channel, both [C].

@@ -63,6 +63,7 @@ const char* activation_of(MlpActivation act) {
     case MlpActivation::kGelu: return "gelu";
     case MlpActivation::kGeluTanh: return "gelu_tanh";
     case MlpActivation::kQuickGelu: return "quick_gelu";
+    case MlpActivation::kRelu: return "relu";
     default: return "silu";
   }
 }

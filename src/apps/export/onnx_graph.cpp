@@ -202,6 +202,7 @@ Value activated(Graph& g, const Value& x, MlpActivation act) {
     case MlpActivation::kGelu: return gelu(g, x, false);
     case MlpActivation::kGeluTanh: return gelu(g, x, true);
     case MlpActivation::kQuickGelu: return mul(g, x, g.node("Sigmoid", {scaled(g, x, 1.702)}));
+    case MlpActivation::kRelu: return g.node("Relu", {x});
     case MlpActivation::kSilu: break;
   }
   return mul(g, x, g.node("Sigmoid", {x}));

@@ -101,6 +101,7 @@ class Formulas {
         const Variable bent = tanh(ctx_, affine(ctx_, inner, std::sqrt(2 / M_PI)));
         return mul(ctx_, x, affine(ctx_, bent, 0.5, 0.5));
       }
+      case MlpActivation::kRelu: return relu(ctx_, x);
       case MlpActivation::kGelu: break;
     }
     const Variable phi = affine(ctx_, erf(ctx_, affine(ctx_, x, std::sqrt(0.5))), 0.5, 0.5);
