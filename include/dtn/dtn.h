@@ -107,6 +107,7 @@
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/norm.h"
 #include "dtn/ops/padding.h"
+#include "dtn/ops/pixel_loss.h"
 #include "dtn/ops/positions.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/self_distillation.h"
@@ -122,3 +123,4 @@
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
+#include "dtn/tasks/translate.h"

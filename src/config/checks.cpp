@@ -66,12 +66,48 @@ class Checker {
     const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
     const auto norm = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
     if (family == schemas_.models.end() || norm == schemas_.norms.end()) return;
+    for (const char* section : kNormSections) check_meets(section, *family);
     if (family->check != nullptr) report(family->check(m_, *norm), "model.preset");
-    if (norm->reads_condition) check_reads_condition(*norm, *family);
-    if (!norm->check || !family->norm_sites) return;
-    for (const NormSite& site : family->norm_sites(m_)) {
-      check_site(*norm, m_.norm.at_stage(site.stage), site);
+    for (const char* section : kNormSections) check_norm(section, *family);
+  }
+
+  // Returns the schema of the normalizer of a section of kNormSections; null: there is none.
+  const NormSchema* norm_schema(const char* section) const {
+    const NormConfig* config = norm_of(m_, section);
+    if (config == nullptr) return nullptr;
+    const auto norm = std::ranges::find(schemas_.norms, config->type, &NormSchema::type);
+    return norm == schemas_.norms.end() ? nullptr : &*norm;
+  }
+
+  // Checks the normalizer of a section at its places in the model.
+  void check_norm(const char* section, const ModelSchema& family) const {
+    const NormConfig* config = norm_of(m_, section);
+    const NormSchema* norm = norm_schema(section);
+    if (norm == nullptr) return;
+    if (norm->reads_condition) check_reads_condition(*norm, family);
+    if (!norm->check || !family.norm_sites) return;
+    for (const NormSite& site : family.norm_sites(m_)) {
+      check_site(section, *norm, config->at_stage(site.stage), site);
     }
+  }
+
+  // Checks that models of the family have what the normalizer of a section needs.
+  void check_meets(const char* section, const ModelSchema& family) const {
+    const NormSchema* schema_of_norm = norm_schema(section);
+    if (schema_of_norm == nullptr || schema_of_norm->needs.empty()) return;
+    const NormSchema& norm = *schema_of_norm;
+    const auto meets = [&](const ModelSchema& schema) {
+      return std::ranges::find(schema.meets, norm.type) != schema.meets.end();
+    };
+    if (meets(family)) return;
+    std::vector<std::string> others;
+    for (const ModelSchema& schema : schemas_.models) {
+      if (meets(schema)) others.push_back(schema.family);
+    }
+    const std::string type = cat(section, ".type");
+    fail(blame({type.c_str(), "model.preset"}), type, ": '", norm.type, "' needs ", norm.needs,
+         ", which models of the family ", family.family, " do not have",
+         others.empty() ? std::string() : cat("; it is for: ", join(others)));
   }
 
   void check_reads_condition(const NormSchema& norm, const ModelSchema& family) const {
@@ -103,18 +139,23 @@ class Checker {
     check_list("model.num_heads", m_.num_heads);
     check_list("model.mlp_ratio", m_.mlp_ratio);
     if (m_.reduction) check_list("model.reduction", *m_.reduction);
-    for (const NormOption& option : m_.norm.options) {
-      if (const auto* each = std::get_if<std::vector<std::int64_t>>(&option.value)) {
-        check(cat(kNormSection, ".", option.key).c_str(), true, each->size());
+    for (const char* section : kNormSections) {
+      const NormConfig* norm = norm_of(m_, section);
+      if (norm == nullptr) continue;
+      for (const NormOption& option : norm->options) {
+        if (const auto* each = std::get_if<std::vector<std::int64_t>>(&option.value)) {
+          check(cat(section, ".", option.key).c_str(), true, each->size());
+        }
       }
     }
   }
 
-  void check_site(const NormSchema& norm, const NormConfig& config, const NormSite& site) const {
+  void check_site(const char* section, const NormSchema& norm, const NormConfig& config,
+                  const NormSite& site) const {
     const auto problem = norm.check(config, site);
     if (!problem) return;
-    const std::string option = cat("model.norm.", problem->option);
-    fail(blame({option.c_str(), "model.norm.type"}), problem->option.empty() ? "" : option,
+    const std::string option = cat(section, ".", problem->option), type = cat(section, ".type");
+    fail(blame({option.c_str(), type.c_str()}), problem->option.empty() ? "" : option,
          problem->option.empty() ? "" : ": ", problem->message);
   }
 

@@ -97,27 +97,52 @@ Choice family_choice(const ConfigSchemas& schemas) {
   return choice;
 }
 
-Choice norm_choice(const ConfigSchemas& schemas) {
+// Returns the choice of a normalizer in a section of kNormSections, which reads its options.
+Choice norm_choice(const std::string& section, const ConfigSchemas& schemas) {
   Choice choice;
-  choice.key = cat(kNormSection, ".type");
+  choice.key = cat(section, ".type");
   choice.what = "normalizer";
-  choice.of_config = FIELD(model.norm.type);
+  choice.of_config = [section](const ExperimentConfig& c) {
+    const NormConfig* norm = norm_of(c.model, section);
+    return norm ? norm->type : std::string();
+  };
   choice.of_layer = [path = choice.key](const Node& layer) { return text_of(layer, path); };
   for (const NormSchema& norm : schemas.norms) {
-    if (!norm.needs.empty()) continue;  // no config can choose it
     std::vector<std::string> options;
     for (const OptionSchema& option : norm.options) {
-      options.push_back(cat(kNormSection, ".", option.key));
+      options.push_back(cat(section, ".", option.key));
     }
-    std::vector<std::string> reads = options;
-    if (norm.reads_condition) {
-      for (const char* key : {"from", "size", "styles"}) {
-        reads.push_back(cat("model.condition.", key));
-      }
-    }
-    choice.entries.push_back({norm.type, reads, options});
+    choice.entries.push_back({norm.type, options, options});
   }
   return choice;
+}
+
+// Returns the choice of the normalizers again, which reads the keys of the condition.
+Choice condition_choice(const ConfigSchemas& schemas) {
+  const Choice decoder = norm_choice(kDecoderNormSection, schemas);
+  Choice choice = norm_choice(kNormSection, schemas);
+  choice.second_of_config = decoder.of_config;
+  choice.second_of_layer = decoder.of_layer;
+  for (std::size_t i = 0; i < schemas.norms.size(); ++i) {
+    Choice::Entry& entry = choice.entries[i];
+    entry = {entry.name, {}, {}};
+    if (!schemas.norms[i].reads_condition) continue;
+    entry.reads = paths_in("model.condition", {"from", "size", "styles"});
+    if (entry.name == "adain_mlp") entry.reads.push_back("model.condition.mapping");
+  }
+  return choice;
+}
+
+// Drops the values of `below` that neither key of a choice with two keys reads, if `above` sets one
+// of these keys.
+void drop_superseded_by_either(const Choice& choice, Node& below, const Node& above) {
+  std::string first = choice.of_layer(above), second = choice.second_of_layer(above);
+  if (first.empty() && second.empty()) return;
+  if (first.empty()) first = choice.of_layer(below);
+  if (second.empty()) second = choice.second_of_layer(below);
+  for (const std::string& path : choice.listed()) {
+    if (!choice.lists(first, path) && !choice.lists(second, path)) below.erase(path);
+  }
 }
 
 }  // namespace
@@ -150,8 +175,13 @@ bool Choice::reads(const std::string& entry, const std::string& path) const {
   return readers.empty() || find(entry) == nullptr || contains(readers, entry);
 }
 
+bool Choice::lists(const std::string& entry, const std::string& path) const {
+  const Entry* found = find(entry);
+  return found != nullptr && contains(found->reads, path);
+}
+
 std::string task_in(const Node& layer, const std::vector<TaskSchema>& tasks) {
-  const std::string named = text_of(layer, "task");
+  std::string named = text_of(layer, "task");
   if (!named.empty()) return named;
   const auto implied = std::ranges::find_if(tasks, [&](const TaskSchema& task) {
     return !task.implied_by.empty() && layer.value_at(task.implied_by) != nullptr;
@@ -160,7 +190,8 @@ std::string task_in(const Node& layer, const std::vector<TaskSchema>& tasks) {
 }
 
 std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
-  return {task_choice(schemas), family_choice(schemas), norm_choice(schemas),
+  return {task_choice(schemas), family_choice(schemas), norm_choice(kNormSection, schemas),
+          norm_choice(kDecoderNormSection, schemas), condition_choice(schemas),
           // Split names are folders, files or prefixes, depending on the data set.
           choice_by_name("data.dataset", "data set", "data", schemas.datasets, &DatasetSchema::name,
                          FIELD(data.dataset), {"train", "val"}),
@@ -172,12 +203,17 @@ std::vector<Choice> choices_of(const ConfigSchemas& schemas) {
 bool is_read(const std::string& path, const ExperimentConfig& config,
              const ConfigSchemas& schemas) {
   return std::ranges::all_of(choices_of(schemas), [&](const Choice& choice) {
-    return choice.reads(choice.of_config(config), path);
+    return choice.reads(choice.of_config(config), path) ||
+           (choice.second_of_config && choice.lists(choice.second_of_config(config), path));
   });
 }
 
 void drop_superseded_choices(Node& below, const Node& above, const ConfigSchemas& schemas) {
   for (const Choice& choice : choices_of(schemas)) {
+    if (choice.second_of_layer) {
+      drop_superseded_by_either(choice, below, above);
+      continue;
+    }
     const std::string chosen = choice.of_layer(below);
     const std::string before = chosen.empty() ? choice.usual : chosen;
     const std::string after = choice.of_layer(above);
@@ -196,8 +232,9 @@ void drop_unread(Node& root, const ConfigSchemas& schemas) {
   for (const Choice& choice : choices_of(schemas)) {
     const std::string chosen = choice.of_layer(root);
     const std::string entry = chosen.empty() ? choice.usual : chosen;
+    const std::string second = choice.second_of_layer ? choice.second_of_layer(root) : "";
     for (const std::string& path : choice.listed()) {
-      if (!choice.reads(entry, path)) root.erase(path);
+      if (!choice.reads(entry, path) && !choice.lists(second, path)) root.erase(path);
     }
   }
 }
@@ -206,9 +243,10 @@ void check_read(const Node& root, const ExperimentConfig& config, const Experime
                 const ConfigSchemas& schemas) {
   for (const Choice& choice : choices_of(schemas)) {
     const std::string entry = choice.of_config(config);
+    const std::string second = choice.second_of_config ? choice.second_of_config(config) : "";
     for (const std::string& path : choice.listed()) {
       const Node* node = root.value_at(path);
-      if (node == nullptr || choice.reads(entry, path)) continue;
+      if (node == nullptr || choice.reads(entry, path) || choice.lists(second, path)) continue;
       const auto key = std::ranges::find(keys(), path, &Key::path);
       const bool is_usual = key != keys().end() && key->write(config) == key->write(usual);
       if (is_usual && node->where.layer != kOverrideLayer) continue;

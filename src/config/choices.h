@@ -33,6 +33,10 @@ struct Choice {
   std::function<std::string(const ExperimentConfig&)> of_config;
   std::function<std::string(const Node&)> of_layer;
   std::string usual;  // the entry that applies if no layer sets the key; empty: depends on others
+  // The same for another key that chooses an entry of the same registry, for the same keys:
+  // model.decoder_norm.type beside model.norm.type. Null: there is none.
+  std::function<std::string(const ExperimentConfig&)> second_of_config{};
+  std::function<std::string(const Node&)> second_of_layer{};
 
   // Null: no such entry.
   const Entry* find(const std::string& entry) const;
@@ -42,6 +46,8 @@ struct Choice {
   std::vector<std::string> readers_of(const std::string& path) const;
   // True if the entry reads the key: it lists the key, no entry does, or there is no such entry.
   bool reads(const std::string& entry, const std::string& path) const;
+  // True if the entry exists and lists the key.
+  bool lists(const std::string& entry, const std::string& path) const;
 };
 
 // The task that a layer or a tree names, or that one of its keys implies; empty: none.

@@ -4,12 +4,38 @@
 
 namespace dtn {
 
+namespace {
+
+bool uses(const ModelConfig& model, const char* norm) {
+  return model.norm.type == norm || (model.decoder_norm && model.decoder_norm->type == norm);
+}
+
+Shape image_shape(const ModelConfig& model, std::int64_t channels) {
+  return {channels, model.image_size.height, model.image_size.width};
+}
+
+}  // namespace
+
 std::optional<FieldSpec> condition_field(const ModelConfig& model) {
   if (!model.condition.from) return std::nullopt;
-  if (*model.condition.from == ConditionFrom::kIndex) {
-    return FieldSpec{"style", {}, DType::kInt64};
+  switch (*model.condition.from) {
+    case ConditionFrom::kIndex: return FieldSpec{"style", {}, DType::kInt64};
+    case ConditionFrom::kImage:
+      return FieldSpec{"style_image", image_shape(model, model.channels), DType::kFloat32};
+    case ConditionFrom::kVector: break;
   }
-  return FieldSpec{"vector", {condition_size(model)}, DType::kFloat32};
+  const std::int64_t length =
+      uses(model, "cin") ? model.condition.styles.value_or(0) : condition_size(model);
+  return FieldSpec{"vector", {length}, DType::kFloat32};
+}
+
+std::vector<FieldSpec> condition_fields(const ModelConfig& model) {
+  std::vector<FieldSpec> fields;
+  if (auto field = condition_field(model)) fields.push_back(std::move(*field));
+  if (uses(model, "spade")) {
+    fields.push_back({"map", image_shape(model, model.condition.size.value_or(0))});
+  }
+  return fields;
 }
 
 std::int64_t condition_size(const ModelConfig& model) {

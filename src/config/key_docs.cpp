@@ -47,9 +47,12 @@ class Documenter {
     for (const std::string& name : plain_presets(schemas)) {
       const std::string task = task_of_preset(name);
       if (!task.empty() && !has_task(task)) continue;  // no config can choose the preset
+      // Tensors suit the data of every task that has families of its own.
       const std::string text =
-          cat(task.empty() ? "" : cat("task: ", task, "\n"), "model: {preset: ", name, "}");
+          cat(task.empty() ? "" : cat("task: ", task, "\ndata: {dataset: tensors}\n"),
+              "model: {preset: ", name, "}");
       presets_.push_back({name, parse_experiment(text, "default", {}, schemas)});
+      presets_.back().config.data.dataset = DataConfig().dataset;
       // parse_experiment() assumes a checkpoint; the documentation is for new configs.
       presets_.back().config.data.resample = DataConfig().resample;
     }
@@ -59,7 +62,7 @@ class Documenter {
     std::vector<KeyDoc> docs;
     for (const Key& key : keys()) {
       docs.push_back(of(key));
-      if (key.path == last_norm_key()) add_norm_options(docs);
+      if (key.path == last_norm_key(kNormSection)) add_norm_options(docs);
     }
     return docs;
   }
@@ -195,7 +198,6 @@ class Documenter {
   void add_norm_options(std::vector<KeyDoc>& docs) const {
     const std::size_t first = docs.size();
     for (const NormSchema& norm : schemas_.norms) {
-      if (!norm.needs.empty()) continue;
       for (const OptionSchema& option : norm.options) {
         KeyDoc doc = of_option(option);
         const auto same = std::find_if(docs.begin() + static_cast<std::ptrdiff_t>(first),

@@ -25,15 +25,17 @@ std::span<const Key> keys() {
   return table;
 }
 
-const std::string& last_norm_key() {
-  static const std::string& last = *[] {
-    const std::string* found = nullptr;
-    for (const Key& key : keys()) {
-      if (key.path.starts_with(cat(kNormSection, "."))) found = &key.path;
-    }
-    return found;
-  }();
-  return last;
+const std::string& last_norm_key(const std::string& section) {
+  const std::string* found = nullptr;
+  for (const Key& key : keys()) {
+    if (section_of(key.path) == section) found = &key.path;
+  }
+  return *found;
+}
+
+const NormConfig* norm_of(const ModelConfig& model, const std::string& section) {
+  if (section == kNormSection) return &model.norm;
+  return model.decoder_norm ? &*model.decoder_norm : nullptr;
 }
 
 }  // namespace dtn::config

@@ -28,7 +28,7 @@ struct Key {
 };
 
 // All keys in the order in which they are read and written; model.preset comes before the keys that
-// it sets. The options of the normalizers (also under model.norm) come from the registry instead.
+// it sets. The options of the normalizers (kNormSections) come from the registry instead.
 std::span<const Key> keys();
 
 // Sections that may be written as one scalar: `norm: ln` is short for `norm: {type: ln}`.
@@ -36,10 +36,16 @@ struct Shorthand {
   const char* section;
   const char* key;
 };
-inline constexpr Shorthand kShorthands[] = {{"model.norm", "type"}, {"augment", "preset"}};
+inline constexpr Shorthand kShorthands[] = {
+    {"model.norm", "type"}, {"model.decoder_norm", "type"}, {"augment", "preset"}};
 
+// Sections that name a normalizer and hold its options.
 inline constexpr const char* kNormSection = "model.norm";
-// Returns the path of the last key in that section; the normalizer's options follow it.
-const std::string& last_norm_key();
+inline constexpr const char* kDecoderNormSection = "model.decoder_norm";
+inline constexpr const char* kNormSections[] = {kNormSection, kDecoderNormSection};
+// Returns the path of the last key of such a section; the normalizer's options follow it.
+const std::string& last_norm_key(const std::string& section);
+// Returns the normalizer of such a section; null: the section is not set.
+const NormConfig* norm_of(const ModelConfig&, const std::string& section);
 
 }  // namespace dtn::config

@@ -152,6 +152,43 @@ Key label_sets() {
           "[article, kind = top trouser top dress top shoe top shoe bag shoe]"};
 }
 
+constexpr std::size_t kMaxCorruptions = 1000;
+
+std::string read_corruption(const Field& field) {
+  if (!field.node.is_scalar() || field.node.text.empty()) {
+    fail(field, "must be a list of corruptions such as fog/3 or fog/1-5, not ", shown(field.node));
+  }
+  return field.node.text;
+}
+
+// Reads names; the task knows the corruptions.
+Key corruptions() {
+  return {"data.corruptions",
+          "corruptions of which one, drawn for each image, makes the other picture of a pair, each "
+          "with a severity from 1 to 5 or a range of them; the field `style` is the position in "
+          "this list, in which a range counts once for each severity; unset: the data set has "
+          "pairs; see data/README.md",
+          [](const Field& f, ExperimentConfig& c) {
+            std::vector<std::string>& all = c.data.corruptions;
+            all.clear();
+            if (!f.node.is_list()) all.push_back(read_corruption(f));
+            for (const Node& item : f.node.items) {
+              all.push_back(read_corruption({item, f.path, f.doc}));
+            }
+            if (all.empty()) fail(f, "must have at least one corruption; null: none");
+            if (all.size() > kMaxCorruptions)
+              fail(f, "has more than ", kMaxCorruptions, " entries");
+          },
+          [](const ExperimentConfig& c) {
+            const auto& all = c.data.corruptions;
+            return all.empty() ? "null" : cat("[", join(all, ", ", string_text), "]");
+          },
+          "list of corruptions with severities",
+          kAny,
+          {},
+          "[fog/1-5, gaussian_noise/3]"};
+}
+
 // Makes a row of two whole numbers of pixels, the larger one first.
 template <class First, class Second>
 Key sides(const char* path, First first, Second second, const Range& range, const char* doc) {
@@ -235,7 +272,7 @@ std::vector<Key> data_keys() {
       value(KEY(data.repeats), between(1, 1e6),
             "number of passes through the training images in one epoch"),
       value(KEY(data.size), between(1, 1e9), "4096",
-            "number of synthetic images; unset: 1024 for training and 256 for validation"),
+            "number of generated images; unset: 1024 for training and 256 for validation"),
       value(KEY(data.max_bad_images), kCount,
             "number of damaged images that a run may skip; one more is an error"),
       sides("data.scale", FIELD(data.scale_long), FIELD(data.scale_short), between(1, 16384),
@@ -246,6 +283,18 @@ std::vector<Key> data_keys() {
             "the strides of the model and the pools of its norms"),
       value(KEY(data.flip), fraction(),
             "detectors: probability that a training image and its boxes are mirrored"),
+      corruptions(),
+      choice(KEY(data.corrupted), {"input", "target"},
+             "picture of a pair that data.corruptions makes from the image of the data set: input "
+             "(the model restores images) or target (the model learns to corrupt them)"),
+      value(KEY(data.side_by_side),
+            "both pictures of a pair lie side by side in one file, A on the left, instead of in "
+            "the folders A and B"),
+      choice(KEY(data.direction), {"a_to_b", "b_to_a"},
+             "pictures of a pair that are input and target: a_to_b (input A, target B) or b_to_a"),
+      choice(KEY(data.drawn), {"map", "question"},
+             "generated pairs: map (a map of classes, to be painted with a texture for each "
+             "class) or question (a picture of shapes, and a shape and a colour to be marked)"),
 
       augmentation(),
       pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),

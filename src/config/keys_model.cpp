@@ -3,6 +3,29 @@
 
 namespace dtn::config {
 
+namespace {
+
+// The type of the decoder's normalizer; its options follow.
+Key decoder_norm_type() {
+  return {.path = cat(kDecoderNormSection, ".type"),
+          .doc =
+              "normalizer of the decoder and of the blocks between it and the encoder, which may "
+              "read a condition; its options are keys of this section, as in norm; unset: norm, "
+              "with its options",
+          .read =
+              [](const Field& field, ExperimentConfig& c) {
+                if (!c.model.decoder_norm) c.model.decoder_norm.emplace();
+                read_value(field, kAny, c.model.decoder_norm->type);
+              },
+          .write = [](const ExperimentConfig& c) -> std::string {
+            return c.model.decoder_norm ? write_value(c.model.decoder_norm->type) : "null";
+          },
+          .type = "text",
+          .example = "spade"};
+}
+
+}  // namespace
+
 std::vector<Key> model_keys() {
   return {
       value(KEY(model.preset), "deit_small",
@@ -42,7 +65,7 @@ std::vector<Key> model_keys() {
           "halves g, u of fc1 x, which is SwiGLU with act: silu; mlp_ratio sets the width of fc1"),
       choice(KEY(model.act), {"gelu", "gelu_tanh", "quick_gelu", "silu", "relu"},
              "activation of the MLP: gelu (exact), gelu_tanh (approximation by tanh), quick_gelu "
-             "(x sigmoid(1.702 x)) or silu"),
+             "(x sigmoid(1.702 x)), silu or relu; in models of convolutions: behind each of them"),
       value(KEY(model.qkv_bias), "adds a bias to the projection to queries, keys and values"),
       value(KEY(model.qk_norm),
             "applies LayerNorm to each head's queries and keys before their product"),
@@ -110,14 +133,19 @@ std::vector<Key> model_keys() {
              "way of noise level and class into the blocks of a diffusion transformer: adaln_zero "
              "(gains and shifts of the norms, and gates on the branches that start at 0), adaln "
              "(the same without gates), in_context (two more tokens) or cross_attention"),
-      choice(KEY(model.condition.from), {"vector", "index"}, "index",
-             "condition that the normalizer adaln reads from the data: vector (the field `vector`, "
-             "condition.size numbers for each sample) or index (the field `style`, whose learned "
-             "vector it looks up); unset: none"),
+      choice(KEY(model.condition.from), {"vector", "index", "image"}, "index",
+             "condition that conditional normalizers read from the data: vector (the field "
+             "`vector`, condition.size numbers for each sample; for cin, weights of the styles), "
+             "index (the field `style`, whose learned vector is looked up; for cin, the style) or "
+             "image (the field `style_image`, which a small network turns into a vector; adain "
+             "reads it itself); unset: none"),
       value(KEY(model.condition.size), between(1, 65536), "128",
-            "length of the condition's vectors; unset with condition.from: index: embed_dim"),
+            "length of the condition's vectors, and number of channels of the map for spade; "
+            "unset with condition.from: index: embed_dim"),
       value(KEY(model.condition.styles), between(1, 1e6), "2",
-            "number of indices, which are 0 to styles - 1, for condition.from: index"),
+            "number of styles, whose indices are 0 to styles - 1"),
+      value(KEY(model.condition.mapping), between(1, 65536),
+            "adain_mlp: width of the network of two layers that all its norms share"),
       value(KEY(model.learn_sigma),
             "diffusion: the model also predicts the variance of each step, which doubles its "
             "output channels"),
@@ -165,6 +193,22 @@ std::vector<Key> model_keys() {
       value(KEY(model.norm.affine), "false",
             "learned gain and shift of each channel in norm.type; unset: true, or false in models "
             "whose condition gives gains and shifts"),
+      decoder_norm_type(),
+      value(KEY(model.out_channels), between(1, 65536), "1",
+            "channels of the output image; unset: model.channels"),
+      value(KEY(model.bottleneck), between(0, 1000),
+            "number of residual blocks between encoder and decoder"),
+      choice(KEY(model.shortcut), {"none", "concat", "ms", "dms"},
+             "what the decoder receives from the encoder at each resolution: none, concat (its "
+             "features, as in a U-Net), ms (the moments of each position, see pono) or dms (gains "
+             "and shifts that a small network computes from these moments)"),
+      value(KEY(model.shortcut_hidden), between(1, 65536), "32",
+            "dms: channels inside this network; unset: the first of embed_dim"),
+      value(KEY(model.pono), "true",
+            "positional normalization: the last convolution of each level of the encoder is "
+            "followed by a normalization of each position over its channels, ahead of norm.type; "
+            "unset: true with the shortcuts ms and dms, which carry the moments"),
+      value(KEY(model.residual), "adds the input image to the output"),
   };
 }
 

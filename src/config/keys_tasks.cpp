@@ -85,11 +85,24 @@ std::vector<Key> diffusion_keys() {
   };
 }
 
+std::vector<Key> translate_keys() {
+  return {
+      value(KEY(translate.l1), at_least(0),
+            "weight of the mean of |d| in the loss, where d is the difference between output and "
+            "target"),
+      value(KEY(translate.l2), at_least(0), "weight of the mean of d^2"),
+      value(KEY(translate.charbonnier), at_least(0),
+            "weight of the mean of sqrt(d^2 + charbonnier_eps^2)"),
+      value(KEY(translate.charbonnier_eps), above(0),
+            "difference below which this term is nearly quadratic"),
+  };
+}
+
 }  // namespace
 
 std::vector<Key> task_keys() {
   std::vector<Key> keys;
-  for (auto part : {dino_keys, supcon_keys, diffusion_keys}) {
+  for (auto part : {dino_keys, supcon_keys, diffusion_keys, translate_keys}) {
     for (Key& key : part()) {
       key.of_task = true;
       keys.push_back(std::move(key));

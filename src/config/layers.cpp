@@ -25,7 +25,9 @@ std::set<std::string> known_paths(const ConfigSchemas& schemas) {
   };
   for (const Key& key : keys()) add(key.path);
   for (const NormSchema& norm : schemas.norms) {
-    for (const OptionSchema& option : norm.options) add(cat(kNormSection, ".", option.key));
+    for (const OptionSchema& option : norm.options) {
+      for (const char* section : kNormSections) add(cat(section, ".", option.key));
+    }
   }
   return known;
 }

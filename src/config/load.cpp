@@ -88,10 +88,13 @@ std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig&
   for (const Key& key : keys()) {
     if (key.of_task && section_of(key.path) != config.task) continue;
     out.emplace_back(key.path, key.write(config));
-    if (key.path != last_norm_key()) continue;
-    for (const NormOption& option : config.model.norm.options) {
-      out.emplace_back(cat(kNormSection, ".", option.key),
-                       std::visit([](const auto& v) { return write_value(v); }, option.value));
+    for (const char* section : kNormSections) {
+      const NormConfig* norm = norm_of(config.model, section);
+      if (norm == nullptr || key.path != last_norm_key(section)) continue;
+      for (const NormOption& option : norm->options) {
+        out.emplace_back(cat(section, ".", option.key),
+                         std::visit([](const auto& v) { return write_value(v); }, option.value));
+      }
     }
   }
   return out;

@@ -82,24 +82,36 @@ OptionValue per_stage_default(const ModelConfig& model) {
   return model.norm_pool.at(0);
 }
 
-}  // namespace
-
-void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model) {
-  NormConfig& norm = model.norm;
-  const Node* type = root.at(cat(kNormSection, ".type"));
+// Reads the options of the normalizer that `section` names.
+void read_options(const Node& root, const char* section, std::span<const NormSchema> norms,
+                  const ModelConfig& model, NormConfig& norm) {
+  const Node* type = root.at(cat(section, ".type"));
   const NormSchema& schema = schema_of(norm.type, type ? type->where : root.where, norms);
-  if (!schema.needs.empty()) {
-    fail(type ? type->where : root.where, kNormSection, ".type: '", schema.type, "' needs ",
-         schema.needs);
-  }
   norm.options.clear();
   for (const OptionSchema& option : schema.options) {
-    const std::string path = cat(kNormSection, ".", option.key);
+    const std::string path = cat(section, ".", option.key);
     OptionValue value = option.per_stage ? per_stage_default(model) : option.default_value;
     if (const Node* node = root.value_at(path)) {
       value = read_option({*node, path, option.doc}, option);
     }
     norm.options.push_back({option.key, std::move(value)});
+  }
+}
+
+}  // namespace
+
+void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model) {
+  read_options(root, kNormSection, norms, model, model.norm);
+  if (model.decoder_norm) {
+    model.decoder_norm->eps = model.norm.eps;
+    return read_options(root, kDecoderNormSection, norms, model, *model.decoder_norm);
+  }
+  const Node* section = root.value_at(kDecoderNormSection);
+  if (section == nullptr || !section->is_map()) return;
+  for (const Member& member : section->members) {
+    if (member.value.is_null()) continue;
+    fail(member.where, kDecoderNormSection, ".", member.key, " is set, but ", kDecoderNormSection,
+         ".type is not; set it to the normalizer of the decoder");
   }
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/conv/depthwise_tokens.h"
 #include "kernels/conv/pool_tokens.h"
 #include "kernels/conv/soft_split.h"
+#include "kernels/conv/upsample_join.h"
 #include "kernels/conv/upsample_tokens.h"
 #include "kernels/cuda/trace.h"
 #include "kernels/detect/roi_align.h"
@@ -33,6 +34,7 @@
 #include "kernels/loss/dino_loss.h"
 #include "kernels/loss/focal_loss.h"
 #include "kernels/loss/hard_targets.h"
+#include "kernels/loss/pixel_loss.h"
 #include "kernels/loss/weighted_cross_entropy.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
@@ -157,6 +159,7 @@ DTN_ABSENT_WEIGHTED(DepthwiseTokens)
 DTN_ABSENT_PASSES(PoolTokens)
 DTN_ABSENT_PASSES(SoftSplit)
 DTN_ABSENT_PASSES(UpsampleAdd)
+DTN_ABSENT_PASSES(UpsampleJoin)
 DTN_ABSENT_PASSES(Activation)
 DTN_ABSENT_PASSES(Attention)
 DTN_ABSENT_PASSES(BlockAttention)
@@ -183,6 +186,7 @@ DTN_ABSENT_PASSES(DtnDense)
 DTN_ABSENT(DtnDensePositions)
 DTN_ABSENT(DtnDensePositionsBackward)
 DTN_ABSENT_PASSES(FocalLoss)
+DTN_ABSENT_PASSES(PixelLoss)
 DTN_ABSENT(Gemm)
 DTN_ABSENT(HardTargets)
 DTN_ABSENT_PASSES(LayerNorm)

@@ -32,6 +32,14 @@ std::set<std::string> names_of_class_rows(const Backbone& backbone, const NormRe
   return names;
 }
 
+// Throws ConfigError if the normalizer needs what models of the family do not have.
+void check_needs(const NormConfig& norm, const NormRegistry& norms, const ModelSchema& family) {
+  const NormSchema& schema = norms.at(norm.type).schema;
+  if (schema.needs.empty() || std::ranges::count(family.meets, norm.type) > 0) return;
+  throw ConfigError(cat("'", norm.type, "' needs ", schema.needs, ", which models of the family ",
+                        family.family, " do not have"));
+}
+
 }  // namespace
 
 ClassHead make_linear_head(const Scope& scope, std::int64_t channels, int classes) {
@@ -64,6 +72,8 @@ Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtyp
                        const ModelRegistry& models, const NormRegistry& norms)
     : config_(config), row_(models.at(config.family)), norms_(&norms) {
   config_.detector = {};  // of another model on the same backbone
+  check_needs(config_.norm, norms, row_.schema);
+  if (config_.decoder_norm) check_needs(*config_.decoder_norm, norms, row_.schema);
   const Scope root{store_, "", &norms};
   backbone_ = row_.make(root, config_);
   const std::set<std::string> before = names_in(store_);

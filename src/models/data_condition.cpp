@@ -28,10 +28,11 @@ std::shared_ptr<const Condition> DataCondition::read(Context& ctx, const Fields&
                           "` of each sample (model.condition.from), and this program gives it "
                           "none; dtn-train, dtn-eval without --task, and dtn-predict --style do"));
   }
-  DTN_CHECK(
-      values->dtype() == field_->dtype && values->shape() == shape_of(*field_, fields.count()), "`",
-      field_->name, "` is ", name_of(values->dtype()), " ", to_string(values->shape()), ", not ",
-      name_of(field_->dtype), " ", to_string(shape_of(*field_, fields.count())));
+  const bool typed = values->dtype() == field_->dtype ||
+                     (!table_ && values->dtype() == DType::kFloat64);  // for float64 weights
+  DTN_CHECK(typed && values->shape() == shape_of(*field_, fields.count()), "`", field_->name,
+            "` is ", name_of(values->dtype()), " ", to_string(values->shape()), ", not ",
+            name_of(field_->dtype), " ", to_string(shape_of(*field_, fields.count())));
   const Variable vectors =
       table_ ? ops::take_rows(ctx, table_->variable, *values) : Variable(*values);
   return std::make_shared<const Condition>(Condition::of_vector(vectors));

@@ -23,6 +23,7 @@ ModelEntry resnet_entry();
 ModelEntry regnet_entry();
 ModelEntry sequence_entry();
 ModelEntry dit_entry();
+ModelEntry unet_entry();
 
 std::vector<PresetSchema> vit_presets();
 std::vector<PresetSchema> pvt_presets();  // of both versions
@@ -33,6 +34,7 @@ std::vector<PresetSchema> resnet_presets();
 std::vector<PresetSchema> regnet_presets();
 std::vector<PresetSchema> sequence_presets();
 std::vector<PresetSchema> dit_presets();
+std::vector<PresetSchema> unet_presets();
 // Networks of timm that the family "vit" builds, with their public weights.
 std::vector<PresetSchema> timm_presets();
 // Networks of timm that resemble them, but that no family builds.

@@ -140,6 +140,12 @@ Problem vit_condition_problem(const ModelConfig& c, const NormSchema& norm) {
                          "no block reads model.condition.from; set model.norm.type: adaln, or "
                          "remove the key"};
   }
+  if (*condition.from == ConditionFrom::kImage) {
+    return ConfigProblem{
+        {"model.condition.from"},
+        "model.condition.from: image is for image-to-image models; set it to index "
+        "or vector"};
+  }
   const bool by_index = *condition.from == ConditionFrom::kIndex;
   if (by_index && !condition.styles) {
     return ConfigProblem{{"model.condition.styles", "model.condition.from"},

@@ -30,11 +30,6 @@ std::optional<ConvNorm> make_shortcut(const Scope& block, const Bottleneck::Opti
                   {o.norm, {o.out, o.heads, o.eps}});
 }
 
-Tokens activated(Context& ctx, Tokens tokens) {
-  tokens.x = ops::relu(ctx, tokens.x);
-  return tokens;
-}
-
 }  // namespace
 
 SqueezeExcitation::SqueezeExcitation(const Scope& scope, std::int64_t channels, std::int64_t inside)
@@ -68,8 +63,8 @@ Tokens Bottleneck::forward(Context& ctx, const Tokens& tokens) const {
 }
 
 Tokens Bottleneck::unseen_forward(Context& ctx, const Tokens& tokens) const {
-  Tokens inside = activated(ctx, conv1_.forward(ctx, tokens));
-  inside = activated(ctx, conv2_.forward(ctx, inside));
+  Tokens inside = conv1_.forward_relu(ctx, tokens);
+  inside = conv2_.forward_relu(ctx, inside);
   if (squeeze_) inside.x = squeeze_->forward(ctx, inside.x);
   Tokens result = conv3_.forward(ctx, inside);
   const Variable residual = shortcut_ ? shortcut_->forward(ctx, tokens).x : tokens.x;

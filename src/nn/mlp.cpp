@@ -1,8 +1,8 @@
 #include "dtn/nn/mlp.h"
 
-#include "dtn/ops/activation.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/primitive.h"
+#include "nn/activated.h"
 
 namespace dtn {
 namespace {
@@ -48,13 +48,7 @@ Variable Mlp::hidden(Context& ctx, const Variable& x) const {
 }
 
 Variable Mlp::activated(Context& ctx, const Variable& z) const {
-  switch (act_) {
-    case MlpActivation::kGelu: return ops::gelu(ctx, z);
-    case MlpActivation::kGeluTanh: return ops::gelu_tanh(ctx, z);
-    case MlpActivation::kQuickGelu: return ops::quick_gelu(ctx, z);
-    case MlpActivation::kRelu: return ops::relu(ctx, z);
-    default: return ops::silu(ctx, z);
-  }
+  return dtn::activated(ctx, z, act_);
 }
 
 ops::GeluForm Mlp::gelu_form() const {

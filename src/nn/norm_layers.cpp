@@ -1,9 +1,11 @@
 #include "dtn/nn/norm_layers.h"
 
 #include <cmath>
+#include <utility>
 
 #include "dtn/nn/initializers.h"
 #include "dtn/nn/observer.h"
+#include "dtn/ops/activation.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/primitive.h"
 
@@ -36,8 +38,8 @@ Variable scaled_rows(Context& ctx, const Variable& weight, const Variable& facto
   return primitive::mul(ctx, weight, primitive::reshape(ctx, factors, column));
 }
 
-TokenConv::Options without_bias(TokenConv::Options options) {
-  options.bias = false;
+TokenConv::Options conv_options(TokenConv::Options options, const OutputNorm& output) {
+  options.bias = output.norm.type == "none";
   return options;
 }
 
@@ -45,16 +47,19 @@ TokenConv::Options without_bias(TokenConv::Options options) {
 
 ConvNorm::ConvNorm(const Scope& conv, const Scope& norm, std::int64_t in,
                    TokenConv::Options options, const OutputNorm& output)
-    : conv_(conv, in, output.shape.channels, without_bias(options)),
+    : conv_(conv, in, output.shape.channels, conv_options(std::move(options), output)),
       norm_(make_output_norm(output, norm)) {}
 
-Tokens ConvNorm::forward(Context& ctx, const Tokens& tokens) const {
+Tokens ConvNorm::run(Context& ctx, const Tokens& tokens, bool relu) const {
   if (const auto affine = eval_affine_of(ctx, *norm_)) {
     const Variable weight = scaled_rows(ctx, conv_.weight->variable, affine->gain);
-    return conv_.forward(ctx, tokens, {weight, affine->shift});
+    Tokens result = conv_.forward(ctx, tokens, {weight, affine->shift});
+    if (relu) result.x = ops::relu(ctx, result.x);
+    return result;
   }
   Tokens result = conv_.forward(ctx, tokens);
-  result.x = norm_->forward(ctx, result.x, result.grid);
+  result.x = relu ? norm_->forward_relu(ctx, result.x, result.grid)
+                  : norm_->forward(ctx, result.x, result.grid);
   return result;
 }
 

@@ -7,9 +7,11 @@
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/supcon.h"
 #include "dtn/tasks/task.h"
+#include "dtn/tasks/translate.h"
 #include "tasks/detect/checks.h"
 #include "tasks/diffusion/checks.h"
 #include "tasks/dino_checks.h"
+#include "tasks/translate/checks.h"
 #include "tasks/view_checks.h"
 
 namespace dtn {
@@ -112,6 +114,29 @@ TaskSchema diffusion_schema() {
           .own_families = true};
 }
 
+TaskSchema translate_schema() {
+  // It trains on pairs of pictures with pixels in [0, 1], without classes.
+  const std::vector<std::string> pixels = {"data.mean", "data.std", "data.crop_pct",
+                                           "data.label_sets"};
+  std::vector<std::string> augmentation = augmentation_but_flip();
+  std::erase(augmentation, "augment.scale");
+  std::erase(augmentation, "augment.ratio");
+  return {.name = "translate",
+          .doc = "images from images, such as restored ones, by the difference of their pixels",
+          .figures = {{.name = "psnr", .title = "PSNR (dB)"},
+                      {.name = "ssim", .title = "SSIM"},
+                      {.name = "l1", .title = "L1", .higher_is_better = false},
+                      {.name = "loss", .title = "loss", .higher_is_better = false},
+                      {.name = "input_psnr", .title = "PSNR of the input (dB)"},
+                      {.name = "input_ssim", .title = "SSIM of the input"}},
+          .sections = {"translate"},
+          .keys = {"data.corruptions", "data.corrupted"},
+          .unread = joined(joined(pixels, augmentation), classify_loss()),
+          .check = translate_problem,
+          .gives_condition = true,
+          .own_families = true};
+}
+
 TaskSchema detect_schema() {
   TaskSchema schema{.name = "detect",
                     .doc = "objects in images, by boxes and with Mask R-CNN also by masks",
@@ -150,6 +175,7 @@ const TaskRegistry& task_registry() {
                                              {dino_schema(), make<Dino>},
                                              {supcon_schema(), make<Supcon>},
                                              {diffusion_schema(), make<Diffusion>},
+                                             {translate_schema(), make<Translate>},
                                              {detect_schema(), make<Detect>}});
   return entries;
 }

@@ -121,7 +121,7 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
   }
   bool changed = false;
   for (const char* section : {"seed", "data", "augment", "optim", "schedule", "train", "distill",
-                              "dino", "supcon", "diffusion"}) {
+                              "dino", "supcon", "diffusion", "translate"}) {
     const std::string changes = changes_in(section, differences);
     if (changes.empty()) continue;
     log_warn(cat("resume: the ", section, " section differs from the checkpoint's: ", changes));

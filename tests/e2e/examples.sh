@@ -48,6 +48,18 @@ EOC
   dtn-train --config dit.yaml --output runs/fashion_mnist_dit_ln
 }
 
+# The run of an image-to-image model that an example of dtn-predict uses.
+train_restorer() {
+  cat > restore.yaml << 'EOC'
+task: translate
+model: {preset: unet_tiny, embed_dim: [8, 16], depth: [1, 1]}
+data: {dataset: synthetic, size: 8, corruptions: [gaussian_noise/3]}
+schedule: {name: constant, steps: 1}
+train: {batch_size: 4}
+EOC
+  dtn-train --config restore.yaml --output runs/restore
+}
+
 # Runs that the examples of dtn-average and dtn-export use.
 train_small() {  # NAME [OPTION...]
   dtn-train --config fashion_mnist_dtn --set schedule.steps=2 --output "runs/$1" "${@:2}" > "$log" 2>&1 ||
@@ -70,6 +82,7 @@ mapfile -t programs < <(cd "$bin" && find . -lname dtn -printf '%f\n' | sort -r)
 for program in dtn "${programs[@]}"; do
   if [[ $program == dtn-train ]]; then rm -r runs; fi  # of `dtn train`
   if [[ $program == dtn-sample ]]; then train_dit > "$log" 2>&1 || fail "the diffusion model fails"; fi
+  if [[ $program == dtn-predict ]]; then train_restorer > "$log" 2>&1 || fail "the restorer fails"; fi
   if [[ $program == dtn-average ]]; then train_soup; fi
   if [[ $program == dtn-export ]]; then
     train_small vit_s_ln --set model.norm.type=ln --set model.class_token_at=0

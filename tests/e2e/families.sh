@@ -30,6 +30,8 @@ declare -A model=(
             num_heads: [2, 3]'
   [dit]='preset: dit_tiny, image_size: [16, 24], channels: 3, patch_size: 4, embed_dim: 24,
          depth: 2, num_heads: 2, mlp_ratio: 2, learn_sigma: true'
+  [unet]='preset: unet_tiny, image_size: [16, 24], embed_dim: [8, 16], depth: [2, 1], bottleneck: 1,
+          shortcut: dms'
   [sequence]='preset: listops_dense, max_length: 60, embed_dim: 24, depth: 2, num_heads: 4,
               mlp_ratio: 2, class_token_at: 1, drop_path: 0.2'
   [sequence-bigbird]='preset: listops_bigbird, max_length: 60, embed_dim: 24, depth: 2,
@@ -39,25 +41,29 @@ declare -A model=(
 )
 declare -A with_dtn=([vit]='{type: dtn, layers: 1}' [pvt]='{type: dtn, pool: [2, 1]}'
   [pvt_v2]='{type: dtn, pool: [2, 1]}' [swin]='{type: dtn, pool: [2, 1]}' [levit]=dtn
-  [t2t_vit]='{type: dtn, layers: 1}' [dit]='{type: dtn, layers: 1}' [sequence]='{type: dtn, init: local_1d}'
+  [t2t_vit]='{type: dtn, layers: 1}' [dit]='{type: dtn, layers: 1}' [unet]=dtn [sequence]='{type: dtn, init: local_1d}'
   [sequence-bigbird]=dtn [sequence-reformer]=in)
 images='data: {dataset: synthetic, size: 48}
 augment: {preset: deit, erase: 0.5, mix_chance: 0.9}'
 noised='task: diffusion
 data: {dataset: synthetic, size: 48}
 diffusion: {sample_every: 0}'
+pairs='task: translate
+data: {dataset: synthetic, size: 48, corruptions: [fog/1-2, gaussian_noise/3]}
+augment: light'
 expressions="data: {dataset: listops, root: $work/listops}"
 expect 0 dtn-data listops --output "$work/listops" --seed 1 --train 48 --val 16 --test 4 \
   --min-length 9 --max-length 70
 
 config_of() {  # FILE FAMILY NORM
-  local data=$images
+  local data=$images classes='num_classes: 10,'
   if [[ $2 == sequence* ]]; then data=$expressions; fi
   if [[ $2 == dit ]]; then data=$noised; fi
+  if [[ $2 == unet ]]; then data=$pairs classes=''; fi
   cat > "$1" << EOF
 name: small
 seed: 3
-model: {num_classes: 10, ${model[$2]}${3:+, norm: $3}}
+model: {$classes ${model[$2]}${3:+, norm: $3}}
 $data
 optim: {lr: 1.0e-3, clip_grad_norm: 1.0}
 schedule: {steps: 8, warmup_epochs: 1}

@@ -17,7 +17,7 @@ for type in $types; do
       --set augment.mixup=0 --set augment.cutmix=0)
   fi
   if ! "$bin/dtn-train" "${train[@]}" --dry-run > "$log" 2>&1; then
-    expect_text "'$type' needs .*C\+\+"  # a layer for programs, not for configs
+    expect_text "'$type' needs .*, which models of the family vit do not have; it is for: unet"
     continue
   fi
   run=$work/$type

@@ -46,7 +46,7 @@ struct LabelRange {
 
 // The picture of a sample that is corrupted, see DataConfig::corruptions.
 enum class CorruptedPicture { kInput, kTarget };
-// Of two folders of pictures, or the left and right halves of one, the input and the target.
+// Direction between two folders of pictures, or the left and right halves of one.
 enum class PairDirection { kAToB, kBToA };
 // Kind of generated pictures with shapes: a map of classes to paint, or a question to answer.
 enum class DrawnTask { kMap, kQuestion };
@@ -98,9 +98,9 @@ struct DataConfig {
   int scale_long = 1333, scale_short = 800;
   int size_divisor = 32;
   double flip = 0.5;
-  // Task translate, for any data set of images: a corruption with a severity, "fog/3", or a range of
-  // severities, "fog/1-5". One of them, drawn for each sample, makes the input from the target, or
-  // the target from the input. Empty: the data set has pairs.
+  // Task translate, for any data set of images: a corruption with a severity, "fog/3", or a range
+  // of them, "fog/1-5". One of the corruptions, drawn for each sample, makes the input from the
+  // target, or the target from the input. Empty: the data set has pairs.
   std::vector<std::string> corruptions;
   CorruptedPicture corrupted = CorruptedPicture::kInput;
   // pairs: both pictures of a pair side by side in one file, instead of in the folders A and B.

@@ -62,7 +62,7 @@ struct ConditionConfig {
   bool operator==(const ConditionConfig&) const = default;
 };
 
-// What the decoder of an encoder-decoder receives from the encoder at each resolution: nothing; its
+// Shortcuts that the decoder of an encoder-decoder has to the encoder at each resolution: none; its
 // features; or their moments over the channels, applied as they are or by a small network
 // (dtn/nn/moments.h).
 enum class FeatureShortcut { kNone, kConcat, kMoments, kDynamicMoments };

@@ -23,7 +23,7 @@ struct OutputNorm {
   bool zero = false;
 };
 
-// A convolution without bias, then a normalizer.
+// A convolution, then a normalizer. The convolution has a bias only if the normalizer is `none`.
 class ConvNorm {
  public:
   // The first scope holds the parameters of the convolution, the second those of the normalizer.
@@ -32,11 +32,18 @@ class ConvNorm {
            const OutputNorm& output);
 
   // x [B, h w, in] -> [B, h' w', channels]
-  Tokens forward(Context&, const Tokens&) const;
+  Tokens forward(Context& ctx, const Tokens& tokens) const { return run(ctx, tokens, false); }
+  // relu(forward()), in fewer passes.
+  Tokens forward_relu(Context& ctx, const Tokens& tokens) const { return run(ctx, tokens, true); }
   // Runs the references of both layers in turn.
   Tokens reference(Context&, const Tokens&) const;
+  // The two layers, for a caller that needs the tokens between them.
+  const TokenConv& conv() const { return conv_; }
+  Normalizer& norm() const { return *norm_; }
 
  private:
+  Tokens run(Context&, const Tokens&, bool relu) const;
+
   TokenConv conv_;
   std::unique_ptr<Normalizer> norm_;
 };

@@ -49,6 +49,8 @@ class Normalizer {
   // x [B, T, C] -> [B, T, C], T = grid.tokens(). The backward pass adds a gradient that is already
   // accumulated at x (from the residual connection) in the same pass.
   virtual Variable forward(Context&, const Variable& x, const TokenGrid& grid) = 0;
+  // relu(forward()). A normalizer that can applies it in the same pass.
+  virtual Variable forward_relu(Context&, const Variable& x, const TokenGrid& grid);
   // forward() of residual + s_b branch (see ResidualStream). Also returns that sum. A normalizer
   // that reads its input only once computes the sum while it reads.
   virtual Variable forward_sum(Context&, const Variable& residual, const Variable& branch,

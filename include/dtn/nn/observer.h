@@ -57,6 +57,9 @@ class Observer {
 
   // A layer begins: the residual stream [B, T, C], T = grid.tokens().
   virtual void begin_layer(const Tensor& /*x*/, const TokenGrid&) {}
+  // The output of the convolution of a layer, ahead of positional normalization and the normalizer.
+  // Layers of encoder-decoders show it.
+  virtual void convolved(const Tensor& /*x*/, const TokenGrid&) {}
   // Called for each normalizer of the layer, in order of use: y = norm(x), both [B, T, C].
   virtual void normalized(const Normalizer&, const Tensor& /*x*/, const Tensor& /*y*/,
                           const TokenGrid&) {}

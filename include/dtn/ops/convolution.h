@@ -59,6 +59,14 @@ Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_
 Variable upsample_add(Context&, const Variable& fine, const std::array<std::int64_t, 2>& fine_grid,
                       const Variable& coarse, const std::array<std::int64_t, 2>& coarse_grid);
 
+// A coarse grid of tokens upsampled as in upsample_add(), with the channels of a fine map behind
+// its own, as in an encoder-decoder: coarse [B, h' w', C] and fine [B, h w, F] -> [B, h w, C + F].
+// An undefined fine map has no channels. Throws Error if the coarse grid h' x w' is larger than the
+// fine grid h x w.
+Variable upsample_join(Context&, const Variable& coarse,
+                       const std::array<std::int64_t, 2>& coarse_grid, const Variable& fine,
+                       const std::array<std::int64_t, 2>& fine_grid);
+
 namespace reference {
 Variable convolution(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                      const Variable& weight, const Variable& bias,
@@ -74,5 +82,8 @@ Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_
                    std::int64_t s);
 Variable upsample_add(Context&, const Variable& fine, const std::array<std::int64_t, 2>& fine_grid,
                       const Variable& coarse, const std::array<std::int64_t, 2>& coarse_grid);
+Variable upsample_join(Context&, const Variable& coarse,
+                       const std::array<std::int64_t, 2>& coarse_grid, const Variable& fine,
+                       const std::array<std::int64_t, 2>& fine_grid);
 }  // namespace reference
 }  // namespace dtn::ops

@@ -115,6 +115,15 @@ class Task {
     return std::nullopt;
   }
 
+  // Returns a problem that the figures of an evaluation show, such as outputs that are worse than
+  // the inputs. `step` counts finished steps; the run has no steps outside of a training. A run
+  // reports each kind of problem once, and goes on.
+  virtual std::optional<TaskWarning> evaluation_warning(const Metrics& metrics, std::int64_t step,
+                                                        const RunLength& run) const {
+    static_cast<void>(metrics), static_cast<void>(step), static_cast<void>(run);
+    return std::nullopt;
+  }
+
   // Input of the meter for an evaluation batch, on the device.
   virtual Fields outputs(Context&, const Fields& batch) = 0;
   // Samples with which evaluations compare, such as the training images of a classification by

@@ -190,10 +190,7 @@ BenchmarkResult benchmark_train(const ExperimentConfig& asked, const StepsToTime
   release_memory(device);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   Learner learner(config, *task, device, &ranks, registries.optimizers);
-  const auto make_batch = [&] {
-    return config.task == "classify" ? random_batch(config.model, images, device)
-                                     : synthetic_batch(config, images, device, registries, *task);
-  };
+  const auto make_batch = [&] { return training_batch(config, images, device, registries, *task); };
   const Fields batch = make_batch();
   reset_peak_memory(device);
   for (int i = 0; i < run.warmup; ++i) learner.step(batch, i, 1e-4);
@@ -237,8 +234,9 @@ BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime
                                Device device, const Registries& registries) {
   if (config.model.detector.kind) {
     throw ConfigError(
-        "dtn-bench eval measures classifiers; dtn-eval prints the rate of a detector, and "
-        "dtn-bench train measures its steps");
+        "dtn-bench eval measures classifiers and image-to-image models; dtn-eval prints the rate "
+        "of "
+        "a detector, and dtn-bench train measures its steps");
   }
   DType dtype = dtype_of(config.train.precision);
   std::int64_t micro = micro_batch(config.train);
@@ -246,13 +244,19 @@ BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime
     return best_rate(measure_gemms(config.model, micro, dtype, device, run.cube));
   };
   double before = ceiling();
-  Classify task({config, device, registries});
-  const Fields batch = random_batch(config.model, micro, device);
-  if (dtype == DType::kBFloat16) task.model().parameters().enable_bfloat16();
+  const bool translates = config.task == "translate";
+  const TaskSetup setup{config, device, registries};
+  const std::unique_ptr<Task> task =
+      translates ? make_task(setup) : std::make_unique<Classify>(setup);
+  const Fields batch = translates ? synthetic_batch(config, micro, device, registries, *task)
+                                  : random_batch(config.model, micro, device);
+  if (dtype == DType::kBFloat16) {
+    for (const Named<ParameterStore*>& store : task->stores()) store.value->enable_bfloat16();
+  }
   const auto evaluate = [&] {
     Context ctx;
     ctx.mode.compute = dtype;
-    task.outputs(ctx, batch).at("logits").to(kCpu);
+    task->outputs(ctx, batch).at(translates ? "output" : "logits").to(kCpu);
   };
   reset_peak_memory(device);
   for (int i = 0; i < run.warmup; ++i) evaluate();
@@ -260,7 +264,7 @@ BenchmarkResult benchmark_eval(const ExperimentConfig& config, const StepsToTime
   for (int i = 0; i < run.steps; ++i) times.push_back(seconds_of(device, evaluate));
   const std::size_t peak_bytes = memory_stats(device).peak_bytes;
   const double images_per_second = static_cast<double>(micro) / median(times);
-  const double gflops_per_image = 2 * task.cost().computed_multiply_adds / 1e9;
+  const double gflops_per_image = 2 * task->cost().computed_multiply_adds / 1e9;
   const double gemm_gflops = std::max(before, ceiling());
   return {{"images_per_second", images_per_second},
           {"gflops_per_image", gflops_per_image},

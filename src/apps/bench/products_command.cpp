@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <list>
+#include <memory>
 #include <vector>
 
 #include "apps/bench/benchmark.h"
@@ -16,7 +17,7 @@
 #include "core/cuda_products.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "dtn/tasks/classify.h"
+#include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "train/learner.h"
 
@@ -45,9 +46,10 @@ constexpr double kWorthwhile =
 std::vector<cuda::Product> products_of_a_step(const ExperimentConfig& config,
                                               const Registries& registries) {
   Communicator alone;
-  Classify task({config, kCuda, registries});
-  Learner learner(config, task, kCuda, &alone, registries.optimizers);
-  learner.step(random_batch(config.model, micro_batch(config.train), kCuda), 0, 1e-4);
+  const std::unique_ptr<Task> task = make_task({config, kCuda, registries});
+  Learner learner(config, *task, kCuda, &alone, registries.optimizers);
+  const std::int64_t samples = micro_batch(config.train);
+  learner.step(training_batch(config, samples, kCuda, registries, *task), 0, 1e-4);
   return cuda::products();
 }
 

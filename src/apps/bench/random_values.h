@@ -35,4 +35,8 @@ Fields random_batch(const ModelConfig& model, std::int64_t n, Device device);
 Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device device,
                        const Registries& registries, Task& task);
 
+// Returns n training samples: random_batch() for the task classify, else synthetic_batch().
+Fields training_batch(const ExperimentConfig& config, std::int64_t n, Device device,
+                      const Registries& registries, Task& task);
+
 }  // namespace dtn

@@ -26,4 +26,10 @@ Fields synthetic_batch(const ExperimentConfig& config, std::int64_t n, Device de
   return fields;
 }
 
+Fields training_batch(const ExperimentConfig& config, std::int64_t n, Device device,
+                      const Registries& registries, Task& task) {
+  if (config.task == "classify") return random_batch(config.model, n, device);
+  return synthetic_batch(config, n, device, registries, task);
+}
+
 }  // namespace dtn

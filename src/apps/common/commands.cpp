@@ -57,6 +57,8 @@ constexpr Example kPredict[] = {
      "Names the five most probable classes of a picture."},
     {"dtn-predict --checkpoint runs/fashion_mnist_dtn --topk 1 --csv predictions.csv pictures",
      "Writes a table with the class of every picture in a folder."},
+    {"dtn-predict --checkpoint runs/restore --output restored pictures",
+     "Restores every picture in a folder, with an image-to-image model."},
 };
 constexpr Example kSample[] = {
     {"dtn-sample --checkpoint runs/fashion_mnist_dit_ln --classes 0,1,2,3,4,5,6,7,8 --output "

@@ -2,13 +2,37 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/format.h"
+#include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 
 namespace dtn::app {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Options with which dtn-predict runs an image-to-image model on pictures; unset: it cannot.
+std::optional<std::string> options_for_pictures(const ModelConfig& model) {
+  for (const int channels : {model.channels, model.out_channels.value_or(model.channels)}) {
+    if (channels != 1 && channels != 3) return std::nullopt;
+  }
+  std::string options;
+  for (const FieldSpec& field : condition_fields(model)) {
+    if (field.name == "style") {
+      options += " --style 0";
+    } else if (field.name == "style_image") {
+      options += " --style-image STYLE_IMAGE";
+    } else {
+      return std::nullopt;
+    }
+  }
+  return options;
+}
+
+}  // namespace
 
 std::string shell_word(const std::string& path) {
   constexpr const char* kPlain =
@@ -29,9 +53,10 @@ std::string best_of_run(const fs::path& run) {
   for (const auto& [name, value] : best.items()) {
     if (name == "step" || !value.is_number()) continue;
     const double figure = value.get<double>();
-    text = name == "top1"  ? format("top-1 %.2f %%", figure)
-           : name == "map" ? format("mAP %.4f", figure)
-                           : cat(name, format(" %.4g", figure));
+    text = name == "top1"   ? format("top-1 %.2f %%", figure)
+           : name == "map"  ? format("mAP %.4f", figure)
+           : name == "psnr" ? format("PSNR %.2f dB", figure)
+                            : cat(name, format(" %.4g", figure));
   }
   return cat(text, text.empty() ? "at step " : " at step ", best["step"].dump(),
              best.value("weights", "") == "ema" ? ", of the averaged weights" : "");
@@ -45,6 +70,14 @@ std::vector<std::string> next_commands(const ExperimentConfig& config, const fs:
   if (config.task == "diffusion") {
     return {cat("dtn-sample --checkpoint ", word, " --output samples.png"),
             cat("dtn-eval --checkpoint ", word)};
+  }
+  if (config.task == "translate") {
+    std::vector<std::string> commands{cat("dtn-eval --checkpoint ", word, " --grid grid.png")};
+    if (const auto options = options_for_pictures(config.model)) {
+      commands.push_back(
+          cat("dtn-predict --checkpoint ", word, *options, " --output pictures IMAGE..."));
+    }
+    return commands;
   }
   if (config.task == "dino" || config.task == "supcon") {
     return {cat("dtn-eval --checkpoint ", word, " --task knn"),

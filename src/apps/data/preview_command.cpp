@@ -21,12 +21,13 @@ namespace {
 
 // The tasks whose images are prepared without augment.preset.
 bool is_diffusion(const ExperimentConfig& config) { return config.task == "diffusion"; }
+bool translates(const ExperimentConfig& config) { return config.task == "translate"; }
 bool detects(const ExperimentConfig& config) { return config.task == "detect"; }
 
 // Returns the training samples: several views of each image, or images.
 std::shared_ptr<const SampleSource> training_samples(const ExperimentConfig& config,
                                                      const Registries& registries) {
-  if (is_diffusion(config) || detects(config)) {
+  if (is_diffusion(config) || translates(config) || detects(config)) {
     // The model is not used, so it needs no values.
     return make_task({config, kMeta, registries})->source(Split::kTrain, kCpu);
   }
@@ -54,6 +55,10 @@ class SamplePictures {
       fields_[spec.name] = allocate_rows(spec, 1, kCpu);
     }
     if (fields_.has("boxes")) return;
+    if (translates(config)) {
+      normal_ = {{0, 0, 0}, {1, 1, 1}};  // pixels lie in [0, 1]
+      return;
+    }
     const int channels = config.model.channels;
     if (config.data.dataset != "tensors" && (channels == 1 || channels == 3)) {
       normal_ =
@@ -124,14 +129,14 @@ CLI::App* PreviewCommand::add_to(CLI::App& app) {
       "preview",
       "write a PNG of augmented training images, one image per row: its views, if augment.preset "
       "makes several of each, or its appearance in different epochs; for a detector with the boxes "
-      "and names of the truths");
+      "and names of the truths, for an image-to-image model input and target of each epoch");
   sub->add_option("--config", config_, "config file or name")->required();
   add_overrides(*sub, overrides_, "override one key of the config (repeatable)");
   sub->add_option("--output", output_, "file to write")->required();
   add_defaulted(*sub, "--images", images_, "number of images")->check(CLI::Range(1, 1000));
   sub->add_option("--epochs", epochs_,
                   "number of epochs shown for each image (default: 1 with several views, 2 for a "
-                  "detector, else 8)")
+                  "detector, 3 for an image-to-image model, else 8)")
       ->check(CLI::Range(1, 1000));
   return sub;
 }
@@ -145,6 +150,7 @@ int PreviewCommand::run(const Registries& registries) const {
   SamplePictures pictures(source, config, registries);
   const std::int64_t epochs = epochs_.value_or(trains_on_views(config) ? 1
                                                : detects(config)       ? 2
+                                               : translates(config)    ? 3
                                                                        : 8);
   std::vector<std::vector<Image>> rows(static_cast<std::size_t>(std::min(images_, source->size())));
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -21,6 +21,7 @@
 #include "dtn/core/log.h"
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/multilabel.h"
+#include "dtn/tasks/translate.h"
 
 namespace dtn::app {
 namespace {
@@ -36,6 +37,7 @@ struct EvalCommand {
   ResultPaths results;
   ReportOptions report;
   SuiteOptions suite;
+  GridOptions grid;
   std::string inputs, precision = "fp32";
   std::string detections;  // file for the results of a detector
   bool json = false;
@@ -74,6 +76,10 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
     throw ConfigError(
         cat("--save-results is for detectors; the task of this model is ", config.task));
   }
+  if (!options.grid.file.empty() && !dynamic_cast<Translate*>(&task)) {
+    throw ConfigError(
+        cat("--grid is for image-to-image models; the task of this model is ", config.task));
+  }
   const ResultPaths& paths = options.results;
   if (dynamic_cast<Multilabel*>(&task)) return check_multilabel_options(options);
   const bool for_any = !options.suite.any() && options.inputs.empty() &&
@@ -88,7 +94,7 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
   if (options.report.any()) {
     throw ConfigError(cat("--report is for classifiers; the task of this model is ", config.task));
   }
-  if (!dynamic_cast<Diffusion*>(&task)) {
+  if (!dynamic_cast<Diffusion*>(&task) && !dynamic_cast<Translate*>(&task)) {
     throw ConfigError(
         cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
             config.task));
@@ -102,6 +108,9 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
 
 // The same for a detector.
 void check_detector_options(const EvalCommand& options) {
+  if (!options.grid.file.empty()) {
+    throw ConfigError("--grid is for image-to-image models; the task of this model is detect");
+  }
   const ResultPaths& paths = options.results;
   if (!options.suite.any() && options.judged.samples.empty() && paths.features.empty() &&
       paths.attention.empty() && !options.report.any()) {
@@ -112,13 +121,14 @@ void check_detector_options(const EvalCommand& options) {
       "task of this model is detect, which has --save-results, and --inputs with --save-logits");
 }
 
-// Makes the file of --inputs the validation split of a diffusion model: it may bring time steps and
-// noise, as a data set of tensors does.
+// Makes the file of --inputs the validation split of a model of images: it may have more fields, as
+// a data set of tensors does.
 void evaluate_inputs_as_split(const EvalCommand& options, DataConfig& data) {
   data.dataset = "tensors";
   data.root.clear();
   data.val = options.inputs;
   data.classes.clear();
+  data.corruptions.clear();
 }
 
 // Evaluates the features of the model, for --task.
@@ -189,11 +199,12 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
                                              Communicator::Work::kLong);
   const bool wants_classes = options.suite.any() || !options.inputs.empty() ||
                              !options.judged.samples.empty() || options.results.any() ||
-                             !options.detections.empty() || options.report.any();
+                             !options.detections.empty() || options.report.any() ||
+                             !options.grid.file.empty();
   if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
-        "--suite, --inputs, --samples, --report and --save-... work in one process; start dtn-eval "
-        "without mpirun or srun");
+        "--suite, --inputs, --samples, --report, --grid and --save-... work in one process; start "
+        "dtn-eval without mpirun or srun");
   }
   fs::path file = options.weights.file(registries.schemas());
   TensorFile weights = read_safetensors(file);
@@ -207,9 +218,9 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
         cat("the model of the task ", config.task,
             " has no classes; evaluate its features with --task knn or --task linear"));
   }
-  const bool noises = config.task == "diffusion";
+  const bool makes_images = config.task == "diffusion" || config.task == "translate";
   if (options.inputs.empty()) take_test_split(config.data);
-  if (!options.inputs.empty() && noises) evaluate_inputs_as_split(options, config.data);
+  if (!options.inputs.empty() && makes_images) evaluate_inputs_as_split(options, config.data);
   const TaskSetup setup{config, device, registries};
   const std::unique_ptr<Task> task =
       others.empty() ? make_task(setup) : make_ensemble(setup, weights, others, options.weights);
@@ -257,7 +268,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
                                   .compute = compute,
                                   .batch_size = batch_size,
                                   .results = options.results,
-                                  .reporter = reporter.get()};
+                                  .reporter = reporter.get(),
+                                  .grid = options.grid};
   const Outcome outcome = options.inputs.empty() || !classify
                               ? evaluate_split(evaluation)
                               : evaluate_inputs(evaluation, options.inputs);
@@ -283,7 +295,8 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   app.add_flag(
       "--json", options.json,
       "print one JSON object: top1 top5 loss (multilabel: map f1_micro f1_macro threshold loss; a "
-      "diffusion model: loss mse vb; a detector: bbox and segm as below) count images_per_second "
+      "diffusion model: loss mse vb; an image-to-image model: psnr ssim l1 loss input_psnr "
+      "input_ssim; a detector: bbox and segm as below) count images_per_second "
       "skipped (damaged "
       "images); with --report, macro_f1 and ece, too; with --suite or --samples, the results "
       "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
@@ -296,7 +309,9 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "optionally 'lengths' [N] int32; optionally 'labels' [N] int64, for multilabel "
       "[N,K] of 0 and 1; for diffusion "
       "models 'images' in [-1, 1] or latents, 'labels', and optionally 'timesteps' "
-      "[N] int64 and 'noise' [N,C,H,W]");
+      "[N] int64 and 'noise' [N,C,H,W]; for image-to-image models 'input' and 'target' [N,C,H,W] "
+      "in [0, 1], and what the model reads of 'style' [N] int64, 'vector' [N,K], 'map' and "
+      "'style_image' [N,C,H,W]");
   std::vector<CLI::Option*> saving = options.results.add_to(app);
   saving.push_back(options.report.add_to(app));
   auto* suite = options.suite.add_to(app)->excludes(inputs);
@@ -314,7 +329,10 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "--save-results", options.detections,
       "detectors: write the results of the validation split as a JSON file in COCO's format");
   detections->excludes(inputs)->excludes(suite)->excludes(judged)->excludes(frozen);
+  auto* grid = options.grid.add_to(app);
+  for (CLI::Option* option : {suite, judged, frozen}) grid->excludes(option);
   std::vector<CLI::Option*> others = saving;
+  others.push_back(grid);
   others.push_back(detections);
   others.insert(others.end(), {checkpoint, inputs, suite, judged, frozen});
   options.coco.add_to(app, others);

@@ -18,9 +18,11 @@
 #include "data/source/input_file.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
+#include "dtn/models/backbone.h"
 #include "dtn/tasks/classify.h"
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/multilabel.h"
+#include "dtn/tasks/translate.h"
 #include "train/evaluator.h"
 #include "train/rank_consistency.h"
 
@@ -46,15 +48,24 @@ Tensor labels_of(const SampleSource& source) {
   return labels;
 }
 
-// The file of --save-logits for a diffusion model: its output for each image.
+// The model whose outputs are images; null: the task has another.
+ImageModel* image_model_of(Task& task) {
+  if (auto* diffusion = dynamic_cast<Diffusion*>(&task)) {
+    diffusion->keep_output();
+    return &diffusion->model();
+  }
+  auto* translate = dynamic_cast<Translate*>(&task);
+  return translate ? &translate->model() : nullptr;
+}
+
+// The file of --save-logits for a model of images: its output for each image.
 std::optional<RowFile> output_file_of(const TaskEvaluation& e, std::int64_t count) {
-  auto* diffusion = dynamic_cast<Diffusion*>(&e.task);
-  if (!diffusion || e.results.logits.empty()) return std::nullopt;
-  diffusion->keep_output();
+  if (e.results.logits.empty()) return std::nullopt;
+  const ImageModel* model = image_model_of(e.task);
+  if (!model) return std::nullopt;
   const ImageSize& size = e.config.model.image_size;
-  return std::optional<RowFile>(
-      std::in_place, e.results.logits, "output", count,
-      Shape{diffusion->model().output_channels(), size.height, size.width}, Tensor());
+  return std::optional<RowFile>(std::in_place, e.results.logits, "output", count,
+                                Shape{model->output_channels(), size.height, size.width}, Tensor());
 }
 
 }  // namespace
@@ -125,6 +136,8 @@ Outcome evaluate_split(const TaskEvaluation& e) {
   if (e.results.any() && !images) {
     results.emplace(e.results, dynamic_cast<Classify&>(e.task), source->size(), labels_of(*source));
   }
+  std::optional<GridFile> grid;
+  if (!e.grid.file.empty()) grid.emplace(e.grid);
   if (e.reporter) e.reporter->take_source(*source);
   std::optional<ProgressBar> bar;
   if (ranks.is_root()) bar.emplace("evaluating", split->loader().samples_per_epoch());
@@ -136,6 +149,7 @@ Outcome evaluate_split(const TaskEvaluation& e) {
     if (bar) bar->update(done, "");
     if (results) results->add(batch.indices, outputs);
     if (e.reporter) e.reporter->add(batch.indices, batch.host, outputs.at("logits"));
+    if (grid) grid->add(batch.indices, batch.host, outputs.at("output"));
     if (!images) return;
     const Tensor& rows = outputs.at("output");
     for (std::int64_t i = 0; i < batch.n; ++i) {
@@ -147,7 +161,12 @@ Outcome evaluate_split(const TaskEvaluation& e) {
   bar.reset();
   if (results) results->finish();
   if (images) images->finish();
+  if (grid) grid->finish();
   outcome.metrics = evaluation->metrics;
+  if (ranks.is_root()) {
+    const auto problem = e.task.evaluation_warning(evaluation->metrics, 0, {});
+    if (problem) log_warn(problem->text);
+  }
   outcome.count = evaluation->count;
   outcome.skipped = ranks.sum(split->loader().report().bad_images);
   outcome.seconds = evaluation->seconds;

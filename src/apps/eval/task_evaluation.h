@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/eval/grid_file.h"
 #include "apps/eval/model_reporter.h"
 #include "apps/eval/result_files.h"
 #include "dtn/config/schemas.h"
@@ -21,6 +22,7 @@ struct TaskEvaluation {
   std::int64_t batch_size;     // samples of a rank
   const ResultPaths& results;  // of classifiers, and logits of a diffusion model
   ModelReporter* reporter;     // null: no report
+  GridOptions grid{};          // of an image-to-image model
 };
 
 // Results of an evaluation; metrics exist only if there were labels.

@@ -1,5 +1,6 @@
 #include "dtn/app/info_main.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -22,17 +23,28 @@ namespace dtn::app {
 namespace {
 
 std::string norm_text(const ModelConfig& m) {
+  if (m.decoder_norm && m.decoder_norm->type != m.norm.type) {
+    return cat(m.norm.type, ", ", m.decoder_norm->type, " in the decoder");
+  }
   if (m.family != "vit" || m.norm.type == "ln") return m.norm.type;
   return cat(m.norm.type, " in blocks [0, ", m.norm_layers(), "), ln after");
 }
 
-// Describes the model's input.
-std::string input_text(const ModelConfig& m, const DataConfig& data) {
-  if (m.max_length > 0) return cat("up to ", m.max_length, " tokens");
+bool reads(const ModelSchema& family, const char* key) {
+  return std::ranges::find(family.reads, key) != family.reads.end();
+}
+
+// Describes the sizes of the model and its input, as far as its family has them.
+std::string sizes_text(const ModelConfig& m, const DataConfig& data, const ModelSchema& family) {
+  std::string text = cat(m.embed_dim, " channels");
+  if (reads(family, "num_heads")) text += cat(", ", m.num_heads, " heads");
+  text += cat(", depth ", m.depth);
+  if (m.max_length > 0) return cat(text, ", up to ", m.max_length, " tokens");
+  if (reads(family, "patch_size")) text += cat(", patch ", m.patch_size);
   if (m.detector.kind) {
-    return cat("patch ", m.patch_size, ", image up to ", data.scale_short, " x ", data.scale_long);
+    return cat(text, ", image up to ", data.scale_short, " x ", data.scale_long);
   }
-  return cat("patch ", m.patch_size, ", image ", m.image_size);
+  return cat(text, ", image ", m.image_size);
 }
 
 void print_model(const std::string& name, const std::vector<std::string>& overrides,
@@ -45,8 +57,7 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
                                        : complexity_of(m, registries.models, registries.norms);
   const char* sample = m.max_length > 0 ? "sequence" : "image";
   std::printf("model            %s\n",
-              cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads, " heads, depth ",
-                  m.depth, ", ", input_text(m, config.data))
+              cat(m.preset, ": ", sizes_text(m, config.data, registries.models.at(m.family).schema))
                   .c_str());
   std::printf("normalizer       %s\n", norm_text(m).c_str());
   std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
@@ -62,13 +73,24 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
               c.activation_bytes_fp32 / 1048576, sample, c.activation_bytes_bf16 / 1048576);
 }
 
-void print_norms(const NormRegistry& norms) {
-  for (const NormSchema& schema : norms.schemas()) {
+// Returns what a config must have to choose the normalizer; empty: nothing.
+std::string requirement_of(const NormSchema& norm, const Registries& registries) {
+  if (norm.needs_grid) return " (needs the token grid: blocks before the class token)";
+  if (norm.needs.empty()) return norm.reads_condition ? " (needs model.condition.from)" : "";
+  std::vector<std::string> families;
+  for (const ModelSchema& model : registries.models.schemas()) {
+    const bool meets = std::ranges::find(model.meets, norm.type) != model.meets.end();
+    if (meets) families.push_back(model.family);
+  }
+  if (families.empty()) return " (for C++ programs, not for configs)";
+  return cat(" (for models of the family ", config::join(families, ", "), ": it needs ", norm.needs,
+             ")");
+}
+
+void print_norms(const Registries& registries) {
+  for (const NormSchema& schema : registries.norms.schemas()) {
     std::printf("%s\n    %s%s\n", schema.type.c_str(), schema.doc.c_str(),
-                schema.needs_grid        ? " (needs the token grid: blocks before the class token)"
-                : schema.reads_condition ? " (needs model.condition.from)"
-                : schema.needs.empty()   ? ""
-                                         : " (for C++ programs, not for configs)");
+                requirement_of(schema, registries).c_str());
     for (const OptionSchema& o : schema.options) {
       std::string allowed = config::join(o.choices, "|");
       if (o.kind == OptionKind::kNumber || o.kind == OptionKind::kInt ||
@@ -106,15 +128,19 @@ void print_rows(const Rows& rows) {
   }
 }
 
-void print_presets(const PresetRegistry& presets) {
+void print_presets(const Registries& registries) {
   std::printf("%-12s %-8s %-20s %-12s %-11s %6s\n", "preset", "family", "C", "heads", "depth",
               "patch");
-  for (const PresetSchema& preset : presets) {
+  for (const PresetSchema& preset : registries.presets) {
     if (!preset.releases.empty()) continue;
     const ModelConfig& m = preset.model;
-    std::printf("%-12s %-8s %-20s %-12s %-11s %6d\n", m.preset.c_str(), m.family.c_str(),
-                cat(m.embed_dim).c_str(), cat(m.num_heads).c_str(), cat(m.depth).c_str(),
-                m.patch_size);
+    const ModelSchema& family = registries.models.at(m.family).schema;
+    const auto shown = [&](const char* key, const std::string& value) {
+      return reads(family, key) ? value : "-";
+    };
+    std::printf("%-12s %-8s %-20s %-12s %-11s %6s\n", m.preset.c_str(), m.family.c_str(),
+                cat(m.embed_dim).c_str(), shown("num_heads", cat(m.num_heads)).c_str(),
+                cat(m.depth).c_str(), shown("patch_size", cat(m.patch_size)).c_str());
   }
 }
 
@@ -168,13 +194,15 @@ void print_ops() {
       "neighbours, take_rows, mix_rows, join_columns, relu, silu, tanh,\n"
       "gelu_tanh, quick_gelu, hardswish\n"
       "patch_embed, image_tokens   images to tokens\n"
-      "convolution, max_pool, avg_pool, soft_split, every_nth   of the tokens of a grid\n"
+      "convolution, max_pool, avg_pool, soft_split, every_nth, upsample_join\n"
+      "                  of the tokens of a grid\n"
       "add_positions, prepend_tokens, first_token, mean_token\n"
       "dropout, residual_add, gelu, cast\n"
       "cross_entropy     labels with smoothing, or soft targets; weighted_cross_entropy has class\n"
       "                  weights and the focal factor\n"
       "contrastive       supervised contrastive loss of rows, among all rows of the global batch\n"
       "self_distillation DINO: all pairs of views, with a weight-normalised last layer\n"
+      "pixel_loss        L1, L2 and Charbonnier loss of images\n"
       "primitive         add sub mul div maximum minimum where affine neg exp log sqrt erf "
       "sigmoid\n"
       "                  tanh relu abs cos sin power sum mean max softmax reshape permute\n"
@@ -255,9 +283,9 @@ int info_main(int argc, char** argv, const Registries& registries) {
     if (!config.empty()) print_model(config, overrides, registries);
     if (!shell.empty()) std::fputs(completion_script(shell).c_str(), stdout);
     if (!keys->empty()) print_keys(prefix, markdown, registries.schemas());
-    if (norms) print_norms(registries.norms);
+    if (norms) print_norms(registries);
     if (ops) print_ops();
-    if (presets) print_presets(registries.presets);
+    if (presets) print_presets(registries);
     if (configs) print_configs(registries.schemas());
     if (models) print_public_models(registries);
     if (datasets) print_datasets(registries.datasets);

@@ -5,29 +5,19 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <system_error>
 
 #include "apps/common/json_files.h"
 #include "apps/predict/output_paths.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/io/image.h"
-#include "io/atomic_file.h"
 #include "io/file.h"
-#include "io/image/image_encode.h"
 #include "plot/draw_objects.h"
 
 namespace dtn::app {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(cat("cannot make the folder ", folder.string(), ": ", error.message()));
-}
 
 // Rounds float32 values, whose other digits mean nothing.
 double rounded(double value, double per_unit) { return std::round(value * per_unit) / per_unit; }
@@ -49,7 +39,8 @@ std::vector<PredictedObject> shown(const std::vector<PredictedObject>& objects, 
 void DetectionFormat::add_to(CLI::App& app) {
   app.add_option("--output", output,
                  "for a detector: draw the objects on the images, and write these pictures (PNG) "
-                 "to this folder, with the subfolders of the images");
+                 "to this folder, with the subfolders of the images; for an image-to-image model, "
+                 "which needs it: write its results there");
   app.add_option("--score", score, "for a detector: least score of the objects to show")
       ->check(CLI::Range(0.0, 1.0));
 }
@@ -129,12 +120,8 @@ void DetectionWriter::draw(std::size_t index, const std::vector<PredictedObject>
     drawn.back().mask = {
         .height = object.mask->height, .width = object.mask->width, .runs = object.mask->runs};
   }
-  std::vector<std::byte> png;
-  encode_png(
-      plot::draw_objects(decode_image(read_file(file), file, {.upright = format_.upright}), drawn),
-      png);
-  make_folder(pictures_[index].parent_path());
-  write_file_atomic(pictures_[index], {reinterpret_cast<const char*>(png.data()), png.size()});
+  const Image image = decode_image(read_file(file), file, {.upright = format_.upright});
+  write_picture(pictures_[index], plot::draw_objects(image, drawn));
 }
 
 }  // namespace dtn::app

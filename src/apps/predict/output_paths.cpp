@@ -2,8 +2,11 @@
 
 #include <map>
 #include <string>
+#include <system_error>
 
 #include "dtn/core/check.h"
+#include "io/atomic_file.h"
+#include "io/image/image_encode.h"
 
 namespace dtn::app {
 namespace {
@@ -46,6 +49,19 @@ std::vector<fs::path> output_paths(const std::vector<InputPicture>& inputs,
     paths.push_back(std::move(path));
   }
   return paths;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error(cat("cannot make the folder ", folder.string(), ": ", error.message()));
+}
+
+void write_picture(const std::filesystem::path& path, const Image& picture) {
+  std::vector<std::byte> png;
+  encode_png(picture, png);
+  make_folder(path.parent_path());
+  write_file_atomic(path, {reinterpret_cast<const char*>(png.data()), png.size()});
 }
 
 }  // namespace dtn::app

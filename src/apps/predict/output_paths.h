@@ -1,10 +1,11 @@
-// Paths of the pictures that dtn-predict draws.
+// Paths and files of the pictures that dtn-predict makes.
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
 #include "apps/predict/pictures.h"
+#include "dtn/io/image.h"
 
 namespace dtn::app {
 
@@ -13,5 +14,10 @@ namespace dtn::app {
 // ConfigError if a picture would replace an input, and if two inputs would have the same picture.
 std::vector<std::filesystem::path> output_paths(const std::vector<InputPicture>& inputs,
                                                 const std::filesystem::path& folder);
+
+// Writes a picture as PNG, after making its folder.
+void write_picture(const std::filesystem::path& path, const Image& picture);
+// Makes a folder and those above it. Throws Error, naming the folder.
+void make_folder(const std::filesystem::path& folder);
 
 }  // namespace dtn::app

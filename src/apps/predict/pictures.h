@@ -19,6 +19,11 @@ struct InputPicture {
   std::string name;  // within the folder that the user names, or the file name without folders
 };
 
+// Number of processed and of damaged images.
+struct PictureCount {
+  std::int64_t done = 0, damaged = 0;
+};
+
 // Lists the images in `paths`: files named directly, whatever their extension, and the images in
 // folders at any depth. Throws DataError for a path that does not exist and for a folder without
 // images.

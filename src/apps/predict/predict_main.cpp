@@ -12,6 +12,7 @@
 #include "apps/predict/pictures.h"
 #include "apps/predict/predict_objects.h"
 #include "apps/predict/predictions.h"
+#include "apps/predict/translate_pictures.h"
 #include "config/codec.h"
 #include "core/format.h"
 #include "core/seconds_since.h"
@@ -27,7 +28,7 @@ namespace {
 struct PredictCommand {
   WeightsOptions weights;
   std::vector<std::string> paths;
-  std::string csv, precision = "fp32", style;
+  std::string csv, precision = "fp32", style, style_image;
   int topk = 5;
   std::int64_t batch_size = 64;
   bool json = false;
@@ -170,12 +171,51 @@ int run_detector(const PredictCommand& options, const ExperimentConfig& config, 
   return finish(count, start);
 }
 
+int run_translation(const PredictCommand& options, const ExperimentConfig& config, Translate& task,
+                    const std::filesystem::path& file, const std::vector<InputPicture>& pictures,
+                    Device device) {
+  if (!options.csv.empty()) {
+    throw ConfigError("--csv is a table of classes, and the result of this model is pictures");
+  }
+  if (options.objects.output.empty()) {
+    throw ConfigError("the result of this model is pictures; set --output to a folder for them");
+  }
+  for (const std::string& note : task.load_weights(file.string(), WeightsUse::kEvaluation)) {
+    log_info(note);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const bool by_index = config.model.condition.from == ConditionFrom::kIndex;
+  if (!by_index && !options.style.empty()) {
+    throw ConfigError(
+        "the model reads no number of a style (model.condition.from: index); leave --style out");
+  }
+  const PictureCount count =
+      translate_pictures({.config = config,
+                          .task = task,
+                          .device = device,
+                          .compute = compute_of(options),
+                          .pictures = pictures,
+                          .folder = options.objects.output,
+                          .style = by_index ? style_of(options.style, config) : std::nullopt,
+                          .style_image = options.style_image,
+                          .json = options.json});
+  return finish(count, start);
+}
+
 int run_predict(const PredictCommand& options, const Registries& registries) {
   const Device device = options.machine.apply();
   const std::filesystem::path file = options.weights.file(registries.schemas());
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig stored = options.weights.config_of(weights, registries.schemas());
   const std::vector<InputPicture> listed = list_pictures(options.paths);
+  if (stored.task == "translate") {
+    const std::unique_ptr<Task> task = make_task({stored, device, registries});
+    return run_translation(options, stored, dynamic_cast<Translate&>(*task), file, listed, device);
+  }
+  if (!options.style_image.empty()) {
+    throw ConfigError(
+        cat("--style-image is for image-to-image models; the task of this model is ", stored.task));
+  }
   const auto pictures = open_pictures(listed, style_of(options.style, stored));
   const ExperimentConfig config = for_pictures(stored, pictures->size());
   check_has_classes(options, config, registries);
@@ -189,7 +229,9 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (!classify) {
     throw ConfigError(cat(
-        "dtn-predict needs a classifier or a detector; the task of this model is ", config.task));
+        "dtn-predict needs a classifier, a detector or an image-to-image model; the task of this "
+        "model is ",
+        config.task));
   }
   if (config.model.max_length > 0) {
     throw ConfigError(
@@ -215,8 +257,10 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
 
 int predict_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
-      "Predicts the classes of images, or finds the objects in them, after preparing them as "
-      "dtn-eval does. Damaged images are reported and skipped; the exit code is then 3.",
+      "Predicts the classes of images, finds the objects in them, or restores them, after "
+      "preparing "
+      "them as dtn-eval does; image-to-image models take pictures of any size. Damaged images are "
+      "reported and skipped; the exit code is then 3.",
       "dtn-predict"};
   PredictCommand options;
   app.add_option(
@@ -242,6 +286,9 @@ int predict_main(int argc, char** argv, const Registries& registries) {
   app.add_option("--style", options.style,
                  "condition of all images, for a model with model.condition.from: index: its "
                  "number, or the name of a label set (data.label_sets)");
+  app.add_option("--style-image", options.style_image,
+                 "picture whose style all images get, for an image-to-image model with "
+                 "model.condition.from: image");
   add_choice(app, "--precision", options.precision, {"fp32", "bf16"}, "fp32 or bf16");
   add_count(app, "--batch-size", options.batch_size, "images per batch");
   options.machine.add_to(app);

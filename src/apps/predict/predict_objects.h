@@ -21,11 +21,6 @@ struct ObjectPrediction {
   std::vector<std::string> names;  // of the classes
 };
 
-// Number of processed and of damaged images.
-struct PictureCount {
-  std::int64_t done = 0, damaged = 0;
-};
-
 // Finds the objects in all pictures and writes them in their order. A damaged picture is reported.
 // Throws as DetectionWriter does.
 PictureCount predict_objects(const ObjectPrediction& prediction);

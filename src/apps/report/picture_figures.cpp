@@ -47,7 +47,7 @@ Image reduced(const Image& image, int width) {
 }
 
 // Its texts are large, because a phone shows the picture at two thirds of its size.
-plot::Figure pictures_over_run(const std::vector<Picture>& pictures) {
+plot::Figure pictures_over_run(const std::vector<Picture>& pictures, const PictureTexts& texts) {
   constexpr double kStepText = 17, kRowBelow = 28, kSheetWidth = plot::kCellWidth;
   const std::size_t columns = std::min<std::size_t>(3, pictures.size());
   const auto across = static_cast<double>(columns);
@@ -69,13 +69,10 @@ plot::Figure pictures_over_run(const std::vector<Picture>& pictures) {
     canvas.text({left + width / 2, top + tallest + 20}, cat("step ", p.step),
                 {kStepText, plot::Anchor::kMiddle, plot::kSoft});
   }
-  const std::string description = cat(pictures.size(), " pictures of samples");
-  plot::Figure figure{"drawn_samples_over_run",
-                      "Samples over the run",
-                      "Samples over the run, from the same noise and classes each time.",
-                      description,
-                      canvas.svg(description),
-                      {}};
+  const std::string title = texts.title + " over the run";
+  const std::string description = cat(title, ": ", pictures.size(), " pictures");
+  plot::Figure figure{"drawn_samples_over_run", title, texts.over_run, description,
+                      canvas.svg(description),  {}};
   figure.cell = true;
   return figure;
 }
@@ -92,8 +89,18 @@ plot::Figure picture_figure(const std::string& name, const std::string& title,
   return figure;
 }
 
+PictureTexts picture_texts(const std::string& task) {
+  if (task == "translate") {
+    return {"Pictures of the model", "Input, output and target",
+            "The first validation pictures, one a row: input, output and target. Outputs",
+            "The same validation pictures each time, one a row: input, output and target."};
+  }
+  return {"Samples of the model", "Samples", "Samples, drawn with the weights",
+          "Samples over the run, from the same noise and classes each time."};
+}
+
 std::vector<plot::Figure> picture_figures(
-    std::span<const std::pair<std::int64_t, std::string>> pictures) {
+    std::span<const std::pair<std::int64_t, std::string>> pictures, const PictureTexts& texts) {
   std::vector<Picture> shown;
   for (const auto& [step, png] : pictures) {
     if (auto image = decoded(png)) shown.push_back({step, std::move(*image)});
@@ -101,11 +108,10 @@ std::vector<plot::Figure> picture_figures(
   std::vector<plot::Figure> figures;
   if (shown.empty()) return figures;
   const Picture& last = shown.back();
-  figures.push_back(
-      picture_figure("drawn_samples", "Samples", png_of(last.image),
-                     static_cast<double>(last.image.height) / last.image.width,
-                     cat("Samples, drawn with the weights after step ", last.step, ".")));
-  if (shown.size() > 1) figures.push_back(pictures_over_run(shown));
+  figures.push_back(picture_figure("drawn_samples", texts.title, png_of(last.image),
+                                   static_cast<double>(last.image.height) / last.image.width,
+                                   cat(texts.last, " after step ", last.step, ".")));
+  if (shown.size() > 1) figures.push_back(pictures_over_run(shown, texts));
   return figures;
 }
 

@@ -264,8 +264,9 @@ void write_run_report(const std::filesystem::path& folder, const Registries& reg
   add_model_cards(run, count_weights(folder), page.cards);
   page.folded.push_back(config_section(run, registries));
   page.sections.push_back({"Curves", {}, curve_figures({&group, 1})});
-  if (std::vector<plot::Figure> pictures = picture_figures(run.pictures); !pictures.empty()) {
-    page.sections.push_back({"Samples of the model", {}, std::move(pictures)});
+  const PictureTexts texts = picture_texts(run.task);
+  if (auto pictures = picture_figures(run.pictures, texts); !pictures.empty()) {
+    page.sections.push_back({texts.section, {}, std::move(pictures)});
   }
   for (plot::Section& section : detections_sections(folder)) {
     page.sections.push_back(std::move(section));

@@ -6,6 +6,7 @@
 #include "config/document.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 namespace {
@@ -33,11 +34,16 @@ std::string data_text(const SweepVariant& v) {
 
 std::string model_text(const SweepVariant& v) {
   const ModelConfig& m = v.config.model;
-  const std::string grid = m.max_length > 0
-                               ? cat(" at ", m.max_length, " tokens (")
-                               : cat(" at ", m.image_size, " (patch ", m.patch_size, ", ");
-  return cat(m.preset, grid, m.embed_dim, " channels, ", m.depth, " blocks, ", m.num_heads,
-             " heads)");
+  const auto* family = standard_registries().models.find(m.family);
+  const auto reads = [&](const char* key) {
+    return !family || std::ranges::count(family->schema.reads, key) > 0;
+  };
+  std::string text = cat(m.preset, " at ");
+  text += m.max_length > 0      ? cat(m.max_length, " tokens (")
+          : reads("patch_size") ? cat(m.image_size, " (patch ", m.patch_size, ", ")
+                                : cat(m.image_size, " (");
+  text += cat(m.embed_dim, " channels, ", m.depth, " blocks");
+  return cat(text, reads("num_heads") ? cat(", ", m.num_heads, " heads)") : ")");
 }
 
 std::string schedule_text(const SweepVariant& v) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/common/json_files.h"
+#include "dtn/config/condition_field.h"
 
 namespace dtn {
 namespace {
@@ -26,6 +27,11 @@ ExperimentConfig key_of(const ExperimentConfig& config) {
   key.train.checkpoint_every = config.train.checkpoint_every;
   key.diffusion = config.diffusion;
   key.model.label_dropout = config.model.label_dropout;
+  key.model.out_channels = config.model.out_channels;
+  key.model.condition = config.model.condition;
+  for (const FieldSpec& field : condition_fields(config.model)) {
+    if (field.name == "map") key.model.norm.type = "spade";  // its samples have another field
+  }
   return key;
 }
 

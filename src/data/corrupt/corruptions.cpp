@@ -13,25 +13,25 @@ namespace dtn {
 namespace {
 
 constexpr Corruption kCorruptions[] = {
-    {"gaussian_noise", "noise", true, corrupt::gaussian_noise},
-    {"shot_noise", "noise", true, corrupt::shot_noise},
-    {"impulse_noise", "noise", true, corrupt::impulse_noise},
-    {"defocus_blur", "blur", false, corrupt::defocus_blur},
-    {"glass_blur", "blur", false, corrupt::glass_blur},
-    {"motion_blur", "blur", false, corrupt::motion_blur},
-    {"zoom_blur", "blur", false, corrupt::zoom_blur},
-    {"snow", "weather", false, corrupt::snow},
-    {"frost", "weather", false, corrupt::frost},
-    {"fog", "weather", false, corrupt::fog},
-    {"brightness", "weather", true, corrupt::brightness},
-    {"contrast", "digital", true, corrupt::contrast},
-    {"elastic_transform", "digital", false, corrupt::elastic_transform},
-    {"pixelate", "digital", false, corrupt::pixelate},
-    {"jpeg_compression", "digital", true, corrupt::jpeg_compression},
-    {"speckle_noise", "extra", true, corrupt::speckle_noise},
-    {"gaussian_blur", "extra", false, corrupt::gaussian_blur},
-    {"spatter", "extra", false, corrupt::spatter},
-    {"saturate", "extra", true, corrupt::saturate},
+    {"gaussian_noise", "noise", corrupt::gaussian_noise, true},
+    {"shot_noise", "noise", corrupt::shot_noise, true},
+    {"impulse_noise", "noise", corrupt::impulse_noise, true},
+    {"defocus_blur", "blur", corrupt::defocus_blur, false},
+    {"glass_blur", "blur", corrupt::glass_blur, false},
+    {"motion_blur", "blur", corrupt::motion_blur, false},
+    {"zoom_blur", "blur", corrupt::zoom_blur, false},
+    {"snow", "weather", corrupt::snow, false},
+    {"frost", "weather", corrupt::frost, false},
+    {"fog", "weather", corrupt::fog, false, true},
+    {"brightness", "weather", corrupt::brightness, true},
+    {"contrast", "digital", corrupt::contrast, true},
+    {"elastic_transform", "digital", corrupt::elastic_transform, false},
+    {"pixelate", "digital", corrupt::pixelate, false},
+    {"jpeg_compression", "digital", corrupt::jpeg_compression, true},
+    {"speckle_noise", "extra", corrupt::speckle_noise, true},
+    {"gaussian_blur", "extra", corrupt::gaussian_blur, false, true},
+    {"spatter", "extra", corrupt::spatter, false},
+    {"saturate", "extra", corrupt::saturate, true},
 };
 
 [[noreturn]] void fail_unknown(const std::string& name) {
@@ -114,15 +114,29 @@ std::vector<CorruptionCell> cells_of(std::span<const Corruption* const> chosen,
   return cells;
 }
 
+bool adapts_to(const Corruption& corruption, int width, int height) {
+  return corruption.any_size || corruption.adapts ||
+         (width == kCorruptedSide && height == kCorruptedSide);
+}
+
 void apply_corruption(const Image& image, const CorruptionCell& cell, const CorruptionKey& key,
                       const FrostTextures* frost, CorruptScratch& scratch, Image& out) {
+  const Corruption& c = *cell.corruption;
+  DTN_CHECK(c.any_size || (image.width == kCorruptedSide && image.height == kCorruptedSide), c.name,
+            " needs images of 224 x 224, not ", image.width, " x ", image.height);
+  apply_adapted_corruption(image, cell, key, frost, scratch, out);
+}
+
+void apply_adapted_corruption(const Image& image, const CorruptionCell& cell,
+                              const CorruptionKey& key, const FrostTextures* frost,
+                              CorruptScratch& scratch, Image& out) {
   const Corruption& c = *cell.corruption;
   DTN_CHECK(1 <= cell.severity && cell.severity <= static_cast<int>(kSeverities), "severity ",
             cell.severity);
   check_image(image);
   DTN_CHECK(image.channels == 3, c.name, " needs images of 3 channels");
-  DTN_CHECK(c.any_size || (image.width == kCorruptedSide && image.height == kCorruptedSide), c.name,
-            " needs images of 224 x 224, not ", image.width, " x ", image.height);
+  DTN_CHECK(adapts_to(c, image.width, image.height), c.name, " needs images of 224 x 224, not ",
+            image.width, " x ", image.height);
   Draws draws(key.seed, c.name, cell.severity, key.item);
   out.reshape(image.width, image.height, image.channels);
   c.apply(image, {cell.severity, draws, scratch, frost}, out);

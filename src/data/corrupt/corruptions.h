@@ -44,10 +44,12 @@ struct CorruptJob {
 struct Corruption {
   const char* name;   // name of its folder
   const char* group;  // name of the parent folder, as in the archives
-  // True if it means the same at any image size, such as 32 x 32. The others accept only 224 x 224.
-  bool any_size;
   // `image` has 3 channels. `out` becomes an image of the same shape and is not `image`.
   void (*apply)(const Image& image, const CorruptJob& job, Image& out);
+  // True if it means the same at any image size, such as 32 x 32. The others accept only 224 x 224.
+  bool any_size;
+  // True if apply_adapted_corruption() extends it to other sizes than 224 x 224.
+  bool adapts = false;
 };
 
 // Returns the 15 corruptions of the benchmark, then the 4 extra ones that were also published.
@@ -83,5 +85,14 @@ struct CorruptionKey {
 // that the corruption does not accept.
 void apply_corruption(const Image& image, const CorruptionCell& cell, const CorruptionKey& key,
                       const FrostTextures* frost, CorruptScratch& scratch, Image& out);
+
+// True if apply_adapted_corruption() accepts images of this size.
+bool adapts_to(const Corruption& corruption, int width, int height);
+// The same for more sizes, see adapts_to(). Images of 224 x 224 become those of
+// apply_corruption(). At other sizes, a corruption with Corruption::adapts is not that of
+// ImageNet-C.
+void apply_adapted_corruption(const Image& image, const CorruptionCell& cell,
+                              const CorruptionKey& key, const FrostTextures* frost,
+                              CorruptScratch& scratch, Image& out);
 
 }  // namespace dtn

@@ -57,7 +57,9 @@ struct DefocusKernel {
   int reach = 0;
   std::vector<double> weights;
   double at(int dy, int dx) const {
-    return weights[static_cast<std::size_t>((dy + reach) * (2 * reach + 1) + dx + reach)];
+    const std::size_t side = 2 * static_cast<std::size_t>(reach) + 1;
+    return weights[static_cast<std::size_t>(dy + reach) * side +
+                   static_cast<std::size_t>(dx + reach)];
   }
 };
 DefocusKernel defocus_kernel(int severity);
@@ -66,11 +68,12 @@ DefocusKernel defocus_kernel(int severity);
 int mirror_without_edge(int i, int n);
 int mirror_with_edge(int i, int n);
 
-inline constexpr int kPlasmaSide = 256;
+inline constexpr int kPlasmaSide = 256;  // of the benchmark
 
 // Draws a fractal surface that wraps around, by the diamond-square algorithm, scaled to [0, 1].
-// plasma [256, 256]. The noise falls by decay^2 from step to step.
+// plasma [side, side]; `side` is a power of two from 2 on. The noise falls by decay^2 from step to
+// step.
 void draw_plasma(float decay, Draws& draws, std::vector<std::uint32_t>& words,
-                 std::vector<float>& plasma);
+                 std::vector<float>& plasma, int side = kPlasmaSide);
 
 }  // namespace dtn::corrupt

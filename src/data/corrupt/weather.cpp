@@ -1,5 +1,6 @@
 // Snow, frost and fog.
 #include <algorithm>
+#include <bit>
 
 #include "data/corrupt/families.h"
 #include "data/corrupt/filters.h"
@@ -41,6 +42,12 @@ void draw_flakes(const Snow& snow, int height, int width, Draws& draws, CorruptS
       flakes[x] = static_cast<std::uint8_t>(v < snow.cut ? 0 : 255 * std::clamp(v, 0.0f, 1.0f));
     }
   }
+}
+
+// Side of the smallest plasma that covers the image: kPlasmaSide for 224 x 224.
+int plasma_side(const Image& image) {
+  const auto longer = static_cast<unsigned>(std::max({image.width, image.height, 2}));
+  return static_cast<int>(std::bit_ceil(longer));
 }
 
 std::uint8_t byte_of(float v) { return static_cast<std::uint8_t>(std::clamp(v, 0.0f, 255.0f)); }
@@ -104,13 +111,14 @@ void fog(const Image& image, const CorruptJob& job, Image& out) {
   constexpr Fog kFog[] = {{1.5f, 2}, {2, 2}, {2.5f, 1.7f}, {2.5f, 1.5f}, {3, 1.4f}};
   const Fog& fog = by_severity(kFog, job);
   CorruptScratch& s = job.scratch;
-  draw_plasma(fog.decay, job.draws, s.words, s.plane);
+  const int side = plasma_side(image);
+  draw_plasma(fog.decay, job.draws, s.words, s.plane, side);
   const float highest = *std::ranges::max_element(image.pixels) / 255.0f;
   const float scale = highest / (highest + fog.amount);
   for (int y = 0; y < image.height; ++y) {
     for (int x = 0; x < image.width; ++x) {
       const std::size_t at = 3 * (static_cast<std::size_t>(y) * image.width + x);
-      const float veil = 255 * fog.amount * s.plane[static_cast<std::size_t>(y * kPlasmaSide + x)];
+      const float veil = 255 * fog.amount * s.plane[static_cast<std::size_t>(y) * side + x];
       for (std::size_t c = 0; c < 3; ++c) {
         out.pixels[at + c] = byte_of((image.pixels[at + c] + veil) * scale);
       }

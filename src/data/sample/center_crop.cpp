@@ -14,6 +14,18 @@ int halvings_of(int width, int height, const ImageSize& size) {
   return count;
 }
 
+void decode_for_center_crop(std::span<const std::byte> bytes, const std::string& name,
+                            const ImageSize& size, bool fast, const DecodeOptions& decoding,
+                            ColorMode color, Image& out) {
+  constexpr int kMaxHalvings = 3;  // of a JPEG decoder
+  const ImageInfo info = read_image_info(bytes, name, decoding);
+  int eighths = 8;
+  if (fast && info.scalable) {
+    eighths >>= std::min(kMaxHalvings, halvings_of(info.width, info.height, size));
+  }
+  decode_image_scaled(bytes, name, {0, 0, info.width, info.height}, eighths, out, decoding, color);
+}
+
 const Image& center_crop(const Image& image, const ImageSize& size, const Resampling& how,
                          CenterCropWorkspace& ws) {
   const Image* now = &image;

@@ -4,8 +4,13 @@
 // closer to the wanted size is resized to it, and the other one with it, and the centre is cut out.
 #pragma once
 
+#include <cstddef>
+#include <span>
+#include <string>
+
 #include "data/sample/resample.h"
 #include "dtn/config/model_config.h"
+#include "dtn/io/image.h"
 
 namespace dtn {
 
@@ -17,6 +22,12 @@ struct CenterCropWorkspace {
 
 // Number of times that an image of this size is halved.
 int halvings_of(int width, int height, const ImageSize& size);
+
+// Decodes a file for center_crop() to `size`. With `fast`, the decoder of a JPEG does the first
+// halvings. `name` is the file's name in errors.
+void decode_for_center_crop(std::span<const std::byte> bytes, const std::string& name,
+                            const ImageSize& size, bool fast, const DecodeOptions& decoding,
+                            ColorMode color, Image& out);
 
 // Returns the central `size` of the image: the image itself if it has that size, else an image in
 // the workspace. `how` resizes after the halvings; sizes are rounded half to even, and offsets are

@@ -30,6 +30,14 @@ PixelStatistics idx_statistics(const DataConfig& data) {
   return std::ranges::count(path, "mnist") > 0 ? kDigits : kHalfStatistics;
 }
 
+// Opens nothing: a task of pairs reads the files itself.
+std::unique_ptr<Dataset> only_pairs(const DataConfig& data, const ModelConfig&, Split,
+                                    std::uint64_t) {
+  throw ConfigError(cat("data.dataset ", data.dataset,
+                        " has pairs of pictures, which only an image-to-image model learns from; "
+                        "choose another data set, or set task: translate"));
+}
+
 std::optional<ConfigProblem> check_split(const DataConfig& data) {
   if (!data.split || !data.val) return std::nullopt;
   return ConfigProblem{{"data.split", "data.val"},
@@ -98,6 +106,14 @@ std::vector<DatasetEntry> own_rows() {
         "YOLO's folders of images and labels, for detectors",
         {"train", "val", "mean", "std"}},
        without_seed<open_yolo>},
+      {{"pairs",
+        "folders of pictures in pairs, for image-to-image models",
+        {"train", "val", "side_by_side", "direction"}},
+       only_pairs},
+      {{"drawn",
+        "generated pairs of pictures with shapes, for image-to-image models",
+        {"drawn", "size"}},
+       only_pairs},
       {{"synthetic", "generated images with a pattern per class", {"mean", "std", "size"}, true},
        make_synthetic},
   };

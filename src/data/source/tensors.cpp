@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "data/source/label_matrix.h"
+#include "data/source/tensor_file.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
@@ -14,17 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_without(const char* name, const TensorFile& file, const std::string& path,
-                               const char* needs) {
-  std::string present;
-  for (const auto& [other, tensor] : file.tensors) present += (present.empty() ? "" : ", ") + other;
-  throw DataError(cat(path, ": has no tensor '", name,
-                      "' (it has: ", present.empty() ? "nothing" : present, "); ", needs));
-}
-
 const Tensor& require(const TensorFile& file, const char* name, const std::string& path) {
   if (const Tensor* tensor = file.find(name)) return *tensor;
-  fail_without(name, file, path, "the data set `tensors` needs `images` and `labels`");
+  fail_without_tensor(name, file, path, "the data set `tensors` needs `images` and `labels`");
 }
 
 void check_images(const Tensor& images, const ModelConfig& model, const std::string& path) {
@@ -76,13 +69,7 @@ void add_vectors(const TensorFile& file, std::int64_t count, const std::string& 
                         to_string(vectors->shape()), ", expected float32 [", count,
                         ", K], one for each image"));
   }
-  const auto wrong =
-      std::ranges::find_if_not(vectors->values<float>(), [](float v) { return std::isfinite(v); });
-  if (wrong != vectors->values<float>().end()) {
-    throw DataError(cat(path, ": `vector` of image ",
-                        (wrong - vectors->values<float>().begin()) / vectors->dim(1),
-                        " has the value ", *wrong, "; give finite numbers"));
-  }
+  check_finite(*vectors, "vector", path);
   fields["vector"] = *vectors;
 }
 
@@ -169,8 +156,8 @@ class TensorViews final : public Dataset {
       if (const Tensor* views = file.find(name)) add(name, *views);
     }
     if (ready_fields_.empty()) {
-      fail_without("global", file, path_,
-                   "this task needs `global` and `local`, or `views` and `labels`");
+      fail_without_tensor("global", file, path_,
+                          "this task needs `global` and `local`, or `views` and `labels`");
     }
     const std::int64_t count = ready_fields_.begin()->second.dim(0);
     labels_.resize(static_cast<std::size_t>(count));
@@ -207,7 +194,8 @@ class TensorViews final : public Dataset {
   std::string path_;
 };
 
-// Returns the file of a split. `holds` names its tensors.
+}  // namespace
+
 std::string tensor_file_of(const DataConfig& data, Split split, const char* holds) {
   const auto& given = split == Split::kTrain ? data.train : data.val;
   fs::path path = fs::path(data.root) / given.value_or(cat(name_of(split), ".safetensors"));
@@ -219,7 +207,22 @@ std::string tensor_file_of(const DataConfig& data, Split split, const char* hold
   return path.string();
 }
 
-}  // namespace
+void fail_without_tensor(const char* name, const TensorFile& file, const std::string& path,
+                         const char* needs) {
+  std::string present;
+  for (const auto& [other, tensor] : file.tensors) present += (present.empty() ? "" : ", ") + other;
+  throw DataError(cat(path, ": has no tensor '", name,
+                      "' (it has: ", present.empty() ? "nothing" : present, "); ", needs));
+}
+
+void check_finite(const Tensor& tensor, const char* name, const std::string& path) {
+  const auto values = tensor.values<float>();
+  const auto wrong = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
+  if (wrong == values.end()) return;
+  const std::int64_t each = tensor.numel() / tensor.dim(0);
+  throw DataError(cat(path, ": `", name, "` of image ", (wrong - values.begin()) / each,
+                      " has the value ", *wrong, "; give finite numbers"));
+}
 
 std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
                                       Split split) {

@@ -229,30 +229,17 @@ class Forward {
     });
   }
 
-  // y = (x - mean) scale + offset
-  struct Coefficients {
-    A *mean, *scale, *offset;
-  };
-  static std::int64_t coefficients_size(std::int64_t channels) { return 3 * padded(channels); }
-
-  Coefficients coefficients(std::int64_t set, A* memory) const {
-    const std::int64_t channels = args_.channels, stride = padded(channels);
-    const Coefficients to{memory, memory + stride, memory + 2 * stride};
+  ChannelOutput<A> output(std::int64_t set, A* memory) const {
+    const ChannelOutput<A> to(memory, args_.channels);
     Scratch::Scope scope(queue_.scratch());
-    const ChannelStatistics<A> of(args_.mean, args_.mean_rest, args_.variance, set, channels,
-                                  args_.groups, scope.template take<A>(3 * stride));
-    const ChannelGains<A> weight(args_.weight, args_.parameter_stride, set, 1);
-    const ChannelGains<A> bias(args_.bias, args_.parameter_stride, set, 0);
-    for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
-      const Vec<A> scale = of.rstd_at(c, count, args_.eps) * weight.at(c, count);
-      store_n(to.mean + c, load_n(of.mean + c, count), count);
-      store_n(to.scale + c, scale, count);
-      store_n(to.offset + c, bias.at(c, count) - of.rest_at(c, count) * scale, count);
-    });
+    to.compute(args_, set,
+               {args_.mean, args_.mean_rest, args_.variance, set, args_.channels, args_.groups,
+                scope.template take<A>(3 * padded(args_.channels))});
     return to;
   }
 
-  void apply(std::int64_t set, std::int64_t first, std::int64_t rows, const Coefficients& k) {
+  template <bool kRelu>
+  void apply(std::int64_t set, std::int64_t first, std::int64_t rows, const ChannelOutput<A>& k) {
     const std::int64_t channels = args_.channels;
     for_each_group<kChannelRows>(0, rows, [&](std::int64_t row, auto together) {
       const T* from = x(set, first + row);
@@ -261,28 +248,32 @@ class Forward {
         const Vec<A> mean = load_n(k.mean + c, count), scale = load_n(k.scale + c, count);
         const Vec<A> offset = load_n(k.offset + c, count);
         for (int r = 0; r < together; ++r) {
-          const Vec<A> v = load_n(from + r * channels + c, count);
-          store_n(to + r * channels + c, Vec<A>((v - mean) * scale + offset), count);
+          Vec<A> v = load_n(from + r * channels + c, count);
+          v = (v - mean) * scale + offset;
+          if constexpr (kRelu) v = max(Vec<A>{}, v);  // this operand order keeps NaN
+          store_n(to + r * channels + c, v, count);
         }
       });
     });
   }
 
+  void apply(std::int64_t set, std::int64_t first, std::int64_t rows, const ChannelOutput<A>& k) {
+    args_.relu ? apply<true>(set, first, rows, k) : apply<false>(set, first, rows, k);
+  }
+
   void apply_set(std::int64_t set) {
     Scratch::Scope scope(queue_.scratch());
-    A* memory = scope.template take<A>(coefficients_size(args_.channels));
-    apply(set, 0, args_.rows, coefficients(set, memory));
+    A* memory = scope.template take<A>(ChannelOutput<A>::size(args_.channels));
+    apply(set, 0, args_.rows, output(set, memory));
   }
 
   void apply_parts() {
-    const std::int64_t size = coefficients_size(args_.channels);
+    const std::int64_t size = ChannelOutput<A>::size(args_.channels);
     Scratch::Scope scope(queue_.scratch());
     A* memory = scope.template take<A>(cut_.sets * size);
-    for (std::int64_t set = 0; set < cut_.sets; ++set) coefficients(set, memory + set * size);
+    for (std::int64_t set = 0; set < cut_.sets; ++set) output(set, memory + set * size);
     cut_.for_each_part([&](std::int64_t set, std::int64_t part) {
-      A* of_set = memory + set * size;
-      const std::int64_t stride = padded(args_.channels);
-      apply(set, cut_.begin(part), cut_.size(part), {of_set, of_set + stride, of_set + 2 * stride});
+      apply(set, cut_.begin(part), cut_.size(part), {memory + set * size, args_.channels});
     });
   }
 

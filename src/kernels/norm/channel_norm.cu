@@ -25,6 +25,7 @@ struct Forward {
   const float* weight;
   const float* bias;
   std::int64_t parameter_stride;
+  bool relu;
   T* y;
   float* mean;
   float* rest;
@@ -74,28 +75,12 @@ __device__ __forceinline__ void store_statistics(const Forward<T>& a, std::int64
   a.variance[i] = m.squares / a.divisor;
 }
 
-// y = (x - mean) scale + offset
-struct Coefficients {
-  float mean, scale, offset;
-};
-
-template <class T>
-__device__ __forceinline__ Coefficients coefficients(const Forward<T>& a, std::int64_t set,
-                                                     std::int64_t column) {
-  const std::int64_t i = set * a.tiles.groups + column / a.tiles.group_size;
-  const std::int64_t gain = set * a.parameter_stride + column;
-  const float rstd = reciprocal_root(a.variance[i], a.eps);
-  const float scale = a.weight ? rstd * a.weight[gain] : rstd;
-  const float bias = a.bias ? a.bias[gain] : 0.0f;
-  return {a.mean[i], scale, a.rest ? fmaf(-a.rest[i], scale, bias) : bias};
-}
-
 template <class T, int n>
 __device__ __forceinline__ void apply(const Forward<T>& a, const TileThread<n>& at) {
   float mean[n], scale[n], offset[n];
 #pragma unroll
   for (int k = 0; k < n; ++k) {
-    const Coefficients c = at.live ? coefficients(a, at.set, at.column + k) : Coefficients{};
+    const ChannelOutput c = at.live ? channel_output(a, at.set, at.column + k) : ChannelOutput{};
     mean[k] = c.mean, scale[k] = c.scale, offset[k] = c.offset;
   }
   for_tile_rows<4>(a.tiles, at, [&](std::int64_t row, auto count) {
@@ -107,7 +92,10 @@ __device__ __forceinline__ void apply(const Forward<T>& a, const TileThread<n>& 
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
 #pragma unroll
-      for (int k = 0; k < n; ++k) v[j][k] = fmaf(v[j][k] - mean[k], scale[k], offset[k]);
+      for (int k = 0; k < n; ++k) {
+        v[j][k] = fmaf(v[j][k] - mean[k], scale[k], offset[k]);
+        if (a.relu && v[j][k] <= 0) v[j][k] = 0;
+      }
       cuda::store_values(a.y + first + j * step, v[j]);
     }
   });
@@ -337,6 +325,7 @@ void run(CudaQueue& queue, const ChannelNormForward& args) {
     a.weight = static_cast<const float*>(args.weight);
     a.bias = static_cast<const float*>(args.bias);
     a.parameter_stride = args.parameter_stride;
+    a.relu = args.relu;
     a.y = static_cast<T*>(args.y);
     a.mean = static_cast<float*>(args.mean);
     a.rest = static_cast<float*>(args.mean_rest);

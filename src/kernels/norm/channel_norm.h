@@ -3,6 +3,7 @@
 //
 //    x [S sets, R rows, C channels], G groups of D = C / G consecutive channels
 //    y[s, r, c] = weight[c] (x[s, r, c] - mean[s, g]) (variance[s, g] + eps)^-1/2 + bias[c]
+// or max(y, 0) with `relu`.
 //
 // The mean and the variance are over the R rows and the D channels of group g = c / D. InstanceNorm
 // has S = B, R = T, G = C. GroupNorm has S = B, R = T and its groups. BatchNorm has S = 1, R = B T,
@@ -45,14 +46,15 @@ struct ChannelNormArguments {
   bool unbiased = false;
   const void* x;                      // [S, R, C]
   const void* weight = nullptr;       // [C], or [C] for each set; null: 1
+  const void* bias = nullptr;         // as weight; null: 0. Backward it is read with `relu` alone
   std::int64_t parameter_stride = 0;  // elements between the weights (biases) of two sets
+  bool relu = false;
 
   bool is_empty() const { return sets == 0 || rows == 0 || channels == 0; }
 };
 
 struct ChannelNormForward : ChannelNormArguments {
-  const void* bias = nullptr;  // as weight; null: 0
-  void* y = nullptr;           // [S, R, C]; may be x
+  void* y = nullptr;  // [S, R, C]; may be x
   // Outputs; kApplication reads them instead. The exact mean is mean + mean_rest: `mean` is rounded
   // and mean_rest is the remainder. So x - mean keeps its digits when the mean is much larger than
   // the standard deviation.
@@ -68,7 +70,8 @@ void run(CudaQueue&, const ChannelNormForward&);
 //    dbias += sums[., 0, .],   dweight += sums[., 1, .],   over all sets, or set by set
 //    dx = rstd (dxhat - sum_g(dxhat) / N - xhat sum_g(dxhat xhat) / N') + dx_add
 // sum_g is over the rows and the channels of the group. N' is N, or N - 1 (at least 1) for the
-// unbiased variance. Frozen statistics do not depend on x, so dx = rstd dxhat + dx_add.
+// unbiased variance. Frozen statistics do not depend on x, so dx = rstd dxhat + dx_add. With
+// `relu`, dy counts as 0 where y is not above 0, which follows from x.
 struct ChannelNormBackward : ChannelNormArguments {
   bool frozen = false;
   // Number of rows in the sums, if these cover several sets or processes; 0: `rows`.

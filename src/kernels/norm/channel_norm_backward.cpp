@@ -32,15 +32,18 @@ struct Sums {
 // Coefficients of dx, for each channel.
 template <class A>
 struct Coefficients {
-  A *mean, *inner, *outer, *level, *slope;
+  A *inner, *outer, *level, *slope;
+  ChannelOutput<A> y;
 
-  static std::int64_t size(std::int64_t channels) { return 5 * padded(channels); }
+  static std::int64_t size(std::int64_t channels) {
+    return 4 * padded(channels) + ChannelOutput<A>::size(channels);
+  }
   Coefficients(A* memory, std::int64_t channels)
-      : mean(memory),
-        inner(memory + padded(channels)),
-        outer(memory + 2 * padded(channels)),
-        level(memory + 3 * padded(channels)),
-        slope(memory + 4 * padded(channels)) {}
+      : inner(memory),
+        outer(memory + padded(channels)),
+        level(memory + 2 * padded(channels)),
+        slope(memory + 3 * padded(channels)),
+        y(memory + 4 * padded(channels), channels) {}
 };
 
 // total[c] += sum of values[set * stride + c] over the sets.
@@ -106,26 +109,45 @@ class Backward {
             scope.template take<A>(3 * padded(channels_))};
   }
 
+  // Returns the output of a set, from which `relu` follows; without it only the means.
+  ChannelOutput<A> output(std::int64_t set, Scratch::Scope& scope) const {
+    const ChannelOutput<A> to(scope.template take<A>(ChannelOutput<A>::size(channels_)), channels_);
+    to.compute(args_, set, statistics(set, scope));
+    return to;
+  }
+
   // Adds some rows to the sums.
-  void gather(std::int64_t set, std::int64_t first, std::int64_t rows, const A* means,
+  template <bool kRelu>
+  void gather(std::int64_t set, std::int64_t first, std::int64_t rows, const ChannelOutput<A>& y,
               const Sums<A>& sums) const {
     const T* x = at(args_.x, set, first);
     const T* dy = at(args_.dy, set, first);
     for_each_group<kChannelRows>(0, rows, [&](std::int64_t row, auto together) {
       const std::int64_t begin = row * channels_;
       for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
-        const Vec<A> mean = load_n(means + c, count);
+        const Vec<A> mean = load_n(y.mean + c, count);
+        Vec<A> scale{}, offset{};
+        if constexpr (kRelu) {
+          scale = load_n(y.scale + c, count);
+          offset = load_n(y.offset + c, count);
+        }
         Vec<A> sum{}, dot{};
         for (int r = 0; r < together; ++r) {
           const std::int64_t i = begin + r * channels_ + c;
-          const Vec<A> g = load_n(dy + i, count);
+          Vec<A> g = load_n(dy + i, count);
+          const Vec<A> centred = load_n(x + i, count) - mean;
+          if constexpr (kRelu) g = relu_gradient(Vec<A>(centred * scale + offset), g);
           sum += g;
-          dot += g * (load_n(x + i, count) - mean);
+          dot += g * centred;
         }
         store_n(sums.dy + c, load_n(sums.dy + c, count) + sum, count);
         store_n(sums.dot + c, load_n(sums.dot + c, count) + dot, count);
       });
     });
+  }
+  void gather(std::int64_t set, std::int64_t first, std::int64_t rows, const ChannelOutput<A>& y,
+              const Sums<A>& sums) const {
+    args_.relu ? gather<true>(set, first, rows, y, sums) : gather<false>(set, first, rows, y, sums);
   }
 
   // Converts the sums of dy (x - mean) to sums of dy xhat and stores both sums.
@@ -141,18 +163,18 @@ class Backward {
 
   void gather_set(std::int64_t set) const {
     Scratch::Scope scope(queue_.scratch());
-    const ChannelStatistics<A> of = statistics(set, scope);
+    const ChannelOutput<A> y = output(set, scope);
     const std::int64_t size = Sums<A>::size(channels_);
     A* memory = scope.template take<A>(2 * size);
     const Sums<A> all(memory, channels_), more(memory + size, channels_);
     all.clear(channels_);
-    gather(set, 0, cut_.size(0), of.mean, all);
+    gather(set, 0, cut_.size(0), y, all);
     for (std::int64_t part = 1; part < cut_.parts; ++part) {
       more.clear(channels_);
-      gather(set, cut_.begin(part), cut_.size(part), of.mean, more);
+      gather(set, cut_.begin(part), cut_.size(part), y, more);
       all.add(more, channels_);
     }
-    store(set, of, all);
+    store(set, statistics(set, scope), all);
   }
 
   void gather_parts() const {
@@ -165,7 +187,7 @@ class Backward {
     cut_.for_each_part([&](std::int64_t set, std::int64_t part) {
       Scratch::Scope inner(queue_.scratch());
       sums(set, part).clear(channels_);
-      gather(set, cut_.begin(part), cut_.size(part), statistics(set, inner).mean, sums(set, part));
+      gather(set, cut_.begin(part), cut_.size(part), output(set, inner), sums(set, part));
     });
     for (std::int64_t set = 0; set < cut_.sets; ++set) {
       for (std::int64_t part = 1; part < cut_.parts; ++part) {
@@ -196,9 +218,9 @@ class Backward {
     const ChannelGains<A> weight(args_.weight, args_.parameter_stride, set, 1);
     const bool alone = args_.groups == channels_ && !args_.weighted_sums;
     if (!args_.frozen) take_means(set, weight, k);
+    k.y.compute(args_, set, of);
     for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
       const Vec<A> rstd = of.rstd_at(c, count, args_.eps), w = weight.at(c, count);
-      store_n(k.mean + c, load_n(of.mean + c, count), count);
       store_n(k.inner + c, alone ? broadcast(A(1)) : w, count);
       store_n(k.outer + c, alone ? Vec<A>(rstd * w) : rstd, count);
       if (args_.frozen) return;
@@ -239,7 +261,7 @@ class Backward {
     }
   }
 
-  template <bool kFrozen>
+  template <bool kFrozen, bool kRelu>
   void differentiate(std::int64_t set, std::int64_t first, std::int64_t rows,
                      const Coefficients<A>& k) const {
     const T* x = at(args_.x, set, first);
@@ -250,16 +272,23 @@ class Backward {
       const std::int64_t begin = row * channels_;
       for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
         const Vec<A> inner = load_n(k.inner + c, count), outer = load_n(k.outer + c, count);
-        Vec<A> mean{}, level{}, slope{};
+        Vec<A> mean{}, level{}, slope{}, scale{}, offset{};
+        if constexpr (!kFrozen || kRelu) mean = load_n(k.y.mean + c, count);
         if constexpr (!kFrozen) {
-          mean = load_n(k.mean + c, count);
           level = load_n(k.level + c, count);
           slope = load_n(k.slope + c, count);
         }
+        if constexpr (kRelu) {
+          scale = load_n(k.y.scale + c, count);
+          offset = load_n(k.y.offset + c, count);
+        }
         for (int r = 0; r < together; ++r) {
           const std::int64_t i = begin + r * channels_ + c;
-          Vec<A> d = load_n(dy + i, count) * inner;
-          if constexpr (!kFrozen) d = (d - level) - (load_n(x + i, count) - mean) * slope;
+          Vec<A> d = load_n(dy + i, count), centred{};
+          if constexpr (!kFrozen || kRelu) centred = load_n(x + i, count) - mean;
+          if constexpr (kRelu) d = relu_gradient(Vec<A>(centred * scale + offset), d);
+          d *= inner;
+          if constexpr (!kFrozen) d = (d - level) - centred * slope;
           d *= outer;
           if (add) d += load_n(add + i, count);
           store_n(dx + i, d, count);
@@ -269,8 +298,13 @@ class Backward {
   }
   void differentiate(std::int64_t set, std::int64_t first, std::int64_t rows,
                      const Coefficients<A>& k) const {
-    args_.frozen ? differentiate<true>(set, first, rows, k)
-                 : differentiate<false>(set, first, rows, k);
+    if (args_.relu) {
+      args_.frozen ? differentiate<true, true>(set, first, rows, k)
+                   : differentiate<false, true>(set, first, rows, k);
+    } else {
+      args_.frozen ? differentiate<true, false>(set, first, rows, k)
+                   : differentiate<false, false>(set, first, rows, k);
+    }
   }
 
   void differentiate_set(std::int64_t set) const {

@@ -19,7 +19,9 @@ struct Backward {
   bool frozen, weighted_sums;
   const T* x;
   const float* weight;
+  const float* bias;
   std::int64_t parameter_stride;
+  bool relu;
   const float* mean;
   const float* rest;
   const float* variance;
@@ -42,6 +44,26 @@ struct Backward {
   }
 };
 
+// The outputs of the columns of a thread, with which `relu` masks dy. Unused without it.
+template <class T, int n>
+struct ReluMask {
+  ChannelOutput y[n];
+
+  __device__ __forceinline__ ReluMask(const Backward<T>& a, const TileThread<n>& at) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      y[k] = a.relu && at.live ? channel_output(a, at.set, at.column + k) : ChannelOutput{};
+    }
+  }
+  // Sets the gradients of outputs that are not above 0 to 0.
+  __device__ __forceinline__ void apply(const float (&x)[n], float (&dy)[n]) const {
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      if (fmaf(x[k] - y[k].mean, y[k].scale, y[k].offset) <= 0) dy[k] = 0;
+    }
+  }
+};
+
 // Writes the sums over the rows of the block to `to`, [2, C].
 template <class T, int n>
 __device__ __forceinline__ void gather(const Backward<T>& a, const TileThread<n>& at, float* shared,
@@ -51,6 +73,7 @@ __device__ __forceinline__ void gather(const Backward<T>& a, const TileThread<n>
   for (int k = 0; k < n; ++k) {
     if (at.live) mean[k] = a.mean[a.group(at.set, at.column + k)];
   }
+  const ReluMask<T, n> mask(a, at);
   for_tile_rows<2>(a.tiles, at, [&](std::int64_t row, auto count) {
     constexpr int kCount = decltype(count)::value;
     const std::int64_t first = at.offset(a.tiles, row), step = a.tiles.row_lanes * a.tiles.channels;
@@ -62,6 +85,7 @@ __device__ __forceinline__ void gather(const Backward<T>& a, const TileThread<n>
     }
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
+      if (a.relu) mask.apply(x[j], dy[j]);
 #pragma unroll
       for (int k = 0; k < n; ++k) {
         sum[k] += dy[j][k];
@@ -130,18 +154,20 @@ __device__ __forceinline__ void differentiate(const Backward<T>& a, const TileTh
   for (int k = 0; k < n; ++k) {
     c[k] = at.live ? coefficients(a, at.set, at.column + k) : Coefficients{};
   }
+  const ReluMask<T, n> mask(a, at);
   for_tile_rows<2>(a.tiles, at, [&](std::int64_t row, auto count) {
     constexpr int kCount = decltype(count)::value;
     const std::int64_t first = at.offset(a.tiles, row), step = a.tiles.row_lanes * a.tiles.channels;
     float x[kCount][n] = {}, dy[kCount][n], add[kCount][n] = {};
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
-      if (!a.frozen) cuda::load_values(a.x + first + j * step, x[j]);
+      if (!a.frozen || a.relu) cuda::load_values(a.x + first + j * step, x[j]);
       cuda::load_values(a.dy + first + j * step, dy[j]);
       if (a.dx_add) cuda::load_values(a.dx_add + first + j * step, add[j]);
     }
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
+      if (a.relu) mask.apply(x[j], dy[j]);
 #pragma unroll
       for (int k = 0; k < n; ++k) {
         const float lead =
@@ -318,7 +344,9 @@ void run(CudaQueue& queue, const ChannelNormBackward& args) {
     a.weighted_sums = args.weighted_sums;
     a.x = static_cast<const T*>(args.x);
     a.weight = static_cast<const float*>(args.weight);
+    a.bias = static_cast<const float*>(args.bias);
     a.parameter_stride = args.parameter_stride;
+    a.relu = args.relu;
     a.mean = static_cast<const float*>(args.mean);
     a.rest = static_cast<const float*>(args.mean_rest);
     a.variance = static_cast<const float*>(args.variance);

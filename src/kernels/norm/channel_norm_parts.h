@@ -94,4 +94,33 @@ class ChannelGains {
   A absent_;
 };
 
+// Gain and shift of each channel of a set: y = (x - mean) scale + offset.
+template <class A>
+struct ChannelOutput {
+  A *mean, *scale, *offset;
+
+  static std::int64_t size(std::int64_t channels) { return 3 * padded(channels); }
+  // `memory` holds size(C) values.
+  ChannelOutput(A* memory, std::int64_t channels)
+      : mean(memory), scale(memory + padded(channels)), offset(memory + 2 * padded(channels)) {}
+
+  void compute(const ChannelNormArguments& args, std::int64_t set,
+               const ChannelStatistics<A>& of) const {
+    const ChannelGains<A> weight(args.weight, args.parameter_stride, set, 1);
+    const ChannelGains<A> bias(args.bias, args.parameter_stride, set, 0);
+    for_each_vector<A>(args.channels, [&](std::int64_t c, auto count) {
+      const Vec<A> gain = of.rstd_at(c, count, args.eps) * weight.at(c, count);
+      store_n(mean + c, load_n(of.mean + c, count), count);
+      store_n(scale + c, gain, count);
+      store_n(offset + c, bias.at(c, count) - of.rest_at(c, count) * gain, count);
+    });
+  }
+};
+
+// The gradient of max(y, 0), given that of its value.
+template <class V>
+V relu_gradient(V y, V dy) {
+  return y <= 0 ? V{} : dy;
+}
+
 }  // namespace dtn::DTN_ISA

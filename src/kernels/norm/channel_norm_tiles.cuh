@@ -97,6 +97,23 @@ __device__ __forceinline__ float reciprocal_root(float v, float eps) {
   return fmaf(0.5f * r, fmaf(-u * r, r, 1.0f), r);
 }
 
+// y = (x - mean) scale + offset
+struct ChannelOutput {
+  float mean, scale, offset;
+};
+
+// Returns the output of a channel, from the arguments of either direction.
+template <class Arguments>
+__device__ __forceinline__ ChannelOutput channel_output(const Arguments& a, std::int64_t set,
+                                                        std::int64_t column) {
+  const std::int64_t i = set * a.tiles.groups + column / a.tiles.group_size;
+  const std::int64_t gain = set * a.parameter_stride + column;
+  const float rstd = reciprocal_root(a.variance[i], a.eps);
+  const float scale = a.weight ? rstd * a.weight[gain] : rstd;
+  const float bias = a.bias ? a.bias[gain] : 0.0f;
+  return {a.mean[i], scale, a.rest ? fmaf(-a.rest[i], scale, bias) : bias};
+}
+
 // --- on the host --------------------------------------------------------------------------------
 
 // The fused kernel has one block per tile of a set. It needs enough blocks to fill the device, and

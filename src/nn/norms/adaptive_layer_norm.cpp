@@ -60,28 +60,11 @@ Variable AdaptiveLayerNorm::reference_gate(Context& ctx, const Condition& condit
 
 namespace {
 
-// An adaptive LayerNorm whose condition is that of the context.
-class AdaptiveNormalizer final : public Normalizer {
- public:
-  AdaptiveNormalizer(const NormConfig&, const NormShape& shape, const Scope& scope)
-      : layer_(scope,
-               {.channels = shape.channels, .condition = shape.condition, .eps = shape.eps}) {}
-
-  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
-    return layer_.forward(ctx, x, grid, condition_in(ctx, "adaln"));
-  }
-  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
-    return layer_.reference(ctx, x, grid, condition_in(ctx, "adaln"));
-  }
-  bool is_per_token() const override { return true; }
-
- private:
-  AdaptiveLayerNorm layer_;
-};
-
-std::optional<NormProblem> check_adaptive(const NormConfig& config, const NormSite&) {
-  if (!config.affine) return std::nullopt;
-  return NormProblem{"affine", "adaln takes its gain and shift from the condition; remove the key"};
+std::unique_ptr<Normalizer> make_adaptive(const NormConfig&, const NormShape& shape,
+                                          const Scope& scope) {
+  const AdaptiveLayerNorm::Options options{
+      .channels = shape.channels, .condition = shape.condition, .eps = shape.eps};
+  return make_conditioned("adaln", true, std::make_unique<AdaptiveLayerNorm>(scope, options));
 }
 
 }  // namespace
@@ -90,8 +73,8 @@ NormEntry adaptive_layer_norm_entry() {
   return {{.type = "adaln",
            .doc = "Adaptive LayerNorm: gain and shift from a condition of each sample",
            .reads_condition = true,
-           .check = check_adaptive},
-          make_norm<AdaptiveNormalizer>};
+           .check = check_conditioned},
+          make_adaptive};
 }
 
 }  // namespace dtn

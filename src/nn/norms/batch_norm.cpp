@@ -23,14 +23,10 @@ class BatchNorm : public Normalizer {
                  *config.find<bool>("sync")) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
-    const auto normalize = [&](const Variable& rows, const auto& batch) {
-      return batch_norm(ctx, "batch_norm", rows, affine_.weight.parameter(),
-                        affine_.bias.parameter(), eps_, running_, batch);
-    };
-    if (!grid.padded()) return normalize(x, shared_batch(ctx, running_.sync, x.value()));
-    return of_valid_rows(ctx, x, grid, [&](const Variable& rows) {
-      return normalize(rows, shared_rows(ctx, running_.sync, rows.dim(0)));
-    });
+    return normalized(ctx, x, grid, false);
+  }
+  Variable forward_relu(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return normalized(ctx, x, grid, true);
   }
 
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
@@ -54,6 +50,17 @@ class BatchNorm : public Normalizer {
   }
 
  private:
+  Variable normalized(Context& ctx, const Variable& x, const TokenGrid& grid, bool relu) {
+    const auto normalize = [&](const Variable& rows, const auto& batch) {
+      return batch_norm(ctx, "batch_norm", rows, affine_.weight.parameter(),
+                        affine_.bias.parameter(), eps_, running_, batch, relu);
+    };
+    if (!grid.padded()) return normalize(x, shared_batch(ctx, running_.sync, x.value()));
+    return of_valid_rows(ctx, x, grid, [&](const Variable& rows) {
+      return normalize(rows, shared_rows(ctx, running_.sync, rows.dim(0)));
+    });
+  }
+
   Variable reference_of(Context& ctx, const Variable& x) const {
     namespace e = primitive;
     Variable xhat = dtn::reference::batch_norm(ctx, e::upcast(ctx, x), eps_, running_);

@@ -40,8 +40,8 @@ RunningStatistics::RunningStatistics(const Scope& scope, std::int64_t channels, 
 
 Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Variable& weight,
                     const Variable& bias, double eps, const RunningStatistics& running,
-                    const std::shared_ptr<const ops::SharedBatch>& batch) {
-  const ops::ChannelNorm all_rows = {1, x.dim(-1), eps};
+                    const std::shared_ptr<const ops::SharedBatch>& batch, bool relu) {
+  const ops::ChannelNorm all_rows = {1, x.dim(-1), eps, false, relu};
   if (!ctx.training()) {
     return ops::channel_affine(ctx, op, x, weight, bias, all_rows, eval_moments(running));
   }

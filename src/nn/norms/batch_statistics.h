@@ -11,10 +11,10 @@
 namespace dtn {
 
 // BatchNorm of x. In training x is a share of `batch`, or the whole batch if `batch` is null.
-// weight and bias are [C], or undefined for 1 and 0.
+// weight and bias are [C], or undefined for 1 and 0. With `relu`, negative results become 0.
 Variable batch_norm(Context&, const char* op, const Variable& x, const Variable& weight,
                     const Variable& bias, double eps, const RunningStatistics&,
-                    const std::shared_ptr<const ops::SharedBatch>& batch);
+                    const std::shared_ptr<const ops::SharedBatch>& batch, bool relu = false);
 // Returns only the statistics, of x or of the batch that x is a share of. The caller applies them.
 ops::ChannelMoments batch_statistics(const Context&, const RunningStatistics&, const Tensor& x,
                                      double eps, const ops::SharedBatch*);

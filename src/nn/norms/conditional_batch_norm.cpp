@@ -13,6 +13,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/conditional_parts.h"
+#include "nn/norms/entries.h"
 #include "ops/norm/norm_gradients.h"
 
 namespace dtn {
@@ -158,6 +159,34 @@ Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const 
       e::add(ctx, e::narrow(ctx, changes, 2, channels, 2 * channels), weight_->variable);
   Variable xhat = dtn::reference::batch_norm(ctx, e::upcast(ctx, x), options_.eps, running_);
   return e::cast(ctx, e::add(ctx, e::mul(ctx, xhat, gain), shift), x.dtype());
+}
+
+namespace {
+
+constexpr std::int64_t kUsualHidden = 128;
+
+std::unique_ptr<Normalizer> make_conditional_batch(const NormConfig& config, const NormShape& shape,
+                                                   const Scope& scope) {
+  const ConditionalBatchNorm::Options options{.channels = shape.channels,
+                                              .condition = shape.condition,
+                                              .hidden = *config.find<std::int64_t>("hidden"),
+                                              .eps = shape.eps,
+                                              .momentum = config.number("momentum").value(),
+                                              .sync = *config.find<bool>("sync")};
+  return make_conditioned("cbn", false, std::make_unique<ConditionalBatchNorm>(scope, options));
+}
+
+}  // namespace
+
+NormEntry conditional_batch_norm_entry() {
+  return {{.type = "cbn",
+           .doc = "Conditional BatchNorm: gains and shifts that a vector for each sample changes",
+           .options = {hidden_option(kUsualHidden), momentum_option(), sync_option()},
+           .running_statistics = true,
+           .reads_condition = true,
+           .needs = "a condition for every sample",
+           .check = check_conditioned},
+          make_conditional_batch};
 }
 
 }  // namespace dtn

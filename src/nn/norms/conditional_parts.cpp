@@ -69,4 +69,49 @@ const Variable& condition_tokens(const char* layer, const Condition& c, std::int
   return map;
 }
 
+namespace {
+
+class ConditionedNormalizer final : public Normalizer {
+ public:
+  ConditionedNormalizer(const char* type, bool per_token,
+                        std::unique_ptr<ConditionalNormalizer> layer)
+      : type_(type), per_token_(per_token), layer_(std::move(layer)) {}
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return layer_->forward(ctx, x, grid, condition_in(ctx, type_));
+  }
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return layer_->reference(ctx, x, grid, condition_in(ctx, type_));
+  }
+  bool is_per_token() const override { return per_token_; }
+
+ private:
+  const char* type_;
+  bool per_token_;
+  std::unique_ptr<ConditionalNormalizer> layer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Normalizer> make_conditioned(const char* type, bool per_token,
+                                             std::unique_ptr<ConditionalNormalizer> layer) {
+  return std::make_unique<ConditionedNormalizer>(type, per_token, std::move(layer));
+}
+
+OptionSchema hidden_option(std::int64_t usual) {
+  return {"hidden",
+          OptionKind::kInt,
+          usual,
+          {},
+          1,
+          65536,
+          "channels between the condition and gain and shift"};
+}
+
+std::optional<NormProblem> check_conditioned(const NormConfig& config, const NormSite&) {
+  if (!config.affine) return std::nullopt;
+  return NormProblem{
+      "affine", cat(config.type, " takes its gain and shift from the condition; remove the key")};
+}
+
 }  // namespace dtn

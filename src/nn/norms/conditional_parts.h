@@ -1,5 +1,8 @@
-// Input checks that the conditional normalizers share.
+// Parts that the conditional normalizers share: checks of their input, and their form as a
+// normalizer of a model.
 #pragma once
+
+#include <memory>
 
 #include "dtn/nn/conditional_norm.h"
 #include "ops/norm/channel_norm.h"
@@ -27,5 +30,14 @@ void check_no_condition(const char* layer, const Condition&);
 const Condition& condition_in(const Context&, const char* layer);
 // Describes a condition in messages: "a vector for each sample, [2, 16]".
 std::string text_of(const Condition&);
+
+// Makes a normalizer of the layer, which reads the condition of the context. `per_token`: see
+// Normalizer::is_per_token().
+std::unique_ptr<Normalizer> make_conditioned(const char* type, bool per_token,
+                                             std::unique_ptr<ConditionalNormalizer> layer);
+// The option `hidden`: the width of the network between a condition and gains and shifts.
+OptionSchema hidden_option(std::int64_t usual);
+// NormSchema::check of a normalizer whose gain and shift come from a condition.
+std::optional<NormProblem> check_conditioned(const NormConfig&, const NormSite&);
 
 }  // namespace dtn

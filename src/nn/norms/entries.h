@@ -24,5 +24,11 @@ NormEntry dtn_entry();
 NormEntry adaptive_layer_norm_entry();
 NormEntry dynamic_layer_norm_entry();
 NormEntry positional_norm_entry();
+NormEntry no_norm_entry();
+NormEntry conditional_instance_norm_entry();
+NormEntry adaptive_instance_norm_entry();
+NormEntry mapped_instance_norm_entry();
+NormEntry conditional_batch_norm_entry();
+NormEntry spatially_adaptive_norm_entry();
 
 }  // namespace dtn

@@ -1,11 +1,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dtn/ops/activation.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/modulation.h"
 #include "nn/norms/entries.h"
 
 namespace dtn {
+
+Variable Normalizer::forward_relu(Context& ctx, const Variable& x, const TokenGrid& grid) {
+  return ops::relu(ctx, forward(ctx, x, grid));
+}
 
 Variable Normalizer::forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
                                  const Tensor& scale, const TokenGrid& grid, Variable& sum) {
@@ -31,21 +36,6 @@ TokenGrid square_or_sequence(std::int64_t tokens) {
   return side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
 }
 
-namespace {
-
-// Returns the entry of a layer that no config can choose.
-NormEntry layer(const char* type, const char* doc, const char* needs) {
-  NormEntry entry{};
-  entry.schema.type = type;
-  entry.schema.doc = doc;
-  entry.schema.needs = cat(needs,
-                           ", which a plain vision transformer does not have; it is a layer "
-                           "for C++ programs, see dtn/nn/conditional_norm.h");
-  return entry;
-}
-
-}  // namespace
-
 const NormRegistry& norm_registry() {
   static const NormRegistry entries({
       layer_norm_entry(),
@@ -60,15 +50,13 @@ const NormRegistry& norm_registry() {
       adaptive_layer_norm_entry(),
       dynamic_layer_norm_entry(),
       positional_norm_entry(),
-      // Layers for C++ programs, which no config can choose.
-      layer("cin", "Conditional InstanceNorm: a gain and a shift for each style",
-            "a style for every sample"),
-      layer("adain", "Adaptive InstanceNorm: the moments of each channel become those of a style",
-            "a style for every sample"),
-      layer("cbn", "Conditional BatchNorm: gains and shifts that a vector for each sample changes",
-            "a condition for every sample"),
-      layer("spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
-            "a map over the tokens of every sample"),
+      // For models with what NormSchema::needs says.
+      no_norm_entry(),
+      conditional_instance_norm_entry(),
+      adaptive_instance_norm_entry(),
+      mapped_instance_norm_entry(),
+      conditional_batch_norm_entry(),
+      spatially_adaptive_norm_entry(),
   });
   return entries;
 }
@@ -89,10 +77,7 @@ NormConfig with_defaults(NormConfig config, const NormSchema& schema) {
 std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const NormShape& shape,
                                             const Scope& scope) {
   const NormEntry& row = (scope.norms ? *scope.norms : norm_registry()).at(config.type);
-  if (!row.schema.needs.empty()) {
-    throw ConfigError(cat("'", config.type, "' needs ", row.schema.needs));
-  }
-  if (row.schema.reads_condition && shape.condition == 0) {
+  if (row.schema.needs.empty() && row.schema.reads_condition && shape.condition == 0) {
     throw ConfigError(cat("'", config.type,
                           "' takes gains and shifts from a condition, and the model has none; set "
                           "model.condition.from"));

@@ -17,11 +17,12 @@ class SampleNorm : public Normalizer {
       : op_(op), groups_(groups), eps_(shape.eps), unbiased_(unbiased), affine_(shape, scope) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
-    return of_each_sample(ctx, x, grid, over(x),
-                          [&](const Variable& tokens, const ops::ChannelNorm& how) {
-                            return ops::channel_norm(ctx, op_, tokens, affine_.weight.parameter(),
-                                                     affine_.bias.parameter(), how);
-                          });
+    return normalized(ctx, x, grid, over(x));
+  }
+  Variable forward_relu(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    ops::ChannelNorm how = over(x);
+    how.relu = true;
+    return normalized(ctx, x, grid, how);
   }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
     return of_each_sample(
@@ -38,6 +39,14 @@ class SampleNorm : public Normalizer {
   }
 
  private:
+  Variable normalized(Context& ctx, const Variable& x, const TokenGrid& grid,
+                      const ops::ChannelNorm& all) {
+    const auto normalize = [&](const Variable& tokens, const ops::ChannelNorm& how) {
+      return ops::channel_norm(ctx, op_, tokens, affine_.weight.parameter(),
+                               affine_.bias.parameter(), how);
+    };
+    return of_each_sample(ctx, x, grid, all, normalize);
+  }
   ops::ChannelNorm over(const Variable& x) const { return {x.dim(0), groups_, eps_, unbiased_}; }
 
   const char* op_;

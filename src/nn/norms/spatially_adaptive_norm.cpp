@@ -6,6 +6,7 @@
 #include "dtn/ops/tokens.h"
 #include "nn/norms/batch_statistics.h"
 #include "nn/norms/conditional_parts.h"
+#include "nn/norms/entries.h"
 
 namespace dtn {
 
@@ -52,6 +53,39 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
                : ops::reference::channel_norm(ctx, wide, {}, {}, {batch, channels, options_.eps});
   Variable y = ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
   return primitive::cast(ctx, y, x.dtype());
+}
+
+namespace {
+
+constexpr std::int64_t kUsualHidden = 128;
+
+std::unique_ptr<Normalizer> make_spatially_adaptive(const NormConfig& config,
+                                                    const NormShape& shape, const Scope& scope) {
+  using Base = SpatiallyAdaptiveNorm::Base;
+  const bool batch = *config.find<std::string>("base") == "bn";
+  const SpatiallyAdaptiveNorm::Options options{.channels = shape.channels,
+                                               .condition = shape.condition,
+                                               .hidden = *config.find<std::int64_t>("hidden"),
+                                               .base = batch ? Base::kBatch : Base::kInstance,
+                                               .eps = shape.eps,
+                                               .momentum = config.number("momentum").value(),
+                                               .sync = *config.find<bool>("sync")};
+  return make_conditioned("spade", false, std::make_unique<SpatiallyAdaptiveNorm>(scope, options));
+}
+
+}  // namespace
+
+NormEntry spatially_adaptive_norm_entry() {
+  return {{.type = "spade",
+           .doc = "Spatially-adaptive normalization: gain and shift of each token from a map",
+           .options = {hidden_option(kUsualHidden),
+                       choice_option("base", {"bn", "in"}, "the norm without gain and shift"),
+                       momentum_option(), sync_option()},
+           .running_statistics = true,
+           .reads_condition = true,
+           .needs = "a map over the tokens of every sample",
+           .check = check_conditioned},
+          make_spatially_adaptive};
 }
 
 }  // namespace dtn

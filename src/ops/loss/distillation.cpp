@@ -4,6 +4,7 @@
 #include "dtn/ops/primitive.h"
 #include "kernels/loss/hard_targets.h"
 #include "ops/host_constant.h"
+#include "ops/loss/log_softmax.h"
 
 namespace dtn::ops {
 namespace {
@@ -45,11 +46,6 @@ namespace reference {
 using namespace primitive;
 
 namespace {
-
-Variable log_softmax(Context& ctx, const Variable& x) {
-  const Variable shifted = sub(ctx, x, detach(max(ctx, x, -1)));
-  return sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
-}
 
 // Returns 1 for the first class with the largest logit, else 0.
 Tensor first_of_largest(const Tensor& logits) {

@@ -7,6 +7,7 @@
 #include "kernels/loss/weighted_cross_entropy.h"
 #include "kernels/pointwise/pointwise.h"
 #include "ops/host_constant.h"
+#include "ops/loss/log_softmax.h"
 
 namespace dtn::ops {
 namespace {
@@ -158,11 +159,6 @@ Tensor dense_targets(const Targets& targets, std::int64_t rows, std::int64_t cla
     if (partners.defined()) add_up(partners, 1 - share);
     return target;
   });
-}
-
-Variable log_softmax(Context& ctx, const Variable& x) {
-  const Variable shifted = sub(ctx, x, detach(max(ctx, x, -1)));
-  return sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ struct Node {
     for (auto* p : {&args.x, &args.dy, &args.dx_add}) advance(*p, by.rows);
     for (auto* p : {&args.mean, &args.mean_rest, &args.variance}) advance(*p, by.statistics);
     for (auto* p : {&args.dweight, &args.dbias}) advance(*p, by.parameters);
-    advance(args.weight, by.parameters);
+    for (auto* p : {&args.weight, &args.bias}) advance(*p, by.parameters);
     advance(args.dx, by.rows);
   }
 
@@ -128,13 +128,15 @@ struct Node {
     args.unbiased = how.unbiased;
     args.x = x.raw();
     args.weight = weight.raw();
+    args.bias = bias.raw();
     args.parameter_stride = stride();
+    args.relu = how.relu;
     return args;
   }
   ChannelNormForward forward_arguments() const {
     auto raw = [](Tensor t) { return t.raw(); };  // the kernel writes the moments
-    ChannelNormForward args{arguments(),       bias.raw(),        nullptr,
-                            raw(moments.mean), raw(moments.rest), raw(moments.variance)};
+    ChannelNormForward args{arguments(), nullptr, raw(moments.mean), raw(moments.rest),
+                            raw(moments.variance)};
     if (frozen) args.part = ChannelNormPart::kApplication;
     return args;
   }

@@ -15,6 +15,7 @@ struct ChannelNorm {
   std::int64_t groups;  // of consecutive channels that share their statistics
   double eps;
   bool unbiased = false;
+  bool relu = false;  // the result is max(y, 0)
   // Numbers of rows of each set, if they differ; empty: all sets have the same number.
   std::vector<std::int64_t> rows{};
 };
@@ -53,7 +54,8 @@ Variable channel_affine(Context&, const char* op, const Variable& x, const Varia
                         const Variable& bias, const ChannelNorm&, const ChannelMoments& given);
 
 namespace reference {
+// Without `relu`.
 Variable channel_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                       const ChannelNorm&);
-}
+}  // namespace reference
 }  // namespace dtn::ops

@@ -157,17 +157,9 @@ void DiffusionSamples::write_image(std::int64_t index, const SampleKey& key, std
                   out.data());
 }
 
-// Decodes a file. In fast mode the JPEG decoder does the first halvings.
 const Image& DiffusionSamples::decode(std::span<const std::byte> bytes, ImageWorkspace& ws) const {
-  constexpr int kMaxHalvings = 3;  // of a JPEG decoder
-  const std::string& name = ws.sample.name;
-  const ImageInfo info = read_image_info(bytes, name, decoding_);
-  int eighths = 8;
-  if (fast_decode_ && info.scalable) {
-    eighths >>= std::min(kMaxHalvings, halvings_of(info.width, info.height, size_of(image_shape_)));
-  }
-  decode_image_scaled(bytes, name, {0, 0, info.width, info.height}, eighths, ws.decoded, decoding_,
-                      image_shape_[0] == 1 ? ColorMode::kGray : ColorMode::kRgb);
+  decode_for_center_crop(bytes, ws.sample.name, size_of(image_shape_), fast_decode_, decoding_,
+                         image_shape_[0] == 1 ? ColorMode::kGray : ColorMode::kRgb, ws.decoded);
   return ws.decoded;
 }
 

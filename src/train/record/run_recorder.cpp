@@ -58,7 +58,7 @@ std::vector<std::vector<Image>> images_of(const Tensor& field, std::int64_t coun
 }
 
 // Returns the first samples of a batch after augmentation: images in a mosaic, or a row of views
-// for each image. Nothing if the samples are not images.
+// for each image, or of input and target. Nothing if the samples are not images.
 std::optional<Image> samples_of(const Fields& fields, const DataConfig& config,
                                 const DatasetRegistry& datasets) {
   constexpr std::int64_t kMaxImages = 16, kMaxRows = 4;
@@ -83,10 +83,14 @@ std::optional<Image> samples_of(const Fields& fields, const DataConfig& config,
     return mosaic_of(all, kColumns);
   }
   std::vector<std::vector<Image>> rows;
-  for (const char* name : {"global", "local", "views"}) {
+  const Normalization unit_pixels{{0, 0, 0}, {1, 1, 1}};  // of image-to-image models
+  for (const char* name : {"global", "local", "views", "input", "target"}) {
     const Tensor* views = find(name, 5);
-    if (!views) continue;
-    auto images = images_of(*views, std::min(kMaxRows, views->dim(0)), normalization_of(*views));
+    const Tensor* pictures = views ? nullptr : find(name, 4);
+    if (!views && !pictures) continue;
+    const Tensor& field = views ? *views : *pictures;
+    auto images = images_of(field, std::min(kMaxRows, field.dim(0)),
+                            views ? normalization_of(field) : unit_pixels);
     rows.resize(images.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       std::ranges::move(images[i], std::back_inserter(rows[i]));
@@ -182,9 +186,19 @@ void RunRecorder::step(const StepReport& report, double lr, double data_wait) {
   if (periods_.histograms_due(step)) parts_->metrics.histograms(step, learner_.parameters());
 }
 
+RunLength RunRecorder::length() const {
+  return {periods_.total_steps(), periods_.steps_per_epoch()};
+}
+
 void RunRecorder::look_for_problems(std::int64_t step) {
-  const RunLength run{periods_.total_steps(), periods_.steps_per_epoch()};
-  const auto problem = parts_->warnings.check(learner_.task(), step, run);
+  const auto problem = parts_->warnings.check(learner_.task(), step, length());
+  if (problem) warn(cat("step ", step, ": ", *problem));
+}
+
+void RunRecorder::look_for_problems_in(const Metrics& metrics) {
+  const std::int64_t step = progress_.step;
+  const auto problem = parts_->warnings.report(
+      learner_.task().evaluation_warning(metrics, step, length()), step, length());
   if (problem) warn(cat("step ", step, ": ", *problem));
 }
 
@@ -202,6 +216,7 @@ void RunRecorder::evaluations(const Evaluations& results, const Evaluation& judg
   add("val", results.weights);
   if (results.average) add("val_ema", *results.average);
   parts_->console.judged(progress_.step, judged.metrics, best);
+  look_for_problems_in(judged.metrics);
 }
 
 void RunRecorder::neighbors(const Meter& meter, const SampleSource& evaluated,

@@ -87,7 +87,9 @@ class RunRecorder {
   };
 
   RunResults results(const Evaluations& last) const;
+  RunLength length() const;
   void look_for_problems(std::int64_t step);
+  void look_for_problems_in(const Metrics& metrics);
   void log_times(const LoaderReport& data);
 
   const ExperimentConfig& config_;

@@ -48,6 +48,11 @@ std::optional<std::string> WarningsWriter::check(const Task& task, std::int64_t 
   const std::optional<TaskWarning> found = task.warning(sums_, step, run);
   sums_.clear();
   shares_.clear();
+  return report(found, step, run);
+}
+
+std::optional<std::string> WarningsWriter::report(const std::optional<TaskWarning>& found,
+                                                  std::int64_t step, const RunLength& run) {
   if (!found || !reported_.insert(found->name).second) return std::nullopt;
   if (!lines_) lines_.emplace(path_);
   lines_->write({{"step", step},

@@ -27,6 +27,10 @@ class WarningsWriter {
   // Shows the task the means of the terms since the last call. Returns the text of a problem of a
   // kind that the run has not reported yet.
   std::optional<std::string> check(const Task& task, std::int64_t step, const RunLength& run);
+  // Reports a problem that was found at a step; unset: none. Returns its text if the run has not
+  // reported one of this kind yet.
+  std::optional<std::string> report(const std::optional<TaskWarning>& found, std::int64_t step,
+                                    const RunLength& run);
   void sync();
 
  private:

@@ -5,6 +5,7 @@
 #include "convolution_cases.h"
 #include "cuda/twin.h"
 #include "kernels/conv/soft_split.h"
+#include "kernels/conv/upsample_join.h"
 #include "kernels/conv/upsample_tokens.h"
 
 namespace dtn::test {
@@ -99,12 +100,14 @@ TEST(CudaSoftSplit, MatchesFloat64) {
   }
 }
 
+constexpr std::array<UpsampleShape, 4> kUpsamplings{{{{}, 2, 9, 6, 4, 3, 2},
+                                                     {{}, 1, 3, 7, 5, 4, 3},
+                                                     {{}, 2, 4, 5, 6, 1, 2},
+                                                     {{}, 1, 8, 2, 3, 2, 3}}};
+
 TEST(CudaUpsampleAdd, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  for (const UpsampleShape& s : {UpsampleShape{{}, 2, 9, 6, 4, 3, 2},
-                                 {{}, 1, 3, 7, 5, 4, 3},
-                                 {{}, 2, 4, 5, 6, 1, 2},
-                                 {{}, 1, 8, 2, 3, 2, 3}}) {
+  for (const UpsampleShape& s : kUpsamplings) {
     const std::string what = cat(s.coarse_height, " x ", s.coarse_width, " to ", s.height);
     const Tensor fine = coarse({s.batch, s.height * s.width, s.channels}, 1);
     const Tensor add = coarse({s.batch, s.coarse_height * s.coarse_width, s.channels}, 2);
@@ -119,6 +122,33 @@ TEST(CudaUpsampleAdd, MatchesFloat64) {
           });
     check("upsample_add", what, {fine}, add.shape(), 30, [&](DType t, const auto& in, void* out) {
       return UpsampleAddBackward{of(t), in[0], out};
+    });
+  }
+}
+
+TEST(CudaUpsampleJoin, MatchesFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  constexpr std::int64_t kBeside = 5;
+  for (const UpsampleShape& s : kUpsamplings) {
+    const std::string what = cat(s.coarse_height, " x ", s.coarse_width, " to ", s.height);
+    const std::int64_t tokens = s.height * s.width;
+    const Tensor low = coarse({s.batch, s.coarse_height * s.coarse_width, s.channels}, 1);
+    const Tensor fine = coarse({s.batch, tokens, kBeside}, 2);
+    const Tensor dy = coarse({s.batch, tokens, s.channels + kBeside}, 3);
+    const auto of = [&s](DType t) {
+      UpsampleShape shape = s;
+      shape.dtype = t;
+      return shape;
+    };
+    check("upsample_join", what, {low, fine}, dy.shape(), 1,
+          [&](DType t, const auto& in, void* out) {
+            return UpsampleJoinForward{of(t), kBeside, in[0], in[1], out};
+          });
+    check("upsample_join", what, {dy}, low.shape(), 30, [&](DType t, const auto& in, void* out) {
+      return UpsampleJoinBackward{of(t), kBeside, in[0], out, nullptr};
+    });
+    check("upsample_join", what, {dy}, fine.shape(), 1, [&](DType t, const auto& in, void* out) {
+      return UpsampleJoinBackward{of(t), kBeside, in[0], nullptr, out};
     });
   }
 }

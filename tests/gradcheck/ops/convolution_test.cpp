@@ -94,6 +94,13 @@ TEST(ConvolutionGradients, Upsampling) {
                on(ops::reference::upsample_add),
                {random_tensor({2, fine[0] * fine[1], 3}, 6),
                 random_tensor({2, coarse[0] * coarse[1], 3}, 7)});
+    const auto joined = [&, fine = fine, coarse = coarse](auto op) {
+      return Op([=](Context& c, const Inputs& v) { return op(c, v[0], coarse, v[1], fine); });
+    };
+    check_both(cat("upsample_join to ", fine[0], " x ", fine[1]), joined(ops::upsample_join),
+               joined(ops::reference::upsample_join),
+               {random_tensor({2, coarse[0] * coarse[1], 3}, 7),
+                random_tensor({2, fine[0] * fine[1], 2}, 8)});
   }
 }
 

@@ -108,7 +108,30 @@ TEST(ConvolutionParity, Upsampling) {
             {Input::activation({2, fine[0] * fine[1], 37}, 6),
              Input::activation({2, coarse[0] * coarse[1], 37}, 7)},
             15);
+    const auto joined = [&, fine = fine, coarse = coarse](auto op) {
+      return Op([=](Context& c, const Inputs& v) { return op(c, v[0], coarse, v[1], fine); });
+    };
+    compare(cat("upsample_join to ", fine[0], " x ", fine[1]), joined(ops::upsample_join),
+            joined(ops::reference::upsample_join),
+            {Input::activation({2, coarse[0] * coarse[1], 37}, 7),
+             Input::activation({2, fine[0] * fine[1], 19}, 8)},
+            15);
+    const auto alone = [&, fine = fine, coarse = coarse](auto op) {
+      return Op([=](Context& c, const Inputs& v) { return op(c, v[0], coarse, {}, fine); });
+    };
+    compare(cat("upsampled to ", fine[0], " x ", fine[1]), alone(ops::upsample_join),
+            alone(ops::reference::upsample_join),
+            {Input::activation({2, coarse[0] * coarse[1], 37}, 7)}, 15);
   }
+}
+
+// The upsampled channels come first.
+TEST(ConvolutionParity, OrderOfJoinedChannels) {
+  Context ctx;
+  const Variable coarse(Tensor::from(std::vector<double>{1, 2}, {1, 2, 1}));
+  const Variable fine(Tensor::from(std::vector<double>{10, 20, 30, 40, 50, 60, 70, 80}, {1, 8, 1}));
+  EXPECT_EQ(test::doubles(ops::upsample_join(ctx, coarse, {1, 2}, fine, {2, 4}).value()),
+            (std::vector<double>{1, 10, 1, 20, 2, 30, 2, 40, 1, 50, 1, 60, 2, 70, 2, 80}));
 }
 
 TEST(ConvolutionParity, ImageTokens) {
@@ -137,6 +160,8 @@ TEST(ConvolutionParity, RejectsInvalidArguments) {
   EXPECT_THROW(ops::every_nth(ctx, x, 3, 4, 0), Error);
   EXPECT_THROW(ops::upsample_add(ctx, x, {3, 4}, x, {4, 3}), Error) << "the coarse grid is higher";
   EXPECT_THROW(ops::upsample_add(ctx, x, {3, 4}, x, {2, 2}), Error);
+  EXPECT_THROW(ops::upsample_join(ctx, x, {4, 3}, {}, {3, 4}), Error) << "higher than the fine";
+  EXPECT_THROW(ops::upsample_join(ctx, x, {3, 4}, x, {6, 8}), Error) << "12 tokens on 48 places";
   EXPECT_THROW(ops::soft_split(ctx, x, 3, 4, 9, 1, 2), Error);
   EXPECT_THROW(ops::image_tokens(ctx, x.value(), DType::kFloat64), Error);
 }

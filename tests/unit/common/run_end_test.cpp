@@ -69,5 +69,28 @@ TEST(RunEnd, CommandsSuitTheTask) {
   EXPECT_NE(first_of("detect", "coco").find("dtn-predict"), std::string::npos);
 }
 
+TEST(RunEnd, CommandsOfImageToImageModelsFitTheirConditions) {
+  const auto second_of = [](const ModelConfig& model) {
+    ExperimentConfig config;
+    config.task = "translate";
+    config.model = model;
+    const auto commands = next_commands(config, "run");
+    EXPECT_EQ(commands.at(0), "dtn-eval --checkpoint run --grid grid.png");
+    return commands.size() > 1 ? commands[1] : "";
+  };
+  ModelConfig model;
+  EXPECT_EQ(second_of(model), "dtn-predict --checkpoint run --output pictures IMAGE...");
+  model.condition.from = ConditionFrom::kIndex;
+  EXPECT_EQ(second_of(model), "dtn-predict --checkpoint run --style 0 --output pictures IMAGE...");
+  model.condition.from = ConditionFrom::kImage;
+  EXPECT_EQ(second_of(model),
+            "dtn-predict --checkpoint run --style-image STYLE_IMAGE --output pictures IMAGE...");
+  model.condition.from = ConditionFrom::kVector;
+  EXPECT_EQ(second_of(model), "");
+  model.condition.from.reset();
+  model.channels = 4;
+  EXPECT_EQ(second_of(model), "");
+}
+
 }  // namespace
 }  // namespace dtn::app

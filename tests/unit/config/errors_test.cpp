@@ -126,7 +126,7 @@ TEST(ConfigErrors, ImpossibleValues) {
       {"model: {preset: vit_t, num_heads: 0}", "1:35", "in [1, "},
       {"model: {preset: vit_t, num_classes: -1}", "1:37", "in [0, "},
       {"model: {preset: vit_t, registers: -1}", "1:35", "in [0, "},
-      {"model: {preset: vit_t, act: relu}", "1:29", "gelu_tanh, quick_gelu"},
+      {"model: {preset: vit_t, act: mish}", "1:29", "gelu_tanh, quick_gelu"},
       {"model: {preset: vit_t, norm: {eps: 0}}", "1:36", "above 0"},
       {"model: {preset: vit_t, norm: {layers: -1}}", "1:39", "in [0, "},
       {MODEL "data: {crop_pct: 0}", "2:18", "in (0, 1]"},

@@ -107,7 +107,7 @@ TEST(Hub, ErrorsNameFileAndField) {
        "model_args.num_heads", "not divisible"},
       {R"({"architecture": "vit_tiny_patch16_224", "model_args": {"img_size": [224, 112]}})",
        "model_args.img_size", "must be a square"},
-      {R"({"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "relu"}})",
+      {R"({"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "mish"}})",
        "model_args.act_layer", "quick_gelu"},
       {R"({"architecture": "vit_tiny_patch16_224", "model_args": {"scale_attn_norm": true}})",
        "model_args.scale_attn_norm", "no key of ours"},

@@ -547,6 +547,67 @@ TEST(CorruptedPixels, SupportedImageSizes) {
   expect_error<Error>([] { corrupted(test_image(), "frost", 1); }, {"textures"});
 }
 
+// Fog and Gaussian blur at sizes that the benchmark does not have.
+TEST(AdaptedCorruptions, SupportedImageSizes) {
+  CorruptScratch scratch;
+  Image out;
+  for (const Corruption& c : corruptions()) {
+    const std::string name = c.name;
+    EXPECT_EQ(c.adapts, name == "fog" || name == "gaussian_blur") << name;
+    for (auto [width, height] : {std::pair{32, 32}, {1, 1}, {5, 3}, {224, 100}, {300, 260}}) {
+      const Image image = test_image(width, height);
+      const CorruptionCell cell{&c, 4};
+      const bool works = c.any_size || c.adapts;
+      EXPECT_EQ(adapts_to(c, width, height), works) << name;
+      if (!works) {
+        expect_error<Error>(
+            [&] { apply_adapted_corruption(image, cell, {}, nullptr, scratch, out); },
+            {c.name, "224 x 224"});
+        continue;
+      }
+      apply_adapted_corruption(image, cell, {}, nullptr, scratch, out);
+      EXPECT_EQ(out.pixels.size(), image.pixels.size());
+      EXPECT_TRUE(width < 5 || out.pixels != image.pixels) << name << " " << width;
+    }
+    EXPECT_TRUE(adapts_to(c, 224, 224));
+  }
+}
+
+TEST(AdaptedCorruptions, AreThoseOfTheBenchmarkAt224) {
+  CorruptScratch scratch;
+  Image out;
+  for (const char* name : {"fog", "gaussian_blur", "snow"}) {
+    for (int severity = 1; severity <= 5; ++severity) {
+      const CorruptionCell cell{find_corruption(name), severity};
+      apply_adapted_corruption(test_image(), cell, {5, "a"}, nullptr, scratch, out);
+      EXPECT_EQ(out.pixels, corrupted(test_image(), name, severity, "a", 5).pixels) << name;
+    }
+  }
+}
+
+// The veil of fog on a black and white image is the left upper part of the smallest plasma that
+// covers it.
+TEST(AdaptedCorruptions, FogTakesThePlasmaThatCoversTheImage) {
+  constexpr int kWidth = 40, kHeight = 20, kPlasma = 64;
+  Image image{kWidth, kHeight, 3, Bytes(3 * kWidth * kHeight)};
+  image.pixels[0] = image.pixels[1] = image.pixels[2] = 255;
+  CorruptScratch scratch;
+  Image out;
+  apply_adapted_corruption(image, {find_corruption("fog"), 2}, {5, "a"}, nullptr, scratch, out);
+  Draws draws(5, "fog", 2, "a");
+  std::vector<std::uint32_t> words;
+  std::vector<float> plasma;
+  corrupt::draw_plasma(2, draws, words, plasma, kPlasma);
+  ASSERT_EQ(plasma.size(), std::size_t{kPlasma * kPlasma});
+  for (int y = 0; y < kHeight; ++y) {
+    for (int x = 0; x < kWidth; ++x) {
+      if (x + y == 0) continue;
+      const float veil = 255 * 2.0f * plasma[static_cast<std::size_t>(y * kPlasma + x)] / 3;
+      ASSERT_NEAR(out.pixels[static_cast<std::size_t>(3 * (y * kWidth + x))], veil, 1.01) << x;
+    }
+  }
+}
+
 TEST(CorruptionLists, Parsing) {
   const auto names = [](const std::string& text) {
     std::string all;

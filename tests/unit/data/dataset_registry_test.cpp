@@ -18,10 +18,18 @@ namespace {
 using namespace dtn::test;
 
 // A value for each key that only some data sets have.
-const std::map<std::string, std::string> kValues = {
-    {"train", "x"},      {"val", "y"},     {"mean", "0.5"},
-    {"std", "0.25"},     {"size", "4"},    {"class_order", "natural"},
-    {"labels", "z.csv"}, {"split", "0.2"}, {"class_names", "c.txt"}};
+const std::map<std::string, std::string> kValues = {{"train", "x"},
+                                                    {"val", "y"},
+                                                    {"mean", "0.5"},
+                                                    {"std", "0.25"},
+                                                    {"size", "4"},
+                                                    {"class_order", "natural"},
+                                                    {"labels", "z.csv"},
+                                                    {"split", "0.2"},
+                                                    {"class_names", "c.txt"},
+                                                    {"side_by_side", "true"},
+                                                    {"direction", "b_to_a"},
+                                                    {"drawn", "question"}};
 
 ExperimentConfig parse(const std::string& data, const std::vector<std::string>& set = {},
                        const DatasetRegistry& datasets = dataset_registry()) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -48,9 +49,15 @@ TEST(KeyDocs, ExamplesAreValid) {
     if (!doc.is_norm_option) continue;
     for (const std::string& norm : doc.read_by) {
       SCOPED_TRACE(doc.path + ": " + doc.example + " of " + norm);
-      const std::vector<std::string> set = {"model.norm.type=" + norm,
-                                            doc.path + "=" + doc.example};
-      EXPECT_NO_THROW(parse_experiment("model: {preset: vit_t}", "example", set, schemas));
+      std::vector<std::string> set = {"model.norm.type=" + norm, doc.path + "=" + doc.example};
+      const auto schema = std::ranges::find(schemas.norms, norm, &NormSchema::type);
+      const bool is_for_unet = !schema->needs.empty();
+      if (is_for_unet) set.insert(set.end(), {"task=translate", "data.dataset=tensors"});
+      if (schema->reads_condition && is_for_unet) set.push_back("model.condition.size=8");
+      if (norm == "cbn") set.push_back("model.condition.from=vector");
+      EXPECT_NO_THROW(
+          parse_experiment(is_for_unet ? "model: {preset: unet_tiny}" : "model: {preset: vit_t}",
+                           "example", set, schemas));
     }
   }
 }

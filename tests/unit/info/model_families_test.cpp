@@ -33,7 +33,8 @@ TEST(ModelFamilies, EveryPresetIsReadAndWritten) {
     SCOPED_TRACE(m.preset);
     const std::string& task = model_registry().at(m.family).schema.task;
     const ExperimentConfig c =
-        parse((task.empty() ? "" : "task: " + task + "\n") + "model: {preset: " + m.preset + "}");
+        parse((task.empty() ? "" : "task: " + task + "\ndata: {dataset: tensors}\n") +
+              "model: {preset: " + m.preset + "}");
     EXPECT_EQ(c.model.norm.type, m.norm.type);
     EXPECT_EQ(parse(to_yaml(c)), c);
   }

@@ -1,7 +1,10 @@
 // Layers with a normalizer at one end. In evaluation BatchNorm is folded into the weights.
 #include "dtn/nn/norm_layers.h"
 
+#include <algorithm>
+
 #include "dtn/nn/bottleneck.h"
+#include "dtn/ops/activation.h"
 #include "tensors.h"
 
 namespace dtn {
@@ -154,6 +157,39 @@ TEST(SqueezeExcitation, MatchesFormula) {
   const test::Doubles want = {factor, -2 * factor, 3 * factor, 5 * factor};
   EXPECT_LE(test::max_abs_difference(y, want), 1e-14);
   EXPECT_EQ(store.find("fc1.weight")->shape, Shape({1, 2, 1, 1}));
+}
+
+// Returns the output, the gradients of input and parameters, and the running statistics.
+std::vector<std::vector<double>> run_relu(const char* type, bool training, bool fused) {
+  ParameterStore store;
+  const ConvNorm layer(Scope(store) / "c", Scope(store) / "bn", 6, {.kernel = 3, .padding = 1},
+                       {norm_of(type), {8, 2, 1e-5}});
+  settle(store, DType::kFloat32);
+  Tape tape;
+  Context ctx = context_of(DType::kFloat32, training);
+  ctx.tape = &tape;
+  const Variable x(test::as(random_tensor({3, 20, 6}, 9), DType::kFloat32), true);
+  const Tokens tokens{x, {5, 4}};
+  const Variable y =
+      fused ? layer.forward_relu(ctx, tokens).x : ops::relu(ctx, layer.forward(ctx, tokens).x);
+  tape.backward(y, test::as(random_tensor(y.shape(), 10), DType::kFloat32));
+  std::vector<std::vector<double>> results{doubles(y.value()), doubles(x.grad()),
+                                           doubles(store.gradients())};
+  for (const Buffer& b : store.buffers()) results.push_back(doubles(b.next));
+  return results;
+}
+
+TEST(NormLayers, ReluIsThatOfTheResult) {
+  for (const char* type : {"bn", "in", "gn", "ln", "none"}) {
+    for (bool training : {false, true}) {
+      SCOPED_TRACE(cat(type, training ? ", training" : ""));
+      const auto got = run_relu(type, training, true), want = run_relu(type, training, false);
+      ASSERT_EQ(got.size(), want.size());
+      EXPECT_EQ(got[0], want[0]);
+      EXPECT_EQ(std::ranges::min(got[0]), 0);
+      for (std::size_t i = 1; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << i;
+    }
+  }
 }
 
 }  // namespace

@@ -34,28 +34,8 @@ TEST(NormRegistry, ErrorForUnknownTypeListsKnownTypes) {
   }
 }
 
-// The registry lists these layers with their purpose, but make_normalizer does not build them.
-TEST(NormRegistry, ListsConditionalLayersWithPurpose) {
-  std::set<std::string> layers;
-  for (const NormEntry& row : norm_registry()) {
-    if (row.schema.needs.empty()) {
-      EXPECT_NE(row.make, nullptr) << row.schema.type;
-      continue;
-    }
-    layers.insert(row.schema.type);
-    NormConfig config;
-    config.type = row.schema.type;
-    ParameterStore store;
-    try {
-      make_normalizer(config, {8, 2, 1e-5}, {store, "norm"});
-      ADD_FAILURE() << row.schema.type;
-    } catch (const ConfigError& e) {
-      const std::string message = e.what();
-      EXPECT_NE(message.find(cat("'", row.schema.type, "' needs ")), std::string::npos) << message;
-      EXPECT_NE(message.find("see dtn/nn/"), std::string::npos) << message;
-    }
-  }
-  EXPECT_EQ(layers, std::set<std::string>({"cin", "adain", "cbn", "spade"}));
+TEST(NormRegistry, BuildsEveryNormalizer) {
+  for (const NormEntry& row : norm_registry()) EXPECT_NE(row.make, nullptr) << row.schema.type;
 }
 
 // Options missing from a config get their defaults.
