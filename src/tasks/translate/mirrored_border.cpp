@@ -1,6 +1,8 @@
 #include "tasks/translate/mirrored_border.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "dtn/core/check.h"
 
@@ -21,16 +23,19 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 // Copies rows and columns of each plane as they are mirrored.
 Tensor resized(const Tensor& pictures, std::int64_t height, std::int64_t width) {
   const std::int64_t rows = pictures.dim(2), columns = pictures.dim(3);
-  Tensor result = Tensor::empty({pictures.dim(0), pictures.dim(1), height, width}, DType::kFloat32);
-  float* to = result.data<float>();
+  const Shape shape{pictures.dim(0), pictures.dim(1), height, width};
+  const std::span<const float> from = pictures.values<float>();
+  std::vector<float> to;
+  to.reserve(static_cast<std::size_t>(shape.numel()));
   for (std::int64_t plane = 0; plane < pictures.dim(0) * pictures.dim(1); ++plane) {
-    const float* from = pictures.data<float>() + plane * rows * columns;
     for (std::int64_t y = 0; y < height; ++y) {
-      const float* row = from + mirrored(y, rows) * columns;
-      for (std::int64_t x = 0; x < width; ++x) *to++ = row[mirrored(x, columns)];
+      const std::int64_t row = (plane * rows + mirrored(y, rows)) * columns;
+      for (std::int64_t x = 0; x < width; ++x) {
+        to.push_back(from[static_cast<std::size_t>(row + mirrored(x, columns))]);
+      }
     }
   }
-  return result;
+  return Tensor::from(to, shape);
 }
 
 }  // namespace
