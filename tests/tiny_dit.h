@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "dtn/models/backbone.h"
 #include "dtn/models/presets.h"
+#include "image_models.h"
 #include "tiny_vit.h"
 
 namespace dtn::test {
@@ -72,32 +72,12 @@ inline Fields dit_inputs(const ModelConfig& c, std::int64_t batch, DType dtype,
   return fields;
 }
 
-inline ImageModel& image_model(Classifier& model) {
-  return dynamic_cast<ImageModel&>(model.backbone());
-}
-
-// Sum of the image with fixed factors.
-inline Variable dit_loss(Context& ctx, const Variable& image) {
-  const Tensor factors = as(random_tensor(image.shape(), 77), image.dtype()).to(image.device());
-  return primitive::sum(ctx,
-                        primitive::reshape(ctx, primitive::mul(ctx, image, Variable(factors)),
-                                           {image.value().numel()}),
-                        0);
-}
-
-// Returns the image; the gradients of dit_loss() are then in the store.
+// Returns the image for dit_inputs(); the gradients of image_loss() are then in the store.
 inline Tensor image_and_gradients(Classifier& model, std::int64_t batch, DType compute,
                                   bool checkpoint_blocks = false) {
-  Tape tape;
-  Context ctx = computing_in(compute);
-  ctx.tape = &tape;
-  ctx.mode.training = true;
-  ctx.mode.checkpoint_blocks = checkpoint_blocks;
-  model.parameters().zero_gradients();
-  const Variable image = image_model(model).image(
-      ctx, dit_inputs(model.config(), batch, accumulator_of(compute), model.parameters().device()));
-  tape.backward(dit_loss(ctx, image));
-  return image.value();
+  const Fields inputs =
+      dit_inputs(model.config(), batch, accumulator_of(compute), model.parameters().device());
+  return image_and_gradients(model, inputs, compute, checkpoint_blocks);
 }
 
 }  // namespace dtn::test

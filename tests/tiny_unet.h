@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "dtn/config/condition_field.h"
-#include "dtn/models/backbone.h"
 #include "dtn/models/presets.h"
+#include "image_models.h"
 #include "tiny_vit.h"
 
 namespace dtn::test {
@@ -110,33 +110,12 @@ inline Fields unet_inputs(const ModelConfig& c, std::int64_t batch, DType dtype,
   return fields;
 }
 
-inline ImageModel& unet_model(Classifier& model) {
-  return dynamic_cast<ImageModel&>(model.backbone());
-}
-
-// Sum of the image with fixed factors.
-inline Variable unet_loss(Context& ctx, const Variable& image) {
-  const Tensor factors = as(random_tensor(image.shape(), 77), image.dtype()).to(image.device());
-  return primitive::sum(ctx,
-                        primitive::reshape(ctx, primitive::mul(ctx, image, Variable(factors)),
-                                           {image.value().numel()}),
-                        0);
-}
-
-// Returns the image; the gradients of unet_loss() are then in the store.
+// Returns the image for unet_inputs(); the gradients of image_loss() are then in the store.
 inline Tensor unet_image_and_gradients(Classifier& model, std::int64_t batch, DType compute,
                                        bool checkpoint_blocks = false) {
-  Tape tape;
-  Context ctx = computing_in(compute);
-  ctx.tape = &tape;
-  ctx.mode.training = true;
-  ctx.mode.checkpoint_blocks = checkpoint_blocks;
-  model.parameters().zero_gradients();
-  const Variable image = unet_model(model).image(
-      ctx,
-      unet_inputs(model.config(), batch, accumulator_of(compute), model.parameters().device()));
-  tape.backward(unet_loss(ctx, image));
-  return image.value();
+  const Fields inputs =
+      unet_inputs(model.config(), batch, accumulator_of(compute), model.parameters().device());
+  return image_and_gradients(model, inputs, compute, checkpoint_blocks);
 }
 
 }  // namespace dtn::test

@@ -129,10 +129,11 @@ schedules() {
 part() {
   case $1 in
     cuda-*) cuda "${1#cuda-}" ;;
-    sanitizers-data) sanitizers data $(unit_tests core config io plot data coco yolo dist) ;;
+    sanitizers-data) sanitizers data $(unit_tests core config io plot data coco yolo table classes dist) ;;
     sanitizers-models)
       sanitizers models \
-        $(unit_tests kernels autograd ops nn norms models optim boxes coco_figures tasks) ;;
+        $(unit_tests kernels autograd ops nn norms models optim boxes coco_figures class_figures \
+          label_figures tasks translate) ;;
     sanitizers-programs)
       sanitizers programs $(unit_tests train $(ls src/apps)) ;;
     sanitizers-emulator)

@@ -90,7 +90,8 @@ std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig&
     out.emplace_back(key.path, key.write(config));
     for (const char* section : kNormSections) {
       const NormConfig* norm = norm_of(config.model, section);
-      if (norm == nullptr || key.path != last_norm_key(section)) continue;
+      if (norm == nullptr || section_of(key.path) != section) continue;
+      if (key.path != last_norm_key(section)) continue;
       for (const NormOption& option : norm->options) {
         out.emplace_back(cat(section, ".", option.key),
                          std::visit([](const auto& v) { return write_value(v); }, option.value));

@@ -1,6 +1,6 @@
 // Normalizers whose gain and shift come from a condition: a vector for each sample, a map over the
-// tokens, or a class. They are layers for C++ programs. A config can choose AdaptiveLayerNorm
-// (model.norm.type: adaln) in a model that reads a condition (model.condition.from).
+// tokens, or a class. A config can choose AdaptiveLayerNorm (model.norm.type: adaln) in vision
+// transformers, and all of them in image-to-image models; they then read Context::condition.
 //
 // Values computed from a condition for a whole sample have the accumulator type (float32; float64
 // for float64), whatever the type of the tokens. Linear weights decay; gains and biases do not.

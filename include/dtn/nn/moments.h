@@ -1,6 +1,6 @@
 // Positional normalization and the moment shortcut (Li, Wu, Weinberger and Belongie, "Positional
 // normalization", 2019). The encoder's normalization removes moments, and the decoder applies them
-// again. Layers for C++ programs.
+// again. Image-to-image models use them (model.shortcut: ms, dms).
 //
 //   auto [y, mean, std] = PositionalNorm(1e-5).forward(ctx, x);        // in the encoder
 //   Variable z = moment_shortcut(ctx, features, mean, std);            // in the decoder

@@ -29,35 +29,6 @@ void run(CpuQueue&, const UpsampleAddForward& args) {
   });
 }
 
-void run(CpuQueue&, const UpsampleAddBackward& args) {
-  const UpsampleShape& s = args.shape;
-  for_dtype("UpsampleAddBackward", s.dtype, [&](auto t) {
-    using T = decltype(t);
-    using A = AccumulatorOf<T>;
-    for_each_row(s.batch * s.coarse_height, s.width * s.channels, [&](std::int64_t r) {
-      const std::int64_t image = r / s.coarse_height, i = r % s.coarse_height;
-      const std::int64_t top = UpsampleShape::first(i, s.height, s.coarse_height);
-      const std::int64_t bottom = UpsampleShape::first(i + 1, s.height, s.coarse_height);
-      const T* dy = static_cast<const T*>(args.dy) + image * s.height * s.width * s.channels;
-      T* dcoarse = static_cast<T*>(args.dcoarse) + r * s.coarse_width * s.channels;
-      for (std::int64_t j = 0; j < s.coarse_width; ++j) {
-        const std::int64_t left = UpsampleShape::first(j, s.width, s.coarse_width);
-        const std::int64_t right = UpsampleShape::first(j + 1, s.width, s.coarse_width);
-        for_each_vector<A>(s.channels, [&](std::int64_t c, auto n) {
-          Vec<A> sum{};
-          for (std::int64_t y = top; y < bottom; ++y) {
-            for (std::int64_t x = left; x < right; ++x) {
-              sum += load_n(dy + (y * s.width + x) * s.channels + c, n);
-            }
-          }
-          store_n(dcoarse + j * s.channels + c, sum, n);
-        });
-      }
-    });
-  });
-}
-
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(UpsampleAddForward)
-DTN_DISPATCH(UpsampleAddBackward)

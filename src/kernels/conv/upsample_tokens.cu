@@ -26,30 +26,6 @@ __global__ void __launch_bounds__(kWindowThreads)
   static_cast<T*>(args.y)[element] = cuda::from_float<T>(sum);
 }
 
-template <class T, class Index>
-__global__ void __launch_bounds__(kWindowThreads)
-    upsample_add_backward_kernel(UpsampleAddBackward args, std::int64_t count) {
-  const std::int64_t element = cuda::this_element();
-  if (element >= count) return;
-  const UpsampleShape& s = args.shape;
-  const auto token = cuda::row_and_column<Index>(element, s.channels);
-  const auto line = cuda::row_and_column<Index>(token.row, s.coarse_width);
-  const auto row = cuda::row_and_column<Index>(line.row, s.coarse_height);
-  const std::int64_t bottom = UpsampleShape::first(row.column + 1, s.height, s.coarse_height);
-  const std::int64_t left = UpsampleShape::first(line.column, s.width, s.coarse_width);
-  const std::int64_t right = UpsampleShape::first(line.column + 1, s.width, s.coarse_width);
-  const T* dy =
-      static_cast<const T*>(args.dy) + row.row * s.height * s.width * s.channels + token.column;
-  float sum = 0;
-  for (std::int64_t y = UpsampleShape::first(row.column, s.height, s.coarse_height); y < bottom;
-       ++y) {
-    for (std::int64_t x = left; x < right; ++x) {
-      sum += cuda::to_float(dy[(y * s.width + x) * s.channels]);
-    }
-  }
-  static_cast<T*>(args.dcoarse)[element] = cuda::from_float<T>(sum);
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const UpsampleAddForward& args) {
@@ -60,18 +36,6 @@ void run(CudaQueue& queue, const UpsampleAddForward& args) {
       cuda::launch_elements(
           queue, {"upsample_add_forward", {s.batch, s.height, s.width, s.channels}},
           upsample_add_forward_kernel<decltype(zero), decltype(index)>, count, args, count);
-    });
-  });
-}
-
-void run(CudaQueue& queue, const UpsampleAddBackward& args) {
-  const UpsampleShape& s = args.shape;
-  for_cuda_dtype("upsample_add_backward", s.dtype, [&](auto zero) {
-    const std::int64_t count = s.batch * s.coarse_height * s.coarse_width * s.channels;
-    cuda::for_index(count, [&](auto index) {
-      cuda::launch_elements(
-          queue, {"upsample_add_backward", {s.batch, s.coarse_height, s.coarse_width, s.channels}},
-          upsample_add_backward_kernel<decltype(zero), decltype(index)>, count, args, count);
     });
   });
 }

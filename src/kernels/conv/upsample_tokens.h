@@ -1,7 +1,7 @@
 // Addition of a coarse grid of tokens to a fine one. Each fine token gets the nearest coarse token:
 //    y[b, (i, j), c] = fine[b, (i, j), c] + coarse[b, (floor(i Hc / H), floor(j Wc / W)), c]
-// Tokens are in raster order, channels innermost. The gradient of a coarse token is the sum over
-// the fine tokens that got it, row by row, in the accumulator type; it is rounded once.
+// Tokens are in raster order, channels innermost. The gradient of `fine` is that of y. The gradient
+// of `coarse` is that of UpsampleJoinBackward without fine channels.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +31,5 @@ struct UpsampleAddForward {
 };
 void run(CpuQueue&, const UpsampleAddForward&);
 void run(CudaQueue&, const UpsampleAddForward&);
-
-// The gradient of `fine` is dy itself.
-struct UpsampleAddBackward {
-  UpsampleShape shape;
-  const void* dy;  // [B, H W, C]
-  void* dcoarse;   // [B, Hc Wc, C], written (=)
-};
-void run(CpuQueue&, const UpsampleAddBackward&);
-void run(CudaQueue&, const UpsampleAddBackward&);
 
 }  // namespace dtn

@@ -1,5 +1,5 @@
 #include "dtn/ops/convolution.h"
-#include "kernels/conv/upsample_tokens.h"
+#include "kernels/conv/upsample_join.h"
 
 namespace dtn::ops {
 namespace {
@@ -25,16 +25,17 @@ Variable upsample_add(Context& ctx, const Variable& fine, const Grid& fine_grid,
                             fine_grid[1], coarse_grid[0], coarse_grid[1]};
   Tensor y = Tensor::empty_like(fine.value());
   run_on(y.device(), UpsampleAddForward{shape, fine.value().raw(), coarse.value().raw(), y.raw()});
-  return ctx.record("upsample_add", y, {&fine, &coarse},
-                    [=, of_coarse = coarse.shape(), to_fine = fine.sink(),
-                     to_coarse = coarse.sink()](const Tensor& dy) {
-                      if (to_coarse) {
-                        Tensor d = Tensor::empty(of_coarse, dy.dtype(), dy.device());
-                        run_on(dy.device(), UpsampleAddBackward{shape, dy.raw(), d.raw()});
-                        to_coarse->accumulate(std::move(d));
-                      }
-                      if (to_fine) to_fine->accumulate(dy);
-                    });
+  return ctx.record(
+      "upsample_add", y, {&fine, &coarse},
+      [=, of_coarse = coarse.shape(), to_fine = fine.sink(),
+       to_coarse = coarse.sink()](const Tensor& dy) {
+        if (to_coarse) {
+          Tensor d = Tensor::empty(of_coarse, dy.dtype(), dy.device());
+          run_on(dy.device(), UpsampleJoinBackward{shape, 0, dy.raw(), d.raw(), nullptr});
+          to_coarse->accumulate(std::move(d));
+        }
+        if (to_fine) to_fine->accumulate(dy);
+      });
 }
 
 namespace reference {

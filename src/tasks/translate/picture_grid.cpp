@@ -21,8 +21,10 @@ constexpr std::array<Rgb, 8> kChannelColors{{{0.16f, 0.16f, 0.20f},
                                              {0.55f, 0.85f, 0.85f},
                                              {0.95f, 0.60f, 0.70f}}};
 
+// NaN becomes 0, as in the pictures of a model that diverges.
 std::uint8_t byte_of(float pixel) {
-  return static_cast<std::uint8_t>(std::lround(255 * std::clamp(pixel, 0.0f, 1.0f)));
+  const float clamped = pixel > 0 ? std::min(pixel, 1.0f) : 0.0f;
+  return static_cast<std::uint8_t>(std::lround(255 * clamped));
 }
 
 // The colour of a pixel, whose channels lie `stride` values apart.

@@ -121,7 +121,7 @@ TEST(CudaUpsampleAdd, MatchesFloat64) {
             return UpsampleAddForward{of(t), in[0], in[1], out};
           });
     check("upsample_add", what, {fine}, add.shape(), 30, [&](DType t, const auto& in, void* out) {
-      return UpsampleAddBackward{of(t), in[0], out};
+      return UpsampleJoinBackward{of(t), 0, in[0], out, nullptr};
     });
   }
 }

@@ -134,7 +134,7 @@ TEST(UNet, FirstOutputOfAResidualModelIsItsInput) {
     ctx.mode.compute = compute;
     if (compute == DType::kBFloat16) model.parameters().enable_bfloat16();
     const Fields inputs = unet_inputs(c, kBatch, DType::kFloat32);
-    const Tensor output = unet_model(model).image(ctx, inputs).value();
+    const Tensor output = image_model(model).image(ctx, inputs).value();
     EXPECT_EQ(doubles(output), doubles(inputs.at("input"))) << name_of(compute);
   }
 }
@@ -149,7 +149,7 @@ TEST(UNet, ConditionChangesItsSample) {
     perturb(model.parameters());
     Fields inputs = unet_inputs(c, kBatch, DType::kFloat32);
     Context ctx;
-    const Tensor before = unet_model(model).image(ctx, inputs).value();
+    const Tensor before = image_model(model).image(ctx, inputs).value();
     Tensor& condition = inputs[fields.front().name];
     Tensor row = condition.slice(1, 2);
     if (row.dtype() == DType::kInt64) {
@@ -157,7 +157,7 @@ TEST(UNet, ConditionChangesItsSample) {
     } else {
       row.copy_from(as(random_tensor(row.shape(), 5), DType::kFloat32));
     }
-    const Tensor after = unet_model(model).image(ctx, inputs).value();
+    const Tensor after = image_model(model).image(ctx, inputs).value();
     EXPECT_EQ(doubles(before.slice(0, 1)), doubles(after.slice(0, 1)));
     EXPECT_GT(max_abs_difference(doubles(before.slice(1, 2)), doubles(after.slice(1, 2))), 1e-4);
   }
@@ -182,9 +182,9 @@ TEST(UNet, TakesImagesOfOtherSizes) {
   EXPECT_NE(model.backbone().size_problem({10, 13}), "");
   Context ctx;
   const Tensor images = as(random_tensor({1, 2, 10, 14}, 3), DType::kFloat32);
-  EXPECT_EQ(unet_model(model).image(ctx, {{"input", images}}).shape(), Shape({1, 2, 10, 14}));
+  EXPECT_EQ(image_model(model).image(ctx, {{"input", images}}).shape(), Shape({1, 2, 10, 14}));
   const Tensor odd = as(random_tensor({1, 2, 10, 13}, 3), DType::kFloat32);
-  EXPECT_THROW(unet_model(model).image(ctx, {{"input", odd}}), ConfigError);
+  EXPECT_THROW(image_model(model).image(ctx, {{"input", odd}}), ConfigError);
 }
 
 TEST(UNet, HasNoHeadForClasses) {

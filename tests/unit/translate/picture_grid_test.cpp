@@ -17,6 +17,7 @@ TEST(PictureGrid, HasARowForEachSampleAndNoBorder) {
   for (int k = 0; k < 3; ++k) output.data<float>()[k * 6] = 0.2f * static_cast<float>(k + 1);
   output.data<float>()[1] = 1.7f;   // clamped
   output.data<float>()[2] = -0.3f;  // clamped
+  output.data<float>()[3] = NAN;
   const Image grid = picture_grid({input, output}, 5);
   ASSERT_EQ(grid.width, 6);
   ASSERT_EQ(grid.height, 4);
@@ -29,6 +30,7 @@ TEST(PictureGrid, HasARowForEachSampleAndNoBorder) {
   EXPECT_EQ(pixel(3, 0), (std::vector<int>{51, 102, 153}));
   EXPECT_EQ(pixel(4, 0)[0], 255);
   EXPECT_EQ(pixel(5, 0)[0], 0);
+  EXPECT_EQ(pixel(3, 1)[0], 0);
   EXPECT_EQ(picture_grid({input, output}, 1).height, 2);
 }
 
