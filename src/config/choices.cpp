@@ -128,7 +128,7 @@ Choice condition_choice(const ConfigSchemas& schemas) {
     entry = {entry.name, {}, {}};
     if (!schemas.norms[i].reads_condition) continue;
     entry.reads = paths_in("model.condition", {"from", "size", "styles"});
-    if (entry.name == "adain_mlp") entry.reads.push_back("model.condition.mapping");
+    for (const std::string& key : schemas.norms[i].reads) entry.reads.push_back("model." + key);
   }
   return choice;
 }

@@ -292,9 +292,10 @@ std::vector<Key> data_keys() {
             "the folders A and B"),
       choice(KEY(data.direction), {"a_to_b", "b_to_a"},
              "pictures of a pair that are input and target: a_to_b (input A, target B) or b_to_a"),
-      choice(KEY(data.drawn), {"map", "question"},
+      choice(KEY(data.drawn), {"map", "plain_map", "question"},
              "generated pairs: map (a map of classes, to be painted with a texture for each "
-             "class) or question (a picture of shapes, and a shape and a colour to be marked)"),
+             "class), plain_map (the same with one class everywhere, to look at a model of maps) "
+             "or question (a picture of shapes, and a shape and a colour to be marked)"),
 
       augmentation(),
       pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),

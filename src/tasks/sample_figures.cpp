@@ -1,6 +1,7 @@
 #include "tasks/sample_figures.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "dtn/core/check.h"
 
@@ -40,6 +41,16 @@ double SampleFigures::mean(std::size_t column) const {
   double mean = 0;
   for (const Row& row : rows_) mean += row.figures[column] / n;
   return mean;
+}
+
+double SampleFigures::mean_of_defined(std::size_t column) const {
+  double sum = 0, count = 0;
+  for (const Row& row : rows_) {
+    if (std::isnan(row.figures[column])) continue;
+    sum += row.figures[column];
+    ++count;
+  }
+  return sum / count;
 }
 
 }  // namespace dtn

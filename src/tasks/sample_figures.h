@@ -23,6 +23,8 @@ class SampleFigures {
   std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
   // The mean of a column; 0 without samples.
   double mean(std::size_t column) const;
+  // The mean over the samples whose figure is not NaN; NaN if there are none.
+  double mean_of_defined(std::size_t column) const;
 
  private:
   struct Row {

@@ -194,3 +194,42 @@ expect 3 dtn-analyze --checkpoint run --inputs torn.safetensors
 sed 's/image_size: 16/image_size: 32/' deeper.yaml > larger.yaml
 expect 2 dtn-analyze --checkpoint run --checkpoint init --config larger.yaml
 expect_text 'compared models must take the same images'
+
+echo "an image-to-image model beside its state before training"
+cat > unet.yaml << 'EOC'
+name: restore
+task: translate
+model: {preset: unet_tiny, image_size: [16, 24], embed_dim: [8, 16], depth: [2, 1], shortcut: ms}
+data: {dataset: synthetic, size: 32, corruptions: [gaussian_noise/3]}
+schedule: {steps: 8}
+train: {batch_size: 8}
+EOC
+expect 0 dtn-train --config unet.yaml --output unet
+expect 0 dtn-analyze --before --checkpoint unet --images 6 --output maps
+check "maps/analysis.json" << 'EOC'
+found = json.load(open("maps/analysis.json"))
+before, after = found["checkpoints"]
+assert before["before_training_of"] == 1 and found["inputs"]["count"] == 6, found["inputs"]
+sites = ["enc.0.0", "enc.0.1", "enc.1.0", "dec.0.0", "dec.0.1"]
+for run in before, after:
+    moments = run["moments"]
+    assert moments["sites"] == sites, moments["sites"]
+    for maps in moments["mean"], moments["std"]:
+        shapes = [(len(m), len(m[0]), len(m[0][0])) for m in maps]
+        assert shapes == [(4, 16, 24)] * 2 + [(4, 8, 12)] + [(4, 16, 24)] * 2, shapes
+    for key in "moment_brightness", "moment_edges":
+        assert len(run[key]) == 5 and all(-1 <= r <= 1 for pair in run[key] for r in pair), run[key]
+    assert run["loss"] > 0 and all(g > 0 for g in run["gradient_norm"]), run["loss"]
+assert before["moments"] != after["moments"]
+page = open("maps/report.html").read()
+assert "Mean and deviation over the channels" in page and "enc.1.0, before training" in page
+assert os.path.exists("maps/figures/moments_2.svg") and not os.path.exists("maps/figures/moments_1.svg")
+EOC
+expect 2 dtn-analyze --checkpoint unet --checkpoint run --output mixed
+expect_text 'the tasks of restore and tiny are translate and classify'
+expect 0 dtn-analyze --checkpoint run --images 4 --output vit_maps
+check "maps of a transformer" << 'EOC'
+(run,) = json.load(open("vit_maps/analysis.json"))["checkpoints"]
+assert run["moments"]["sites"][:3] == ["blocks.0.norm1", "blocks.0.norm2", "blocks.1.norm1"]
+assert len(run["moments"]["mean"][0]) == 4 and len(run["moments"]["mean"][0][0]) == 4
+EOC

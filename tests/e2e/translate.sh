@@ -53,6 +53,7 @@ for step in 4, 8, 12:
     data = open(f"run/samples/step-{step:08d}.png", "rb").read()
     assert struct.unpack(">II", data[16:24]) == (3 * 16, 6 * 16), step
 page = open("run/report.html").read()
+assert "from the defaults of unet_tiny" in page
 assert "Input, output and target" in page and "PSNR of the input" in page
 EOC
 
@@ -92,7 +93,7 @@ echo "evaluation"
 expect 0 dtn-eval --checkpoint run/checkpoints/last --json
 check "JSON" << 'EOC'
 found = [json.loads(l) for l in log.splitlines() if l.startswith("{")][-1]
-figures = "psnr ssim l1 loss input_psnr input_ssim count".split()
+figures = "psnr ssim l1 loss input_psnr input_ssim iou count".split()
 assert list(found) == figures + ["images_per_second", "skipped"], found
 last = [json.loads(l) for l in open("run/metrics.jsonl") if '"val"' in l][-1]
 assert all(found[k] == last[k] for k in figures), (found, last)
@@ -150,7 +151,7 @@ echo "pictures below 11 pixels have no SSIM"
 expect 0 dtn-train --config tiny.yaml --output below --set model.image_size=10 --set schedule.steps=2 \
   --set train.eval_every=2
 expect 0 dtn-eval --checkpoint below --json
-expect_text '"ssim":null,"l1":0' '"input_psnr":[0-9.]+,"input_ssim":null,"count":6'
+expect_text '"ssim":null,"l1":0' '"input_psnr":[0-9.]+,"input_ssim":null,"iou":null,"count":6'
 
 echo "tensors, with what the normalizers read"
 tensors=(--config tiny.yaml --set data.root=. --set data.dataset=tensors --set data.corruptions=null
@@ -164,6 +165,27 @@ expect 0 dtn-train "${tensors[@]}" "${cin[@]}" --set data.train=styles.safetenso
   --set data.val=styles.safetensors --output cin
 expect 0 dtn-eval --checkpoint cin --inputs styles.safetensors --json
 expect_text '"count":5'
+expect 0 dtn-eval --checkpoint cin --inputs styles.safetensors --style-table --json
+check "a table of styles" << 'EOC'
+found = [json.loads(l) for l in log.splitlines() if l.startswith("{")][-1]
+assert found["styles"] == ["style 0", "style 1", "style 2"] and found["style_counts"] == [2, 1, 2], found
+table = found["style_psnr"]
+assert [len(row) for row in table] == [3, 3, 3], found
+own = sum(table[k][k] * n for k, n in enumerate(found["style_counts"])) / 5
+assert abs(own - found["psnr"]) < 1e-9, found
+assert table[0][0] != table[1][0], found
+EOC
+expect 0 dtn-eval --checkpoint cin --inputs styles.safetensors --style-table
+expect_text 'style 0 +[0-9.]+ +[0-9.]+ +[0-9.]+$' 'pictures +2 +1 +2$'
+expect 0 dtn-eval --checkpoint cin --inputs styles.safetensors --shuffle-condition --json
+check "conditions of the next samples" << 'EOC'
+found = [json.loads(l) for l in log.splitlines() if l.startswith("{")][-1]
+assert found["count"] == 5 and "style_psnr" not in found, found
+EOC
+expect 2 dtn-eval --checkpoint run --shuffle-condition
+expect_text 'shuffle-condition: this model reads no condition'
+expect 2 dtn-eval --checkpoint run --style-table
+expect_text 'style-table: this model reads no condition'
 expect 0 dtn-train "${tensors[@]}" "${spade[@]}" --set data.train=maps.safetensors --output spade
 
 echo "errors of data"

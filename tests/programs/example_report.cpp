@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "apps/report/figures.h"
+#include "apps/report/analysis/figures.h"
 #include "apps/report/run_figures.h"
 #include "example_analysis.h"
 #include "io/atomic_file.h"

@@ -48,8 +48,9 @@ struct LabelRange {
 enum class CorruptedPicture { kInput, kTarget };
 // Direction between two folders of pictures, or the left and right halves of one.
 enum class PairDirection { kAToB, kBToA };
-// Kind of generated pictures with shapes: a map of classes to paint, or a question to answer.
-enum class DrawnTask { kMap, kQuestion };
+// Kind of generated pictures: a map of classes to paint, of shapes or of one class alone; or a
+// picture of shapes with a question to answer.
+enum class DrawnTask { kMap, kPlainMap, kQuestion };
 
 struct DataConfig {
   // A name in the registry of data sets, see dtn/data/dataset_registry.h.

@@ -80,6 +80,8 @@ struct NormSchema {
   bool needs_grid = false;  // works on the token grid, so its tokens may not include a class token
   bool running_statistics = false;  // updated in training, used in evaluation
   bool reads_condition = false;     // gains and shifts come from a condition, see ConditionConfig
+  // Keys of the section `model`, such as "condition.mapping", that only it reads.
+  std::vector<std::string> reads{};
   // Requirements that only some model families meet, and the layer to use instead. A config can
   // choose the normalizer for a family that lists it in ModelSchema::meets. Empty: none.
   std::string needs{};

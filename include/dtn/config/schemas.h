@@ -120,7 +120,10 @@ struct FigureSchema {
   std::string name;   // in metrics.jsonl and as metric: of a sweep
   std::string title;  // for people: "top-1"
   bool higher_is_better = true;
-  bool percent = false;  // shown with %, and between 0 and 100
+  bool percent = false;           // shown with %, and between 0 and 100
+  std::optional<int> decimals{};  // in tables; unset: 2 with %, else 4
+
+  int decimals_in_tables() const { return decimals.value_or(percent ? 2 : 4); }
 };
 
 // A training task.

@@ -17,6 +17,11 @@ using Json = nlohmann::ordered_json;
 // Images of a data set are the same for both models only if both prepare them in the same way.
 void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool of_data) {
   const ModelConfig &x = a.config.model, &y = b.config.model;
+  if (image_field_of(a.config) != std::string(image_field_of(b.config))) {
+    throw ConfigError(cat("compared models must take the same images, but the tasks of ", a.name,
+                          " and ", b.name, " are ", a.config.task, " and ", b.config.task,
+                          "; analyze them separately"));
+  }
   if (x.image_size != y.image_size || x.channels != y.channels) {
     throw ConfigError(cat("compared models must take the same images, but ", a.name, " takes ",
                           x.channels, " x ", x.image_size, " and ", b.name, " takes ", y.channels,
@@ -26,7 +31,8 @@ void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool 
   const DataConfig &p = a.config.data, &q = b.config.data;
   if (p.dataset != q.dataset || p.val != q.val || p.classes != q.classes || p.mean != q.mean ||
       p.std != q.std || p.crop_pct != q.crop_pct || p.interpolation != q.interpolation ||
-      p.resample != q.resample) {
+      p.resample != q.resample || p.corruptions != q.corruptions || p.corrupted != q.corrupted ||
+      p.drawn != q.drawn) {
     throw ConfigError(cat("compared models must take the same images, but the data sections of ",
                           a.name, " and ", b.name,
                           " differ; give images with --inputs, or analyze them separately"));
@@ -43,7 +49,8 @@ void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {
 
 // The labels of the inputs are the classes of the first model.
 void check_classes_of(const OpenSubject& first, const OpenSubject& subject) {
-  const std::optional<ClassList>&a = first.classify.classes(), &b = subject.classify.classes();
+  if (!first.classify || !subject.classify) return;
+  const std::optional<ClassList>&a = first.classify->classes(), &b = subject.classify->classes();
   if (!a || !b || a->names.empty() || b->names.empty() || a->names == b->names) return;
   throw ConfigError(
       cat("compared models must have the same classes in the same order, but those of ",
@@ -55,9 +62,9 @@ Collector collect(const OpenSubject& subject, AnalysisInputs& inputs) {
   const auto pass = [&] {
     std::int64_t first = 0;
     inputs.each_batch([&](const Fields& batch) {
-      collector.begin_batch(first);
+      collector.begin_batch(first, inputs.tones(batch));
       subject.forward(batch, &collector);
-      first += batch.at("image").dim(0);
+      first += batch.count();
     });
   };
   pass();

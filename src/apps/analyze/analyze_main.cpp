@@ -9,7 +9,7 @@
 #include "apps/analyze/analysis.h"
 #include "apps/common/program.h"
 #include "apps/common/weights_source.h"
-#include "apps/report/figures.h"
+#include "apps/report/analysis/figures.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -190,7 +190,8 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
   auto* inputs =
       app.add_option("--inputs", options.analysis.inputs,
                      "safetensors file to use instead of the data set: 'images' [N,C,H,W] float32, "
-                     "already normalised, and optionally 'labels' [N] int64");
+                     "already normalised, and optionally 'labels' [N] int64; for an image-to-image "
+                     "model 'input' and 'target', and what the model reads");
   app.add_option("--images", options.analysis.images,
                  "number of images, drawn evenly over the classes of the evaluation split "
                  "(default: 64)")

@@ -17,7 +17,7 @@ double MeanSquare::root() const {
 }
 
 Collector::Collector(const std::vector<LayerInfo>& layers, bool class_token)
-    : class_token_(class_token) {
+    : class_token_(class_token), moments_(layers) {
   for (const LayerInfo& layer : layers) {
     LayerStatistics& statistics = layers_.emplace_back();
     for (const LayerInfo::Norm& norm : layer.norms) {
@@ -27,9 +27,10 @@ Collector::Collector(const std::vector<LayerInfo>& layers, bool class_token)
   }
 }
 
-void Collector::begin_batch(std::int64_t first_image) {
+void Collector::begin_batch(std::int64_t first_image, ImageTones tones) {
   first_image_ = first_image;
   layer_ = 0;
+  moments_.begin_batch(tones_.emplace(std::move(tones)));
 }
 
 void Collector::begin_second_pass() {
@@ -44,8 +45,13 @@ void Collector::begin_layer(const Tensor& x, const TokenGrid& grid) {
   if (layer_++ == 0 && !second_) input_.add(patches_of(x, grid));
 }
 
+void Collector::convolved(const Tensor& x, const TokenGrid& grid) {
+  if (!second_) moments_.convolved(layer_ - 1, x, grid);
+}
+
 void Collector::normalized(const Normalizer& norm, const Tensor& x, const Tensor& y,
                            const TokenGrid& grid) {
+  if (!second_) moments_.normalized(layer_ - 1, site_, x, grid);
   SiteStatistics& site = here().sites.at(site_++);
   second_ ? site.add_again(norm, x, grid) : site.add(norm, x, y, grid);
 }
@@ -61,6 +67,7 @@ void Collector::branch(Branch which, const Tensor& y, const TokenGrid& grid) {
 void Collector::end_layer(const Tensor& x, const TokenGrid& grid) {
   if (second_) return;
   here().grid = grid;
+  moments_.end_layer(layer_ - 1, x, grid);
   here().residual.add(patches_of(x, grid));
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "apps/analyze/statistics.h"
+#include "apps/analyze/token_moments.h"
 #include "dtn/nn/observer.h"
 
 namespace dtn {
@@ -31,15 +33,18 @@ class Collector : public Observer {
   Collector(const std::vector<LayerInfo>& layers, bool class_token);
 
   // Call begin_batch() before each batch of the first pass and then of the second; `first_image` is
-  // the index of the batch's first image. Call begin_second_pass() between the passes.
-  void begin_batch(std::int64_t first_image);
+  // the index of the batch's first image, and `tones` are those of its images. Call
+  // begin_second_pass() between the passes.
+  void begin_batch(std::int64_t first_image, ImageTones tones);
   void begin_second_pass();
 
   const std::vector<LayerStatistics>& layers() const { return layers_; }
   const MeanSquare& input() const { return input_; }  // input of the first layer
   const Rollout& rollout() const { return rollout_; }
+  const MomentCollector& moments() const { return moments_; }
 
   void begin_layer(const Tensor& x, const TokenGrid& grid) override;
+  void convolved(const Tensor& x, const TokenGrid& grid) override;
   void normalized(const Normalizer&, const Tensor& x, const Tensor& y,
                   const TokenGrid& grid) override;
   void attention(const AttentionView&) override;
@@ -55,6 +60,8 @@ class Collector : public Observer {
   std::vector<LayerStatistics> layers_;
   MeanSquare input_;
   Rollout rollout_;
+  MomentCollector moments_;
+  std::optional<ImageTones> tones_;  // of the batch
 };
 
 // Patches of the residual stream before the first layer and after each layer, [B, T, C] float64.

@@ -4,6 +4,7 @@
 
 #include "apps/analyze/measurements.h"
 #include "dtn/ops/loss.h"
+#include "dtn/ops/pixel_loss.h"
 
 namespace dtn {
 namespace {
@@ -34,6 +35,23 @@ double squares_of(const Tensor& gradient) {
   return sum;
 }
 
+// Returns the mean loss of a batch, and adds the sum over its samples.
+Variable class_loss_of(Context& ctx, const Variable& logits, const Fields& batch,
+                       GradientNorms& norms) {
+  const auto loss = ops::cross_entropy(ctx, logits, {.labels = batch.at("label"), .soft = {}});
+  for (const float l : loss.per_sample.values<float>()) norms.loss += static_cast<double>(l);
+  return loss.mean;
+}
+
+Variable pixel_loss_of(Context& ctx, const OpenSubject& subject, const Variable& output,
+                       const Fields& batch, GradientNorms& norms) {
+  const TranslateConfig& weights = subject.given.config.translate;
+  const ops::PixelLoss loss = ops::pixel_loss(ctx, output, batch.at("target"), weights);
+  norms.loss +=
+      static_cast<double>(*loss.loss.value().data<float>()) * static_cast<double>(output.dim(0));
+  return loss.loss;
+}
+
 void add_layer(const LayerInfo& layer, ParameterStore& store, GradientNorms& norms) {
   std::vector<std::string> norm_paths;
   for (const LayerInfo::Norm& norm : layer.norms) norm_paths.push_back(norm.path);
@@ -58,19 +76,20 @@ void add_layer(const LayerInfo& layer, ParameterStore& store, GradientNorms& nor
 }  // namespace
 
 std::optional<GradientNorms> gradient_norms(const OpenSubject& subject, AnalysisInputs& inputs) {
-  if (!inputs.labelled() || subject.config().num_classes == 0) return std::nullopt;
-  ParameterStore& store = subject.model().parameters();
+  const bool classifies = inputs.labelled() && subject.config().num_classes > 0;
+  if (!classifies && !subject.translate) return std::nullopt;
+  ParameterStore& store = subject.parameters();
   store.zero_gradients();
   GradientNorms norms;
   inputs.each_batch([&](const Fields& batch) {
     Tape tape;
     Context ctx;
     ctx.tape = &tape;
-    const Variable logits = subject.forward(batch, nullptr, &tape);
-    const auto loss = ops::cross_entropy(ctx, logits, {.labels = batch.at("label"), .soft = {}});
-    for (const float l : loss.per_sample.values<float>()) norms.loss += static_cast<double>(l);
-    const double share = static_cast<double>(logits.dim(0)) / static_cast<double>(inputs.count());
-    tape.backward(loss.mean, Tensor::full({1}, DType::kFloat32, share));
+    const Variable output = subject.forward(batch, nullptr, &tape);
+    const Variable loss = subject.translate ? pixel_loss_of(ctx, subject, output, batch, norms)
+                                            : class_loss_of(ctx, output, batch, norms);
+    const double share = static_cast<double>(output.dim(0)) / static_cast<double>(inputs.count());
+    tape.backward(loss, Tensor::full({1}, DType::kFloat32, share));
   });
   norms.loss /= static_cast<double>(inputs.count());
   for (const LayerInfo& layer : subject.layers) add_layer(layer, store, norms);

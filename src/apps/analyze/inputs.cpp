@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "apps/analyze/subject.h"
 #include "data/classes/draw_over_classes.h"
 #include "data/feed/chosen_samples.h"
 #include "data/feed/image_samples.h"
@@ -15,6 +16,7 @@
 #include "dtn/config/condition_field.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
+#include "tasks/translate/tensor_pairs.h"
 
 namespace dtn {
 namespace {
@@ -62,7 +64,15 @@ std::int64_t classes_of(const std::vector<std::int64_t>& drawn,
 
 AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& config,
                                const Registries& registries)
-    : model_(config.model), name_(file), file_(read_images(file, config.model)) {
+    : model_(config.model), image_field_(image_field_of(config)), name_(file) {
+  if (config.task == "translate") {
+    const auto pairs = std::make_shared<TensorPairs>(file, model_);
+    count_ = pairs->size();
+    split_ = open_split(pairs, config, Split::kVal, {.device = kCpu, .batch_size = kBatch});
+    take_unit_pixels();
+    return;
+  }
+  file_ = read_images(file, model_);
   count_ = file_.count();
   look_at_labels();
   // Tensors come prepared for their model, and their normalization is unknown.
@@ -75,7 +85,7 @@ AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& 
 
 AnalysisInputs::AnalysisInputs(const Task& task, const ExperimentConfig& config, std::int64_t count,
                                std::uint64_t seed, const Registries& registries)
-    : model_(config.model), name_(name_of(config.data)) {
+    : model_(config.model), image_field_(image_field_of(config)), name_(name_of(config.data)) {
   const auto source = validation_source(task, kCpu);
   const std::vector<std::int64_t> labels = labels_of(*source);
   std::vector<std::int64_t> drawn =
@@ -85,10 +95,19 @@ AnalysisInputs::AnalysisInputs(const Task& task, const ExperimentConfig& config,
   split_ = open_split(std::make_shared<ChosenSamples>(source, std::move(drawn)), config,
                       Split::kVal, {.device = kCpu, .batch_size = kBatch});
   look_at_labels();
+  if (config.task == "translate") {
+    take_unit_pixels();
+    return;
+  }
   if (config.data.dataset == "tensors") return;
   const Normalization n = resolve_normalization(config.data, model_.channels, registries.datasets);
   mean_ = n.mean;
   std_ = n.std;
+}
+
+void AnalysisInputs::take_unit_pixels() {
+  mean_.assign(static_cast<std::size_t>(model_.channels), 0);
+  std_.assign(static_cast<std::size_t>(model_.channels), 1);
 }
 
 void AnalysisInputs::look_at_labels() {
@@ -111,10 +130,11 @@ void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)
   feeder.start(0);
   std::int64_t done = 0;
   for (DeviceBatch batch; feeder.next(batch);) {
-    Fields fields{{"image", batch.fields.at("image").slice(0, batch.n)}};
+    Fields fields{{image_field_, batch.fields.at(image_field_).slice(0, batch.n)}};
     if (batch.host.has("label")) fields["label"] = batch.host.at("label").slice(0, batch.n);
-    if (const auto condition = condition_field(model_)) {
-      fields[condition->name] = batch.fields.at(condition->name).slice(0, batch.n);
+    if (batch.host.has("target")) fields["target"] = batch.host.at("target").slice(0, batch.n);
+    for (const FieldSpec& condition : condition_fields(model_)) {
+      fields[condition.name] = batch.fields.at(condition.name).slice(0, batch.n);
     }
     work(fields);
     done += batch.n;
@@ -123,10 +143,14 @@ void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)
   count_ = done;  // without damaged images
 }
 
+ImageTones AnalysisInputs::tones(const Fields& batch) const {
+  return {batch.at(image_field_), mean_, std_};
+}
+
 std::vector<Preview> AnalysisInputs::previews() {
   std::vector<Preview> previews;
   each_batch([&](const Fields& batch) {
-    const Tensor& images = batch.at("image");
+    const Tensor& images = batch.at(image_field_);
     for (std::int64_t i = 0; i < images.dim(0) && previews.size() < kPreviews; ++i) {
       Image image = preview_of(images.slice(i, i + 1).data<float>(), model_.channels,
                                model_.image_size, mean_, std_);
@@ -139,7 +163,7 @@ std::vector<Preview> AnalysisInputs::previews() {
 nlohmann::ordered_json AnalysisInputs::describe() const {
   nlohmann::ordered_json json;
   json["source"] = name_;
-  json["kind"] = split_ ? "evaluation split" : "file";
+  json["kind"] = draw_ ? "evaluation split" : "file";
   json["count"] = count_;
   json["draw"] = nullptr;
   if (draw_) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/analyze/analysis.h"
+#include "apps/analyze/token_moments.h"
 #include "data/feed/open_split.h"
 #include "dtn/tasks/task.h"
 
@@ -16,8 +17,9 @@ namespace dtn {
 
 class AnalysisInputs {
  public:
-  // Reads float32 images [N, channels, H, W], and optional int64 labels [N], from a file. Throws
-  // DataError if they do not fit the model.
+  // Reads float32 images [N, channels, H, W], and optional int64 labels [N], from a file; for an
+  // image-to-image model the fields that TensorPairs reads. Throws DataError if they do not fit the
+  // model.
   AnalysisInputs(const std::string& file, const ExperimentConfig&, const Registries&);
   // Draws `count` images of the evaluation split of the config's data set, evenly over its classes
   // (see draw_over_classes.h), or takes all of them if it has fewer. Reads no other image. Damaged
@@ -29,8 +31,11 @@ class AnalysisInputs {
   // Returns true if the images have labels.
   bool labelled() const { return labelled_; }
   std::int64_t largest_label() const { return largest_label_; }
-  // Calls `work` with each batch in turn: "image", and "label" if there are labels.
+  // Calls `work` with each batch in turn: the fields that the model reads; and "label" if there are
+  // labels, or "target" for an image-to-image model.
   void each_batch(const std::function<void(const Fields&)>& work);
+  // Grey values and gradients of the images of a batch.
+  ImageTones tones(const Fields& batch) const;
   std::vector<Preview> previews();
   // Describes the inputs for the report.
   nlohmann::ordered_json describe() const;
@@ -46,12 +51,14 @@ class AnalysisInputs {
   };
 
   void look_at_labels();
+  void take_unit_pixels();  // of an image-to-image model, in [0, 1]
   void each_batch_of_split(const std::function<void(const Fields&)>& work);
 
   ModelConfig model_;
+  const char* image_field_;
   std::string name_;
   Fields file_;
-  std::unique_ptr<OpenSplit> split_;  // of the drawn images; null: images of the file
+  std::unique_ptr<OpenSplit> split_;  // of the drawn images, or of pairs; null: images of file_
   std::optional<Draw> draw_;          // unset: images of the file
   std::int64_t count_ = 0;
   bool labelled_ = false;

@@ -10,15 +10,16 @@
 
 namespace dtn {
 
-// Gradients of the mean cross entropy, as norms over the parameters of each layer and its parts.
+// Gradients of the mean loss, cross entropy or that of an image-to-image model, as norms over the
+// parameters of each layer and its parts.
 struct GradientNorms {
   double loss = 0;
   std::vector<double> layers;                // [L], over all parameters of the layer
   std::vector<std::array<double, 3>> parts;  // [L]: norms, attention, MLP; NaN: the layer has none
 };
 
-// Runs one backward pass for each batch, in float32, in evaluation mode. Returns nothing without
-// labels or classes.
+// Runs one backward pass for each batch, in float32, in evaluation mode. Returns nothing for a
+// classifier without labels or classes.
 std::optional<GradientNorms> gradient_norms(const OpenSubject&, AnalysisInputs&);
 
 // Linear CKA between the layers of two models that see the same images.

@@ -174,7 +174,7 @@ void add_variation(const Layers& layers, Json& json) {
 }
 
 void add_lambdas(const SubjectNumbers& n, Json& json) {
-  ParameterStore& store = n.subject.model().parameters();
+  ParameterStore& store = n.subject.parameters();
   json["lambda_mean"] = as_json(mean_lambdas(n.subject.layers, store));
   json["lambda_var"] = as_json(var_lambdas(n.subject.layers, store));
   json["lambda_history"] = read_history(n.subject.given.history);
@@ -358,6 +358,7 @@ Json to_json(const SubjectNumbers& n) {
   });
   add_rollout(n, json);
   add_streams(n, json);
+  add_moments(n.collector.moments().places(), json);
   add_gradients(n, json);
   return json;
 }

@@ -38,6 +38,7 @@ struct EvalCommand {
   ReportOptions report;
   SuiteOptions suite;
   GridOptions grid;
+  ConditionOptions condition;
   std::string inputs, precision = "fp32";
   std::string detections;  // file for the results of a detector
   bool json = false;
@@ -80,6 +81,7 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
     throw ConfigError(
         cat("--grid is for image-to-image models; the task of this model is ", config.task));
   }
+  if (options.condition.any()) options.condition.check(config);
   const ResultPaths& paths = options.results;
   if (dynamic_cast<Multilabel*>(&task)) return check_multilabel_options(options);
   const bool for_any = !options.suite.any() && options.inputs.empty() &&
@@ -107,10 +109,11 @@ void check_options(const EvalCommand& options, const ExperimentConfig& config, T
 }
 
 // The same for a detector.
-void check_detector_options(const EvalCommand& options) {
+void check_detector_options(const EvalCommand& options, const ExperimentConfig& config) {
   if (!options.grid.file.empty()) {
     throw ConfigError("--grid is for image-to-image models; the task of this model is detect");
   }
+  if (options.condition.any()) options.condition.check(config);
   const ResultPaths& paths = options.results;
   if (!options.suite.any() && options.judged.samples.empty() && paths.features.empty() &&
       paths.attention.empty() && !options.report.any()) {
@@ -200,11 +203,11 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   const bool wants_classes = options.suite.any() || !options.inputs.empty() ||
                              !options.judged.samples.empty() || options.results.any() ||
                              !options.detections.empty() || options.report.any() ||
-                             !options.grid.file.empty();
+                             !options.grid.file.empty() || options.condition.any();
   if (!ranks.is_single() && wants_classes) {
     throw ConfigError(
-        "--suite, --inputs, --samples, --report, --grid and --save-... work in one process; start "
-        "dtn-eval without mpirun or srun");
+        "--suite, --inputs, --samples, --report, --grid, --shuffle-condition, --style-table and "
+        "--save-... work in one process; start dtn-eval without mpirun or srun");
   }
   fs::path file = options.weights.file(registries.schemas());
   TensorFile weights = read_safetensors(file);
@@ -228,7 +231,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
     log_info(note);
   starting.reset();
   if (auto* detect = dynamic_cast<Detect*>(task.get())) {
-    check_detector_options(options);
+    check_detector_options(options, config);
     return evaluate_detector({.config = config,
                               .task = *detect,
                               .device = device,
@@ -269,7 +272,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
                                   .batch_size = batch_size,
                                   .results = options.results,
                                   .reporter = reporter.get(),
-                                  .grid = options.grid};
+                                  .grid = options.grid,
+                                  .condition = options.condition};
   const Outcome outcome = options.inputs.empty() || !classify
                               ? evaluate_split(evaluation)
                               : evaluate_inputs(evaluation, options.inputs);
@@ -296,7 +300,7 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "--json", options.json,
       "print one JSON object: top1 top5 loss (multilabel: map f1_micro f1_macro threshold loss; a "
       "diffusion model: loss mse vb; an image-to-image model: psnr ssim l1 loss input_psnr "
-      "input_ssim; a detector: bbox and segm as below) count images_per_second "
+      "input_ssim iou; a detector: bbox and segm as below) count images_per_second "
       "skipped (damaged "
       "images); with --report, macro_f1 and ece, too; with --suite or --samples, the results "
       "of all their parts; with --coco-results, {\"bbox\": {AP AP50 AP75 APs APm APl "
@@ -330,9 +334,13 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "detectors: write the results of the validation split as a JSON file in COCO's format");
   detections->excludes(inputs)->excludes(suite)->excludes(judged)->excludes(frozen);
   auto* grid = options.grid.add_to(app);
-  for (CLI::Option* option : {suite, judged, frozen}) grid->excludes(option);
+  std::vector<CLI::Option*> translating = options.condition.add_to(app);
+  translating.push_back(grid);
+  for (CLI::Option* option : translating) {
+    for (CLI::Option* other : {suite, judged, frozen}) option->excludes(other);
+  }
   std::vector<CLI::Option*> others = saving;
-  others.push_back(grid);
+  others.insert(others.end(), translating.begin(), translating.end());
   others.push_back(detections);
   others.insert(others.end(), {checkpoint, inputs, suite, judged, frozen});
   options.coco.add_to(app, others);

@@ -23,6 +23,7 @@
 #include "dtn/tasks/diffusion.h"
 #include "dtn/tasks/multilabel.h"
 #include "dtn/tasks/translate.h"
+#include "tasks/translate/other_conditions.h"
 #include "train/evaluator.h"
 #include "train/rank_consistency.h"
 
@@ -117,8 +118,11 @@ Outcome evaluate_split(const TaskEvaluation& e) {
   Communicator& ranks = *job();
   std::optional<Communicator::Work> opening(std::in_place, ranks, "opening the data set",
                                             Communicator::Work::kLong);
-  const auto source = validation_source(e.task, e.device);
+  std::shared_ptr<const SampleSource> source = validation_source(e.task, e.device);
   log_info(cat("val: ", source->description()));
+  if (e.condition.shuffle) {
+    source = std::make_shared<OtherConditions>(std::move(source), e.config.model);
+  }
   check_equal_config(e.config, ranks);
   check_equal_data(*source, ranks);
   for (const Named<ParameterStore*>& store : e.task.stores()) {
@@ -171,6 +175,9 @@ Outcome evaluate_split(const TaskEvaluation& e) {
   outcome.skipped = ranks.sum(split->loader().report().bad_images);
   outcome.seconds = evaluation->seconds;
   if (e.reporter && outcome.count > 0) e.reporter->finish(outcome.skipped, *outcome.metrics);
+  if (e.condition.style_table) {
+    outcome.styles = evaluate_styles(e.config, e.task, source, e.device, e.compute, e.batch_size);
+  }
   if (outcome.count > 0) return outcome;
   const std::string damaged =
       outcome.skipped > 0 ? cat("; ", counted(outcome.skipped, "damaged " + outcome.noun)) : "";
@@ -188,6 +195,7 @@ void print_outcome(const Outcome& outcome, const Task& task, const TaskSchema& s
     if (outcome.skipped > 0) {
       std::printf("skipped %s\n", counted(outcome.skipped, "damaged " + outcome.noun).c_str());
     }
+    if (outcome.styles) std::printf("%s", outcome.styles->text().c_str());
     return;
   }
   nlohmann::ordered_json json;
@@ -199,6 +207,11 @@ void print_outcome(const Outcome& outcome, const Task& task, const TaskSchema& s
   json["count"] = outcome.count;
   json["images_per_second"] = rate;
   json["skipped"] = outcome.skipped;
+  if (outcome.styles) {
+    json["styles"] = outcome.styles->styles;
+    json["style_counts"] = outcome.styles->counts;
+    json["style_psnr"] = outcome.styles->psnr;
+  }
   std::printf("%s\n", json.dump().c_str());
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/eval/condition_options.h"
 #include "apps/eval/grid_file.h"
 #include "apps/eval/model_reporter.h"
 #include "apps/eval/result_files.h"
@@ -23,6 +24,7 @@ struct TaskEvaluation {
   const ResultPaths& results;  // of classifiers, and logits of a diffusion model
   ModelReporter* reporter;     // null: no report
   GridOptions grid{};          // of an image-to-image model
+  ConditionOptions condition{};
 };
 
 // Results of an evaluation; metrics exist only if there were labels.
@@ -31,6 +33,7 @@ struct Outcome {
   std::string noun = "images";          // unit of `count`
   std::int64_t count = 0, skipped = 0;  // `skipped`: damaged samples
   double seconds = 0;
+  std::optional<StyleTable> styles{};
 };
 
 // Evaluates a classifier on the file of --inputs, without preprocessing.

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "apps/report/analysis/figure_parts.h"
 #include "apps/report/class_report_figures.h"
-#include "apps/report/figure_parts.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/chart_figure.h"

@@ -24,6 +24,11 @@ constexpr std::array kChoices = {"task",
                                  "schedule.milestones",
                                  "schedule.epochs",
                                  "schedule.decay_epochs"};
+// Keys without which some choices are no valid config, such as pairs of pictures and conditions.
+constexpr std::array kNeeded = {
+    "data.corruptions",     "model.image_size",        "model.channels",
+    "model.out_channels",   "model.decoder_norm.type", "model.condition.from",
+    "model.condition.size", "model.condition.styles",  "data.drawn"};
 
 std::string text_of_value(const config::Node& node) {
   if (node.is_null()) return "null";
@@ -64,16 +69,25 @@ std::string value_of(const ConfigValues& config, const std::string& key) {
 
 std::optional<ConfigValues> defaults_for(const ConfigValues& run, const ConfigSchemas& schemas) {
   std::vector<std::string> chosen;
-  for (const char* key : kChoices) {
+  const auto choose = [&](const char* key) {
     const std::string value = value_of(run, key);
     if (!value.empty()) chosen.push_back(cat(key, "=", value));
+  };
+  const auto with_chosen = [&]() -> std::optional<ConfigValues> {
+    try {
+      return config_values(to_yaml(parse_experiment("data: {resample: pillow13}\n", "defaults",
+                                                    chosen, schemas, ConfigOrigin::kStored)));
+    } catch (const Error&) {  // the choices need further keys
+      return std::nullopt;
+    }
+  };
+  for (const char* key : kChoices) choose(key);
+  std::optional<ConfigValues> defaults = with_chosen();
+  for (auto key = kNeeded.begin(); !defaults && key != kNeeded.end(); ++key) {
+    choose(*key);
+    defaults = with_chosen();
   }
-  try {
-    return config_values(to_yaml(parse_experiment("data: {resample: pillow13}\n", "defaults",
-                                                  chosen, schemas, ConfigOrigin::kStored)));
-  } catch (const Error&) {  // the choices need further keys
-    return std::nullopt;
-  }
+  return defaults;
 }
 
 plot::Table differing_values(std::span<const std::string> names,

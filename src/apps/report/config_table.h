@@ -21,7 +21,8 @@ ConfigValues config_values(const std::string& yaml);
 std::string value_of(const ConfigValues& config, const std::string& key);
 
 // Returns the config that has the same task, preset, norm, data set, optimizer and schedule as the
-// run, and else defaults. Nothing if there is no such config.
+// run, and else defaults. Where this is no valid config, it also has some of the run's corruptions,
+// sizes and conditions. Nothing if that is not valid either.
 std::optional<ConfigValues> defaults_for(const ConfigValues& run, const ConfigSchemas& schemas);
 
 // Returns the keys whose values differ, with one column per config. A name is no difference.

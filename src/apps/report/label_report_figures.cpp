@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "apps/report/figure_parts.h"
+#include "apps/report/analysis/figure_parts.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/chart_figure.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/report/analysis_json.h"
+#include "apps/report/analysis/analysis_json.h"
 #include "plot/gallery.h"
 
 namespace dtn {

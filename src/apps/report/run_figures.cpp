@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "apps/report/figure_parts.h"
+#include "apps/report/analysis/figure_parts.h"
 #include "apps/report/picture_figures.h"
 #include "apps/report/run_quantities.h"
 #include "dtn/core/check.h"

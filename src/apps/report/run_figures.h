@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/report/analysis_json.h"
+#include "apps/report/analysis/analysis_json.h"
 #include "apps/report/config_table.h"
 #include "dtn/tasks/registries.h"
 #include "plot/chart.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "apps/common/json_files.h"
-#include "apps/report/figures.h"
+#include "apps/report/analysis/figures.h"
 #include "apps/sweep/child_wait.h"
 #include "config/document.h"
 #include "core/exit_code.h"

@@ -10,7 +10,7 @@
 namespace dtn {
 namespace {
 
-int digits_of(const SweepConfig& sweep) { return sweep.metric.figure.percent ? 2 : 4; }
+int digits_of(const SweepConfig& sweep) { return sweep.metric.figure.decimals_in_tables(); }
 
 std::string signed_text(const SweepConfig& sweep, std::optional<double> value) {
   return value ? format("%+.*f", digits_of(sweep), *value) : "-";
@@ -86,7 +86,7 @@ std::string figure_cell(const SweepConfig& sweep, const VariantResult& r, std::s
   const FigureSchema& figure = sweep.paper_figures[i];
   const std::map<std::string, double>& paper = sweep.variants[r.variant].paper_figures;
   const auto at = paper.find(figure.name);
-  const int digits = figure.percent ? 2 : 4;
+  const int digits = figure.decimals_in_tables();
   return beside_paper(mean_text(r.figures[i], digits),
                       at == paper.end() ? "" : format("%.*f", digits, at->second));
 }

@@ -150,6 +150,7 @@ NormEntry mapped_instance_norm_entry() {
   return {{.type = "adain_mlp",
            .doc = "Adaptive InstanceNorm with gain and shift from a network of a condition",
            .reads_condition = true,
+           .reads = {"condition.mapping"},
            .needs = "a network between the condition and its norms",
            .check = check_conditioned},
           make_mapped};

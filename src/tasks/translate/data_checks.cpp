@@ -124,7 +124,7 @@ Problem question_problem(const ExperimentConfig& config) {
 
 Problem drawn_problem(const ExperimentConfig& config) {
   const ModelConfig& model = config.model;
-  const bool is_map = config.data.drawn == DrawnTask::kMap;
+  const bool is_map = config.data.drawn != DrawnTask::kQuestion;
   if (!(model.image_size == ImageSize(drawn::kSide))) {
     return ConfigProblem{
         {"model.image_size", "data.dataset"},

@@ -120,8 +120,8 @@ Picture plan_picture(std::uint64_t seed, std::uint32_t split, std::uint32_t inde
   return picture;
 }
 
-std::array<std::uint8_t, kPixels> class_map(const Picture& picture) {
-  std::array<std::uint8_t, kPixels> classes{};
+ClassMap class_map(const Picture& picture) {
+  ClassMap classes{};
   for (const Shape& shape : picture.shapes) {
     for (int y = shape.top; y < shape.top + shape.size; ++y) {
       for (int x = shape.left; x < shape.left + shape.size; ++x) {
@@ -133,14 +133,18 @@ std::array<std::uint8_t, kPixels> class_map(const Picture& picture) {
   return classes;
 }
 
-void write_one_hot(const Picture& picture, std::span<float> out) {
-  const auto classes = class_map(picture);
+ClassMap plain_map(std::int64_t index) {
+  ClassMap classes{};
+  classes.fill(static_cast<std::uint8_t>(index % kClasses));
+  return classes;
+}
+
+void write_one_hot(const ClassMap& classes, std::span<float> out) {
   std::ranges::fill(out, 0.0f);
   for (std::size_t i = 0; i < kPixels; ++i) out[classes[i] * kPixels + i] = 1;
 }
 
-void write_textures(const Picture& picture, std::span<float> out) {
-  const auto classes = class_map(picture);
+void write_textures(const ClassMap& classes, std::span<float> out) {
   for (int y = 0, at = 0; y < kSide; ++y) {
     for (int x = 0; x < kSide; ++x, ++at) {
       const auto i = static_cast<std::size_t>(at);

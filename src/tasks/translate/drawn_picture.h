@@ -53,14 +53,17 @@ struct Picture {
 Picture plan_picture(std::uint64_t seed, std::uint32_t split, std::uint32_t index);
 
 // Class of each pixel, [kSide, kSide]: 0 for the background, 1 + form for a shape.
-std::array<std::uint8_t, kPixels> class_map(const Picture& picture);
+using ClassMap = std::array<std::uint8_t, kPixels>;
+ClassMap class_map(const Picture& picture);
+// The map with one class everywhere: index mod kClasses.
+ClassMap plain_map(std::int64_t index);
 
 // Writes float32 [kClasses, kSide, kSide]: 1 for the class of the pixel, 0 for the others.
-void write_one_hot(const Picture& picture, std::span<float> out);
+void write_one_hot(const ClassMap& classes, std::span<float> out);
 // Writes [3, kSide, kSide] in [0, 1]: each class in its own texture, a pattern of two colours with
 // a period of 4 pixels: diagonals (background), rows (disks), columns (squares), and squares
 // (triangles).
-void write_textures(const Picture& picture, std::span<float> out);
+void write_textures(const ClassMap& classes, std::span<float> out);
 // Writes [3, kSide, kSide] in [0, 1]: the shapes in their colours on grey noise.
 void write_colors(const Picture& picture, std::span<float> out);
 // Writes [kForms + kColors]: 1 for the form and for the colour of the question, 0 for the others.

@@ -3,7 +3,8 @@
 //
 // With data.drawn: map, the model paints a map of classes. Fields: "input" [4, 32, 32] float32, 1
 // for the class of a pixel (background, disk, square, triangle); "target" [3, 32, 32], each class
-// in its texture; and if the model reads a map (reads_map()), "map", equal to "input".
+// in its texture; and if the model reads a map (reads_map()), "map", equal to "input". With
+// plain_map, map i has one class everywhere, i mod 4.
 //
 // With data.drawn: question, the model marks what is asked for. Fields: "input" [3, 32, 32]
 // float32, coloured shapes on grey noise; "target" [1, 32, 32], 1 for the shapes with the form and
@@ -37,6 +38,8 @@ class DrawnSamples final : public SampleSource {
             SampleSource::Workspace& workspace) const override;
 
  private:
+  bool has_maps() const { return kind_ != DrawnTask::kQuestion; }
+
   std::int64_t size_;
   std::uint64_t seed_;
   std::uint32_t split_;

@@ -176,6 +176,31 @@ TEST(UNet, CheckpointedBlocksGiveTheSameGradients) {
   }
 }
 
+struct ConvolutionCounter : Observer {
+  void begin_layer(const Tensor&, const TokenGrid&) override { ++begun; }
+  void convolved(const Tensor&, const TokenGrid&) override { ++convolutions; }
+  void end_layer(const Tensor&, const TokenGrid&) override { ++ended; }
+  std::size_t begun = 0, convolutions = 0, ended = 0;
+};
+
+TEST(UNet, ShowsEveryConvolutionAndChangesNothing) {
+  for (const ModelConfig& config : tiny_unets()) {
+    SCOPED_TRACE(title_of_unet(config));
+    Classifier model(config, 1);
+    perturb(model.parameters());
+    const Fields inputs = unet_inputs(config, kBatch, DType::kFloat32);
+    Context ctx;
+    const Doubles alone = doubles(image_model(model).image(ctx, inputs).value());
+    ConvolutionCounter counter;
+    ctx.observer = &counter;
+    EXPECT_EQ(doubles(image_model(model).image(ctx, inputs).value()), alone);
+    const std::size_t layers = model.backbone().layers().size();
+    EXPECT_EQ(counter.begun, layers);
+    EXPECT_EQ(counter.convolutions, layers);
+    EXPECT_EQ(counter.ended, layers);
+  }
+}
+
 TEST(UNet, TakesImagesOfOtherSizes) {
   Classifier model(tiny_unet(), 1);
   EXPECT_EQ(model.backbone().size_problem({10, 14}), "");

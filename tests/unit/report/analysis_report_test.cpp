@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "apps/report/analysis_json.h"
-#include "apps/report/figures.h"
+#include "apps/report/analysis/analysis_json.h"
+#include "apps/report/analysis/figures.h"
 #include "example_analysis.h"
 #include "xml_check.h"
 

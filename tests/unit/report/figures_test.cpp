@@ -1,5 +1,5 @@
 // The figures of synthetic analyses. tests/e2e/report.sh opens a report in a browser.
-#include "apps/report/figures.h"
+#include "apps/report/analysis/figures.h"
 
 #include <gtest/gtest.h>
 

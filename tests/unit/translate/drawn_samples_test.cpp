@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kArea = 32 * 32;
 
 ExperimentConfig drawn_config(DrawnTask kind) {
-  const bool is_map = kind == DrawnTask::kMap;
+  const bool is_map = kind != DrawnTask::kQuestion;
   ExperimentConfig config = pair_config(32, is_map ? 4 : 3);
   config.model.out_channels = is_map ? 3 : 1;
   config.data.dataset = "drawn";
@@ -98,6 +98,34 @@ TEST(DrawnSamples, MapsAreOneHotAndTexturesFollowThem) {
   }
   for (std::size_t a = 0; a < 4; ++a) {
     for (std::size_t b = 0; b < a; ++b) EXPECT_NE(patterns[a], patterns[b]);
+  }
+}
+
+// Plain maps have the textures of the maps with shapes.
+TEST(DrawnSamples, PlainMapsHaveOneClass) {
+  const auto maps = open(drawn_config(DrawnTask::kMap));
+  const auto plain = open(drawn_config(DrawnTask::kPlainMap), Split::kVal);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    const PairRow row(*plain, i);
+    const auto pixel_class = static_cast<std::size_t>(i % 4);
+    const Floats input = row.floats("input"), texture = row.floats("target");
+    EXPECT_EQ(row.floats("map"), input);
+    for (std::size_t at = 0; at < 4 * kArea; ++at) {
+      ASSERT_EQ(input[at], at / kArea == pixel_class ? 1 : 0);
+    }
+    int compared = 0;
+    for (std::int64_t m = 0; m < 50; ++m) {
+      const PairRow other(*maps, m);
+      const Floats classes = other.floats("input"), target = other.floats("target");
+      for (std::size_t at = 0; at < kArea; ++at) {
+        if (classes[pixel_class * kArea + at] == 0) continue;
+        ++compared;
+        for (std::size_t c = 0; c < 3; ++c) {
+          ASSERT_EQ(target[c * kArea + at], texture[c * kArea + at]);
+        }
+      }
+    }
+    EXPECT_GT(compared, 100);
   }
 }
 

@@ -71,7 +71,36 @@ TEST(TranslateMeter, IsTheSameForOtherBatches) {
         batch_of(input.slice(first, first + 2), target.slice(first, first + 2), {first, first + 1}),
         {{"output", output.slice(first, first + 2)}});
   }
-  EXPECT_EQ(whole.result().values, halves.result().values);
+  const auto of_whole = whole.result().values, of_halves = halves.result().values;
+  ASSERT_EQ(of_whole.size(), of_halves.size());
+  for (std::size_t k = 0; k < of_whole.size(); ++k) {
+    EXPECT_EQ(of_whole[k].first, of_halves[k].first);
+    if (std::isnan(of_whole[k].second) && std::isnan(of_halves[k].second)) continue;
+    EXPECT_EQ(of_whole[k].second, of_halves[k].second) << of_whole[k].first;
+  }
+}
+
+// Masks of 4 pixels in 12 x 12: the output has the left 3 of one image and 2 more; the second target
+// is empty and does not count; the third output is empty.
+TEST(TranslateMeter, MeasuresOverlapOfMasks) {
+  const Shape shape{3, 1, 12, 12};
+  Tensor target = Tensor::zeros(shape, DType::kFloat32), output = target.clone();
+  for (const int at : {0, 1, 2, 3}) target.data<float>()[at] = 1;
+  for (const int at : {0, 1, 2, 20, 21}) output.data<float>()[at] = 0.5f;
+  output.data<float>()[30] = 0.49f;
+  output.data<float>()[144] = 1;
+  target.data<float>()[288] = 1;
+  TranslateMeter masks({}), pictures_too({}), empty({});
+  masks.add(batch_of(target, target, {0, 1, 2}), {{"output", output}});
+  EXPECT_NEAR(masks.result().at("iou"), (3.0 / 6 + 0) / 2, 1e-12);
+  Tensor grey = target.clone();
+  grey.data<float>()[200] = 0.25f;
+  pictures_too.add(batch_of(target, grey, {0, 1, 2}), {{"output", output}});
+  EXPECT_TRUE(std::isnan(pictures_too.result().at("iou")));
+  const Tensor nothing = Tensor::zeros(shape, DType::kFloat32);
+  empty.add(batch_of(nothing, nothing, {0, 1, 2}), {{"output", output}});
+  EXPECT_TRUE(std::isnan(empty.result().at("iou")));
+  EXPECT_TRUE(std::isnan(TranslateMeter({}).result().at("iou")));
 }
 
 TEST(TranslateMeter, HasNoFiguresThatDoNotExist) {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "apps/report/head_maps.h"
+#include "apps/report/analysis/head_maps.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
@@ -146,12 +146,6 @@ plot::Table magnitude_table(const std::vector<AnalyzedRun>& runs, const LayerMap
                           plot::readable(sum / n), plot::readable(range.high)});
   });
   return table;
-}
-
-// True if the number of pixel values fits the size of the image.
-bool drawable(const Preview& p) {
-  return p.height > 0 && p.width > 0 && p.height < 32768 && p.width < 32768 &&
-         p.rgb.size() == static_cast<std::size_t>(3 * p.height * p.width);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/figure_parts.h"
+#include "apps/report/analysis/figure_parts.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <string_view>
 
-#include "apps/report/analysis_json.h"
-#include "apps/report/figure_parts.h"
-#include "apps/report/figures.h"
+#include "apps/report/analysis/analysis_json.h"
+#include "apps/report/analysis/figure_parts.h"
+#include "apps/report/analysis/figures.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
@@ -27,6 +27,7 @@ const std::vector<Topic>& topics() {
       {"Positions of DTN's statistics", {"p_"}},
       {"Mixing ratios of DTN", {"lambda"}},
       {"Tokens before and after the norms", {"pca", "token_cosine"}},
+      {"Mean and deviation over the channels", {"moments"}},
       {"Signal and gradients", {"residual_rms", "gradient"}},
       {"Similarity of layers", {"cka"}},
       {"Illustrations", {"illustration"}},
@@ -52,7 +53,9 @@ std::string range_text(const std::vector<std::size_t>& counts) {
 std::string model_text(const AnalyzedRun& run) {
   std::string text = cat(run.name, " (");
   if (!run.normalizer.empty()) text += run.normalizer + ", ";
-  text += cat(run.depth(), " layers, ", range_text(run.heads), " heads");
+  text += cat(run.depth(), " layers");
+  const std::string heads = range_text(run.heads);
+  if (heads != "0" && heads != "-") text += cat(", ", heads, " heads");
   const double step = number_of(run.at("step"));
   if (std::isfinite(step)) text += cat(", step ", format("%.0f", step));
   return text + ")";
@@ -76,8 +79,11 @@ std::string shown_text(const AnalysisJson& analysis, const std::vector<AnalyzedR
     if (std::isfinite(loss)) losses.push_back(cat(run.name, " ", plot::readable(loss)));
   }
   const std::string data = inputs_text(analysis) + draw_text(analysis);
-  return losses.empty() ? cat("Inputs: ", data, " without labels, so there is no loss.")
-                        : cat("Loss (mean cross entropy) on ", data, ": ", joined(losses), ".");
+  const AnalysisJson& labels = member(analysis, "inputs.labels");
+  const bool has_classes = !labels.is_boolean() || labels.get<bool>();
+  if (losses.empty()) return cat("Inputs: ", data, " without labels, so there is no loss.");
+  return cat("Loss", has_classes ? " (mean cross entropy)" : "", " on ", data, ": ", joined(losses),
+             ".");
 }
 
 std::vector<std::string> lead(const AnalysisJson& analysis, const std::vector<AnalyzedRun>& runs) {
@@ -142,7 +148,7 @@ std::vector<plot::Figure> draw_figures(const nlohmann::ordered_json& analysis,
   for (const auto add :
        {add_magnitude_maps, add_magnitude_dots, add_attention, add_rollout, add_variation,
         add_position_maps, add_offsets, add_position_extent, add_lambdas, add_lambda_history,
-        add_planes, add_token_likeness, add_signals, add_cka}) {
+        add_planes, add_token_likeness, add_moment_maps, add_signals, add_cka}) {
     add(in, out);
   }
   return out;

@@ -1,4 +1,4 @@
-#include "apps/report/analysis_json.h"
+#include "apps/report/analysis/analysis_json.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/analyze/analysis.h"
-#include "apps/report/analysis_json.h"
+#include "apps/report/analysis/analysis_json.h"
 #include "plot/page.h"
 #include "plot/panel.h"
 
@@ -34,6 +34,7 @@ void add_lambdas(const FigureInput& in, Figures& out);  // Fig. 8
 void add_lambda_history(const FigureInput& in, Figures& out);
 void add_planes(const FigureInput& in, Figures& out);  // Fig. 9
 void add_token_likeness(const FigureInput& in, Figures& out);
+void add_moment_maps(const FigureInput& in, Figures& out);
 void add_signals(const FigureInput& in, Figures& out);  // rms and gradients
 void add_cka(const FigureInput& in, Figures& out);
 

@@ -1,4 +1,4 @@
-#include "apps/report/head_maps.h"
+#include "apps/report/analysis/head_maps.h"
 
 #include <algorithm>
 #include <array>
@@ -306,6 +306,11 @@ LayerMaps head_map_values(const std::vector<AnalyzedRun>& runs, std::string_view
 void add_head_maps(const FigureInput& in, HeadMaps what, Figures& out) {
   MapsFigure figure(in.runs, std::move(what));
   if (!figure.empty()) out.push_back(figure.draw());
+}
+
+bool drawable(const Preview& p) {
+  return p.height > 0 && p.width > 0 && p.height < 32768 && p.width < 32768 &&
+         p.rgb.size() == static_cast<std::size_t>(3 * p.height * p.width);
 }
 
 std::string preview_png(const Preview& preview, bool grey) {

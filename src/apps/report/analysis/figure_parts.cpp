@@ -1,4 +1,4 @@
-#include "apps/report/figure_parts.h"
+#include "apps/report/analysis/figure_parts.h"
 
 #include <algorithm>
 #include <cmath>

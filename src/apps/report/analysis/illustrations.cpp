@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "apps/report/figure_parts.h"
-#include "apps/report/figures.h"
+#include "apps/report/analysis/figure_parts.h"
+#include "apps/report/analysis/figures.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 

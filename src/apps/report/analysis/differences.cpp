@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/report/analysis_json.h"
+#include "apps/report/analysis/analysis_json.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 

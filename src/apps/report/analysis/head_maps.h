@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/report/figure_parts.h"
+#include "apps/report/analysis/figure_parts.h"
 #include "plot/heat_map.h"
 
 namespace dtn::drawing {
@@ -36,6 +36,9 @@ LayerMaps head_map_values(const std::vector<AnalyzedRun>& runs, std::string_view
 
 // Draws nothing if no run has a number.
 void add_head_maps(const FigureInput& in, HeadMaps what, Figures& out);
+
+// True if the number of pixel values fits the size of the image.
+bool drawable(const Preview& preview);
 
 // Encodes a preview as PNG, in colour or grey.
 std::string preview_png(const Preview& preview, bool grey = false);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "apps/report/figure_parts.h"
+#include "apps/report/analysis/figure_parts.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
