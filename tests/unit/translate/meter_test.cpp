@@ -80,8 +80,8 @@ TEST(TranslateMeter, IsTheSameForOtherBatches) {
   }
 }
 
-// Masks of 4 pixels in 12 x 12: the output has the left 3 of one image and 2 more; the second target
-// is empty and does not count; the third output is empty.
+// The first output marks 3 of the 4 pixels of its target and 2 others. The second target is empty
+// and does not count. The third output is empty.
 TEST(TranslateMeter, MeasuresOverlapOfMasks) {
   const Shape shape{3, 1, 12, 12};
   Tensor target = Tensor::zeros(shape, DType::kFloat32), output = target.clone();
