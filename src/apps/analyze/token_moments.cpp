@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
 
@@ -66,13 +68,19 @@ void add_defined(RunningMean& mean, double value) {
   if (std::isfinite(value)) mean.add(value);
 }
 
+// Six digits, as float32 has: the maps of a large image would fill a hundred megabytes else.
+double rounded(double value) { return std::strtod(format("%.6g", value).c_str(), nullptr); }
+
 Json maps_json(const std::vector<std::vector<double>>& maps, const TokenGrid& grid) {
   Json images = Json::array();
   for (const std::vector<double>& map : maps) {
     Json rows = Json::array();
     for (std::int64_t y = 0; y < grid.height; ++y) {
-      const auto first = map.begin() + y * grid.width;
-      rows.push_back(std::vector<double>(first, first + grid.width));
+      Json row = Json::array();
+      for (std::int64_t x = 0; x < grid.width; ++x) {
+        row.push_back(rounded(map[static_cast<std::size_t>(y * grid.width + x)]));
+      }
+      rows.push_back(std::move(row));
     }
     images.push_back(std::move(rows));
   }
