@@ -71,8 +71,8 @@ std::vector<CLI::Option*> ConditionOptions::add_to(CLI::App& app) {
 void ConditionOptions::check(const ExperimentConfig& config) const {
   const char* option = shuffle ? "--shuffle-condition" : "--style-table";
   if (config.task != "translate") {
-    throw ConfigError(cat(option, " is for image-to-image models; the task of this model is ",
-                          config.task));
+    throw ConfigError(
+        cat(option, " is for image-to-image models; the task of this model is ", config.task));
   }
   const std::vector<FieldSpec> fields = condition_fields(config.model);
   if (fields.empty()) {
@@ -94,8 +94,8 @@ StyleTable evaluate_styles(const ExperimentConfig& config, Task& task,
   ProgressBar bar("evaluating styles", styles * source->size());
   for (std::int64_t style = 0; style < styles; ++style) {
     const auto asked = std::make_shared<OtherConditions>(source, config.model, style);
-    const auto split = open_split(asked, config, Split::kVal,
-                                  {.device = device, .batch_size = batch_size});
+    const auto split =
+        open_split(asked, config, Split::kVal, {.device = device, .batch_size = batch_size});
     RowSums sums{std::vector<double>(table.styles.size()),
                  std::vector<std::int64_t>(table.styles.size())};
     EvalOptions eval;

@@ -48,8 +48,8 @@ TEST(OtherConditions, AreThoseOfTheNextSample) {
 
 TEST(OtherConditions, AreOneStyleForAll) {
   const ExperimentConfig config = style_config();
-  const auto whole = std::make_shared<CorruptedSamples>(
-      std::make_shared<NoisePictures>(7, 8, 8, 3), config, Split::kVal);
+  const auto whole = std::make_shared<CorruptedSamples>(std::make_shared<NoisePictures>(7, 8, 8, 3),
+                                                        config, Split::kVal);
   const OtherConditions second(whole, config.model, 1);
   for (std::int64_t i = 0; i < 7; ++i) {
     const PairRow row(second, i), own(*whole, i);
