@@ -102,7 +102,7 @@ std::string four_digits(double value) {
 std::string column_cell(const VariantResult& r, std::size_t i) {
   const std::optional<Statistics>& s = r.columns[i];
   if (!s) return "-";
-  const std::string mean = four_digits(s->mean);
+  std::string mean = four_digits(s->mean);
   if (!s->std) return mean;
   if (mean.find('e') != std::string::npos) return cat(mean, " ± ", four_digits(*s->std));
   const std::size_t dot = mean.find('.');

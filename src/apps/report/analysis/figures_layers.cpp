@@ -50,8 +50,8 @@ plot::Table lines_table(const std::vector<AnalyzedRun>& runs, const LayerLines& 
     if (panel.from_zero_layer) first = 0;
     for (std::size_t r = 0; r < runs.size(); ++r) {
       table.columns.push_back(cat(runs[r].name, ": ", panel.title));
-      last = std::max(last, panel.values[r].size() - (panel.from_zero_layer ? 1 : 0) *
-                                                         (panel.values[r].empty() ? 0 : 1));
+      const bool starts_at_zero = panel.from_zero_layer && !panel.values[r].empty();
+      last = std::max(last, panel.values[r].size() - (starts_at_zero ? 1 : 0));
     }
   }
   for (std::size_t layer = first; layer <= last; ++layer) {
@@ -114,7 +114,8 @@ void add_layer_lines(const FigureInput& in, LayerLines what, Figures& out) {
   const double n = static_cast<double>(columns);
   const double width = (kFigureWidth - 8 - left - kFigureSide - (n - 1) * between) / n;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const double column = static_cast<double>(i % columns), row = static_cast<double>(i / columns);
+    const std::size_t line = i / columns;
+    const double column = static_cast<double>(i % columns), row = static_cast<double>(line);
     const plot::Box area = {8 + left + column * (width + between), head + row * kLinesRow, width,
                             kLinesHeight};
     draw_panel(canvas, area, what.panels[i], runs, axes[i], !what.shared || i % columns == 0);
@@ -323,8 +324,9 @@ void add_cka(const FigureInput& in, Figures& out) {
   plot::HeatSheet sheet(scale.map);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Similarity& s = all[i];
+    const std::size_t line = i / columns;
     const plot::Box box = {62 + pitch * static_cast<double>(i % columns),
-                           head + (side + 60) * static_cast<double>(i / columns), side, side};
+                           head + (side + 60) * static_cast<double>(line), side, side};
     std::vector<double> upside_down;
     for (std::size_t r = s.n_rows; r-- > 0;) {
       const double* row = &s.values[r * s.n_columns];

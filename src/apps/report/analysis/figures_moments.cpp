@@ -102,9 +102,10 @@ class MomentsFigure {
     if (has_image) draw_image(canvas);
     plot::HeatSheet sheet(plot::ColorMap::kViridis);
     for (std::size_t i = 0; i < shown.size(); ++i) {
+      const std::size_t line = i / columns();
       const plot::Point at{
           kFigureSide + static_cast<double>(i % columns()) * (entry_width() + kEntryGap),
-          top + static_cast<double>(i / columns()) * row};
+          top + static_cast<double>(line) * row};
       draw_entry(canvas, sheet, at, shown[i]);
     }
     sheet.draw(canvas);

@@ -202,7 +202,8 @@ void MapsFigure::draw_block(plot::HeatSheet& sheet, plot::Point at, std::size_t 
   for (std::size_t h = 0; h < runs_[run].heads[layer]; ++h) {
     const std::vector<double>& values = what_.maps[run][layer][h];
     if (!any_number(values)) continue;
-    const double column = static_cast<double>(h / rows), row = static_cast<double>(h % rows);
+    const std::size_t place = h / rows;
+    const double column = static_cast<double>(place), row = static_cast<double>(h % rows);
     const plot::Box box = {at.x + column * (map.width + kMapGap),
                            at.y + kBlockHead + row * (map.height + kMapGap), map.width, map.height};
     sheet.add(box, values, static_cast<std::int64_t>(grid.rows),
