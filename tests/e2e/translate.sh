@@ -182,6 +182,8 @@ check "conditions of the next samples" << 'EOC'
 found = [json.loads(l) for l in log.splitlines() if l.startswith("{")][-1]
 assert found["count"] == 5 and "style_psnr" not in found, found
 EOC
+expect 2 dtn-eval --checkpoint cin --inputs styles.safetensors --style-table --shuffle-condition
+expect_text 'shuffle-condition excludes --style-table'
 expect 2 dtn-eval --checkpoint run --shuffle-condition
 expect_text 'shuffle-condition: this model reads no condition'
 expect 2 dtn-eval --checkpoint run --style-table

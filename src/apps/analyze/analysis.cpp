@@ -1,5 +1,7 @@
 #include "apps/analyze/analysis.h"
 
+#include <optional>
+
 #include "apps/analyze/collector.h"
 #include "apps/analyze/inputs.h"
 #include "apps/analyze/measurements.h"
@@ -59,17 +61,17 @@ void check_classes_of(const OpenSubject& first, const OpenSubject& subject) {
 
 Collector collect(const OpenSubject& subject, AnalysisInputs& inputs) {
   Collector collector(subject.layers, subject.config().has_class_token());
-  const auto pass = [&] {
+  const auto pass = [&](bool first_pass) {
     std::int64_t first = 0;
     inputs.each_batch([&](const Fields& batch) {
-      collector.begin_batch(first, inputs.tones(batch));
+      collector.begin_batch(first, first_pass ? std::optional(inputs.tones(batch)) : std::nullopt);
       subject.forward(batch, &collector);
       first += batch.count();
     });
   };
-  pass();
+  pass(true);
   collector.begin_second_pass();
-  pass();
+  pass(false);
   return collector;
 }
 

@@ -27,10 +27,10 @@ Collector::Collector(const std::vector<LayerInfo>& layers, bool class_token)
   }
 }
 
-void Collector::begin_batch(std::int64_t first_image, ImageTones tones) {
+void Collector::begin_batch(std::int64_t first_image, std::optional<ImageTones> tones) {
   first_image_ = first_image;
   layer_ = 0;
-  moments_.begin_batch(tones_.emplace(std::move(tones)));
+  if (tones) moments_.begin_batch(std::move(*tones));
 }
 
 void Collector::begin_second_pass() {

@@ -33,9 +33,9 @@ class Collector : public Observer {
   Collector(const std::vector<LayerInfo>& layers, bool class_token);
 
   // Call begin_batch() before each batch of the first pass and then of the second; `first_image` is
-  // the index of the batch's first image, and `tones` are those of its images. Call
-  // begin_second_pass() between the passes.
-  void begin_batch(std::int64_t first_image, ImageTones tones);
+  // the index of the batch's first image. Call begin_second_pass() between the passes. The first
+  // pass needs the tones of the batch's images, the second does not.
+  void begin_batch(std::int64_t first_image, std::optional<ImageTones> tones = {});
   void begin_second_pass();
 
   const std::vector<LayerStatistics>& layers() const { return layers_; }
@@ -61,7 +61,6 @@ class Collector : public Observer {
   MeanSquare input_;
   Rollout rollout_;
   MomentCollector moments_;
-  std::optional<ImageTones> tones_;  // of the batch
 };
 
 // Patches of the residual stream before the first layer and after each layer, [B, T, C] float64.

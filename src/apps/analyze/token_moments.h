@@ -5,8 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/analyze/statistics.h"
@@ -59,8 +61,8 @@ class MomentCollector {
  public:
   explicit MomentCollector(const std::vector<LayerInfo>& layers);
 
-  // Call before each batch; `tones` must outlive it.
-  void begin_batch(const ImageTones& tones) { tones_ = &tones; }
+  // Call before each batch, with the tones of its images.
+  void begin_batch(ImageTones tones) { tones_ = std::move(tones); }
   void convolved(std::size_t layer, const Tensor& x, const TokenGrid& grid);
   void normalized(std::size_t layer, std::size_t site, const Tensor& x, const TokenGrid& grid);
   void end_layer(std::size_t layer, const Tensor& x, const TokenGrid& grid);
@@ -73,7 +75,7 @@ class MomentCollector {
 
   std::vector<LayerInfo> layers_;
   bool shows_norms_ = false;
-  const ImageTones* tones_ = nullptr;
+  std::optional<ImageTones> tones_;  // of the batch
   std::vector<MomentMaps> convolutions_, norms_, blocks_;
 };
 

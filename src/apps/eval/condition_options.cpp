@@ -59,13 +59,16 @@ std::string padded(const std::string& text, std::size_t width) {
 }  // namespace
 
 std::vector<CLI::Option*> ConditionOptions::add_to(CLI::App& app) {
-  return {app.add_flag("--shuffle-condition", shuffle,
-                       "image-to-image models: give each sample the style, vector or map of the "
-                       "next one; a model that ignores its condition has the same figures"),
-          app.add_flag("--style-table", style_table,
-                       "image-to-image models that read a style by its index: also evaluate all "
-                       "samples once for each style, and print the PSNR of the outputs for each "
-                       "style to the targets of each style")};
+  auto* shuffling = app.add_flag("--shuffle-condition", shuffle,
+                                 "image-to-image models: give each sample the style, vector, map "
+                                 "or style image of the next one; a model that ignores its "
+                                 "condition has the same figures");
+  auto* table = app.add_flag("--style-table", style_table,
+                             "image-to-image models that read a style by its index: also evaluate "
+                             "all samples once for each style, and print the PSNR of the outputs "
+                             "for each style to the targets of each style");
+  table->excludes(shuffling);  // the table needs each sample's own style
+  return {shuffling, table};
 }
 
 void ConditionOptions::check(const ExperimentConfig& config) const {
