@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/transpose.h"
 
 namespace dtn::DTN_ISA {
 
@@ -60,33 +60,6 @@ struct AddedRows {
   A* operator()(std::int64_t i) const { return first + tokens[i] * ld; }
   AddedRows from(std::int64_t i) const { return {first, ld, tokens + i}; }
 };
-
-template <class V, int... I>
-inline V interleave_low(V a, V b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (I / 2 + I % 2 * static_cast<int>(sizeof...(I)))...);
-}
-template <class V, int... I>
-inline V interleave_high(V a, V b, std::integer_sequence<int, I...>) {
-  constexpr int n = sizeof...(I);
-  return __builtin_shufflevector(a, b, (n / 2 + I / 2 + I % 2 * n)...);
-}
-
-// Transposes in registers, x[i][j] -> x[j][i], by log2(lanes) perfect shuffles.
-template <class V, int L>
-[[gnu::always_inline]] inline void transpose_lanes(V (&x)[L]) {
-  using Lanes = std::make_integer_sequence<int, L>;
-#pragma GCC unroll 4
-  for (int stage = 1; stage < L; stage *= 2) {
-    V y[L];
-#pragma GCC unroll 8
-    for (int i = 0; i < L / 2; ++i) {
-      y[2 * i] = interleave_low(x[i], x[i + L / 2], Lanes{});
-      y[2 * i + 1] = interleave_high(x[i], x[i + L / 2], Lanes{});
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < L; ++i) x[i] = y[i];
-  }
-}
 
 // Elements [k, k + lanes) of a row of `dim` values; 0 past its end. k counts elements.
 template <class E, class S>

@@ -22,15 +22,16 @@ bool uses_onednn(DType dtype) {
   return !eigen_forced.load(std::memory_order_relaxed) && dtype != DType::kFloat64 &&
          onednn::supports(DType::kFloat32);
 }
-// Returns true if no conversion is needed; otherwise bfloat16 is converted to float32 first.
-bool multiplies_natively(DType dtype) {
-  return dtype != DType::kBFloat16 || (uses_onednn(dtype) && onednn::supports(dtype));
+// Returns the type in which factors of this type are multiplied. Bfloat16 becomes float32 if the
+// machine has no fast instructions for it.
+DType multiplied_type(DType dtype) {
+  if (dtype != DType::kBFloat16) return dtype;
+  return uses_onednn(dtype) && onednn::supports(dtype) ? dtype : DType::kFloat32;
 }
 
 // Block size of the rows of a oneDNN tile.
 std::int64_t row_block(DType dtype) {
-  if (!uses_onednn(dtype)) return 1;
-  return onednn::row_block(multiplies_natively(dtype) ? dtype : DType::kFloat32);
+  return uses_onednn(dtype) ? onednn::row_block(multiplied_type(dtype)) : 1;
 }
 
 // Outside a parallel region a library would start threads, and the result would depend on their
@@ -55,21 +56,36 @@ void multiply_native(CpuQueue& queue, const GemmTile& t) {
   uses_onednn(t.dtype) ? onednn::multiply_rows(queue, t) : eigen::multiply(t);
 }
 
-// bfloat16 on a machine without native bfloat16 products: converts the tiles and multiplies in
-// float32.
-void multiply_upcast(CpuQueue& queue, const GemmTile& t) {
+// Replaces op(A) by a float32 copy that is not transposed: oneDNN's kernels for a transposed A take
+// a quarter to a third longer.
+void copy_a(CpuQueue& queue, Scratch::Scope& scope, GemmTile& t) {
+  float* copy = scope.take<float>(t.m * t.k);
+  if (t.transpose_a) {
+    run(queue, TransposeTile{t.dtype, t.k, t.m, t.a, t.lda, copy, t.k});
+  } else {
+    run(queue, ConvertTile{t.dtype, DType::kFloat32, t.m, t.k, t.a, t.lda, copy, t.k});
+  }
+  t.a = copy;
+  t.lda = t.k;
+  t.transpose_a = false;
+}
+
+// Replaces B by a float32 copy.
+void copy_b(CpuQueue& queue, Scratch::Scope& scope, GemmTile& t) {
+  const std::int64_t rows = t.transpose_b ? t.n : t.k, cols = t.transpose_b ? t.k : t.n;
+  float* copy = scope.take<float>(rows * cols);
+  run(queue, ConvertTile{t.dtype, DType::kFloat32, rows, cols, t.b, t.ldb, copy, cols});
+  t.b = copy;
+  t.ldb = cols;
+}
+
+// Multiplies bfloat16 tiles in float32. A packed B is float32 already.
+void multiply_widened(CpuQueue& queue, const GemmTile& t) {
   Scratch::Scope scope(queue.scratch());
-  auto upcast = [&](const void* x, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
-    float* wide = scope.take<float>(rows * cols);
-    run(queue, ConvertTile{DType::kBFloat16, DType::kFloat32, rows, cols, x, ld, wide, cols});
-    return wide;
-  };
   GemmTile f = t;
+  copy_a(queue, scope, f);
+  if (!t.packed_b) copy_b(queue, scope, f);
   f.dtype = f.c_dtype = DType::kFloat32;
-  f.lda = t.transpose_a ? t.m : t.k;
-  f.ldb = t.transpose_b ? t.k : t.n;
-  f.a = upcast(t.a, t.lda, t.transpose_a ? t.k : t.m, f.lda);
-  f.b = upcast(t.b, t.ldb, t.transpose_b ? t.n : t.k, f.ldb);
   if (t.c_dtype == DType::kFloat32) return multiply_native(queue, f);
   f.c = scope.take<float>(t.m * t.n);
   f.ldc = t.n;
@@ -80,7 +96,14 @@ void multiply_upcast(CpuQueue& queue, const GemmTile& t) {
 }
 
 void multiply(CpuQueue& queue, const GemmTile& t) {
-  multiplies_natively(t.dtype) ? multiply_native(queue, t) : multiply_upcast(queue, t);
+  if (multiplied_type(t.dtype) != t.dtype) return multiply_widened(queue, t);
+  if (!t.transpose_a || t.dtype != DType::kFloat32 || !uses_onednn(t.dtype)) {
+    return multiply_native(queue, t);
+  }
+  Scratch::Scope scope(queue.scratch());
+  GemmTile turned = t;
+  copy_a(queue, scope, turned);
+  multiply_native(queue, turned);
 }
 
 // Division of a product into tiles; fixed by its shape alone.
@@ -123,7 +146,7 @@ Plan make_plan(const Gemm& g, bool has_epilogue) {
   constexpr std::int64_t kEnoughTiles = 12, kMinGroup = 512;
   Plan p;
   if (g.transpose_a) {
-    p.tile_m = even_part(g.m, 216, 8);
+    p.tile_m = even_part(g.m, 216, std::max<std::int64_t>(8, row_block(g.dtype)));
   } else {
     p.tile_m = even_rows(g.m, row_block(g.dtype));
   }
@@ -174,21 +197,30 @@ GemmTile column_of_b(const Gemm& g, const Plan& plan, std::int64_t j) {
 const onednn::Panel* pack_b(CpuQueue& queue, Scratch::Scope& scope, const Job& job) {
   const Gemm& g = job.g;
   const Plan& plan = job.plan;
-  if (g.transpose_a || (g.lda != g.k && !job.gather_a) || g.batch > 1) return nullptr;
-  if (job.gather_b) return nullptr;
+  const bool widens = multiplied_type(g.dtype) != g.dtype;  // which makes A dense
+  if (g.transpose_a || (g.lda != g.k && !job.gather_a && !widens) || g.batch > 1) return nullptr;
+  if (job.gather_b || !uses_onednn(g.dtype)) return nullptr;
   if (plan.tiles_m < 2 || plan.groups > 1) return nullptr;
-  if (!uses_onednn(g.dtype) || !onednn::supports(g.dtype)) return nullptr;
+  const auto column = [&](std::int64_t j) {
+    GemmTile t = column_of_b(g, plan, j);
+    t.dtype = multiplied_type(g.dtype);
+    return t;
+  };
   auto* panels = scope.take<onednn::Panel>(plan.tiles_n);
   {
     OneThread guard;
     for (std::int64_t j = 0; j < plan.tiles_n; ++j) {
-      panels[j] = onednn::plan_panel(column_of_b(g, plan, j), static_cast<int>(j));
+      panels[j] = onednn::plan_panel(column(j), static_cast<int>(j));
       onednn::bind_panel(panels[j], scope.take<char>(static_cast<std::int64_t>(panels[j].bytes)));
     }
   }
   parallel_for(plan.tiles_n, [&](std::int64_t j) {
     OneThread guard;
-    onednn::pack_panel(queue, column_of_b(g, plan, j), panels[j]);
+    Scratch::Scope room(queue.scratch());
+    GemmTile t = column_of_b(g, plan, j);
+    if (widens) copy_b(queue, room, t);
+    t.dtype = multiplied_type(g.dtype);
+    onednn::pack_panel(queue, t, panels[j]);
   });
   return panels;
 }

@@ -144,6 +144,19 @@ Reorder& find_reorder(const GemmTile& t, const memory& panel) {
 
 void point(memory& m, const void* data) { m.set_data_handle(const_cast<void*>(data)); }
 
+bool has_isa(dnnl::cpu_isa isa) {
+  const int wanted = static_cast<int>(isa);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+bool is_intel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::string library() {
@@ -153,10 +166,9 @@ std::string library() {
 
 bool supports(DType dtype) {
   if (dtype == DType::kFloat32) return true;
-  static const bool has_bf16 = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
-                                static_cast<int>(dnnl::cpu_isa::avx512_core_bf16)) ==
-                               static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
-  return dtype == DType::kBFloat16 && has_bf16;
+  static const bool fast_bf16 = has_isa(dnnl::cpu_isa::avx512_core_amx) ||
+                                (has_isa(dnnl::cpu_isa::avx512_core_bf16) && !is_intel());
+  return dtype == DType::kBFloat16 && fast_bf16;
 }
 
 bool has_own_layout(DType dtype) {

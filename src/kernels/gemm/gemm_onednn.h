@@ -13,7 +13,9 @@ namespace dtn::onednn {
 // Returns the name and version of the library; empty without oneDNN.
 std::string library();
 
-// Returns true if this machine multiplies this type natively (bfloat16 needs AVX512_BF16).
+// Returns true if this machine has instructions for products of this type that are worth using. For
+// bfloat16 these are AMX, and AVX512_BF16 except on Intel's processors: there it has half the rate
+// of float32.
 bool supports(DType dtype);
 
 // Returns true if its kernels repack the right-hand side into a special layout. Kernels for

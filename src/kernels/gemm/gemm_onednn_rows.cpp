@@ -49,15 +49,12 @@ void multiply_rows(CpuQueue& queue, const GemmTile& t) {
   constexpr std::int64_t kWorthCopying = 32;  // minimum number of uses of an element
   Scratch::Scope scope(queue.scratch());
   GemmTile spread = t;
-  auto spread_out = [&](const void*& x, std::int64_t& ld, std::int64_t cols) {
-    const std::int64_t stride = spread_stride(t.dtype, cols);
-    x = copied(queue, scope, t.dtype, x, ld, t.k, cols, stride, t.k);
-    ld = stride;
-  };
-  const bool down_a = t.transpose_a && crowded(t.dtype, t.lda);
   const bool down_b = !t.packed_b && !t.transpose_b && crowded(t.dtype, t.ldb);
-  if (down_a && t.n >= kWorthCopying) spread_out(spread.a, spread.lda, t.m);
-  if (down_b && t.m >= kWorthCopying) spread_out(spread.b, spread.ldb, t.n);
+  if (down_b && t.m >= kWorthCopying) {
+    const std::int64_t stride = spread_stride(t.dtype, t.n);
+    spread.b = copied(queue, scope, t.dtype, t.b, t.ldb, t.k, t.n, stride, t.k);
+    spread.ldb = stride;
+  }
   multiply_row_blocks(queue, spread);
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/transpose.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -17,6 +18,27 @@ void convert(const ConvertTile& t) {
       store_n(dst + c, v, n);
     });
   }
+}
+
+// Transposes square blocks in registers.
+template <class From>
+void transpose(const TransposeTile& t) {
+  constexpr int kBlock = kLanes<float>;
+  const From* src = static_cast<const From*>(t.src);
+  for_each_vector<float>(t.rows, [&](std::int64_t r, auto height) {
+    for_each_vector<float>(t.cols, [&](std::int64_t c, auto width) {
+      VecF x[kBlock];
+#pragma GCC unroll 16
+      for (int i = 0; i < kBlock; ++i) {
+        x[i] = i < height ? load_n(src + (r + i) * t.ld_src + c, width) : VecF{};
+      }
+      transpose_lanes(x);
+#pragma GCC unroll 16
+      for (int j = 0; j < kBlock; ++j) {
+        if (j < width) store_n(t.dst + (c + j) * t.ld_dst + r, x[j], height);
+      }
+    });
+  });
 }
 
 // Sums four vectors of columns at a time over the rows, in registers.
@@ -69,6 +91,10 @@ void run(CpuQueue&, const ConvertTile& t) {
   upcast ? convert<bfloat16, float>(t) : convert<float, bfloat16>(t);
 }
 
+void run(CpuQueue&, const TransposeTile& t) {
+  t.from == DType::kBFloat16 ? transpose<bfloat16>(t) : transpose<float>(t);
+}
+
 void run(CpuQueue&, const ColumnSums& s) {
   for_dtype("ColumnSums", s.dtype, [&](auto t) { column_sums<decltype(t)>(s); });
 }
@@ -80,5 +106,6 @@ void run(CpuQueue&, const SumPartials& s) {
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(ConvertTile)
+DTN_DISPATCH(TransposeTile)
 DTN_DISPATCH(ColumnSums)
 DTN_DISPATCH(SumPartials)

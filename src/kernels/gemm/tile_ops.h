@@ -28,6 +28,17 @@ struct ConvertTile {
 };
 void run(CpuQueue&, const ConvertTile&);
 
+// dst[c, r] = src[r, c], converted to float32.
+struct TransposeTile {
+  DType from;  // float32 or bfloat16
+  std::int64_t rows, cols;
+  const void* src;
+  std::int64_t ld_src;
+  float* dst;
+  std::int64_t ld_dst;
+};
+void run(CpuQueue&, const TransposeTile&);
+
 // sums[c] += sum over r of x[r, c], in row order; sums have the accumulator type.
 struct ColumnSums {
   DType dtype;
