@@ -6,20 +6,77 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
+import time
+import types
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
 
-from gpu_check import cli, layout, smoke, stage  # noqa: E402
+from gpu_check import cli, clock, layout, process, smoke, stage  # noqa: E402
 
 PROGRAMS = ("bin/dtn-bench", "bin/dtn-train", "tests/gpu_kernels", "tests/gpu_train",
             "tests/planted_faults")
 TOOLS = ("nvidia-smi", "python", "compute-sanitizer", "ncu", "mpirun")
 COMPILERS = ("cmake", "ninja", "g++", "nvcc")
 SOURCES = ("src/kernels/a.cu", "src/kernels/warpgroup.cu")  # tests of the latter need 9.0
+
+
+class Leap(threading.local):
+    seconds = 0.0  # by which the time is ahead in this thread
+
+
+leap = Leap()
+
+
+class Program(subprocess.Popen):
+    """A stand-in that hangs writes its process group to `$CALLS.hanging`. The clock of the thread
+    that waits for it is then past every limit. So no test waits for a limit, and the limits are
+    those of real use, which a busy machine keeps."""
+
+    leapt = False
+
+    def wait(self, timeout=None):
+        if timeout is None:
+            return super().wait()
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return super().wait(max(0.0, min(0.02, end - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                if self.hangs() and not self.leapt:
+                    self.leapt = True
+                    leap.seconds += 1e6
+                    raise
+                if time.monotonic() >= end:
+                    raise
+
+    def hangs(self):
+        hanging = pathlib.Path(os.environ["CALLS"] + ".hanging")
+        return hanging.exists() and str(self.pid) in hanging.read_text().split()
+
+
+@contextlib.contextmanager
+def leaping_time():
+    """Lets the time leap within a step whose program hangs, not in others."""
+    run_step = stage.Runner._run_step
+
+    def in_time(self, *step):
+        try:
+            run_step(self, *step)
+        finally:
+            leap.seconds = 0.0
+
+    fake = types.SimpleNamespace(monotonic=lambda: time.monotonic() + leap.seconds)
+    patch = unittest.mock.patch.object
+    with (patch(subprocess, "Popen", Program), patch(process, "time", fake),
+          patch(clock, "time", fake), patch(stage.Runner, "_run_step", in_time)):
+        yield
 
 
 class Machine:
@@ -67,16 +124,17 @@ class Machine:
     def ledger(self):
         return json.loads((self.root / "tests/gpu_ledger.json").read_text())
 
-    def check(self, *arguments, plant="", mode="exit", turn=None, patience=0.04, **environment):
+    def check(self, *arguments, plant="", mode="exit", turn=None, **environment):
         """The exit status of a call; what it printed is in `said`."""
-        layout.ROOT, stage.PATIENCE = self.root, patience
+        layout.ROOT = self.root
         sys.executable = str(self.root / "tools/python")
         os.environ.update(self.environment, PLANT=plant, MODE=mode,
                           TURN=str(turn or ""), **environment)
         (self.root / "calls").write_text("")
-        (self.root / "calls.turns").unlink(missing_ok=True)
+        for name in ("calls.turns", "calls.hanging"):
+            (self.root / name).unlink(missing_ok=True)
         said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), leaping_time():
             status = cli.main(arguments)
         for name in environment:
             del os.environ[name]
@@ -111,12 +169,12 @@ class MachineTest(unittest.TestCase):
     def setUp(self):
         self.machine = Machine()
         self.addCleanup(self.machine.close)
-        kept = (layout.ROOT, stage.PATIENCE, sys.executable, dict(os.environ))
+        kept = (layout.ROOT, sys.executable, dict(os.environ))
 
         def restore():
-            layout.ROOT, stage.PATIENCE, sys.executable = kept[:3]
+            layout.ROOT, sys.executable = kept[:2]
             os.environ.clear()
-            os.environ.update(kept[3])
+            os.environ.update(kept[2])
         self.addCleanup(restore)
 
     def check(self, *arguments, expect, **options):

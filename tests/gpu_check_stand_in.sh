@@ -21,7 +21,10 @@ fail() {
   case $mode in
     exit) echo "planted" >&2; exit 7 ;;
     crash) kill -SEGV $$ ;;
-    hang) exec sleep 60 ;;
+    hang)
+      read -r _ _ _ _ group _ < /proc/$$/stat
+      echo "$group" >> "$CALLS.hanging"
+      exec sleep 60 ;;
     garbage) echo '{"images_per_second": '; exit 0 ;;
   esac
 }

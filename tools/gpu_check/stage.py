@@ -11,8 +11,6 @@ from . import process
 from .errors import CannotRun, Failed, LeftOut, TookTooLong
 from .ledger import rounded
 
-PATIENCE = 1.0  # factor on the limit of a step; the check's own tests set it lower
-
 
 def say(text):
     print(f"gpu-check: {text}", flush=True)
@@ -183,7 +181,7 @@ class Runner:
         if left < step.estimate:
             self._drop(step)
             return
-        allowed = min(step.limit * PATIENCE, left)
+        allowed = min(step.limit, left)
         try:
             result = step.work(allowed)
             with stage.context.ledger.changed(stage.section) as (section, _, _):
