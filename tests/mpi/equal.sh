@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Any number of processes trains the same model: to rounding, and bit for bit when it is repeated.
+# Any number of processes trains the same model, apart from rounding; a repeat gives the same bits.
 source "$(dirname "$0")/../e2e/lib/common.sh"
 source "$(dirname "$0")/lib/ranks.sh"
 
 tiny_config "$work/tiny.yaml"
-# A batch of 24 is 8 rows to each of 3 processes, and 6 in micro-batches of 4 to each of 4.
+# A batch of 24 gives each of 3 processes 8 rows, and each of 4 processes 6 rows.
 options=(--config "$work/tiny.yaml" --set schedule.steps=50 --set train.batch_size=24
   --set train.micro_batch=12 --set data.size=96 --set train.eval_every=25)
 expect 0 dtn-train "${options[@]}" --output "$work/alone"
 alone=$work/alone/checkpoints/step-00000050
 
-# What another order of the same sums changes: that is what other numbers of processes may change.
+# Yardstick: the difference that another order of the same sums makes. Other numbers of processes
+# may differ by a few times as much.
 expect 0 dtn-train "${options[@]}" --set train.micro_batch=null --output "$work/whole"
 yardstick=$(distance "$alone" "$work/whole/checkpoints/step-00000050")
 if ((yardstick == 0)); then fail "micro-batches change nothing: the yardstick measures nothing"; fi
@@ -32,7 +33,7 @@ for n in 1 2 3 4; do
 done
 expect_same_checkpoint "$work/1-first/checkpoints/last" "$alone"
 
-# Gradients that travel as bfloat16 are another choice, with another result.
+# Gradients reduced as bfloat16 give another result.
 expect_ranks 0 2 dtn-train "${options[@]}" --set train.reduce=bf16 --output "$work/bf16"
 apart=$(distance "$alone" "$work/bf16/checkpoints/step-00000050")
 echo "gradients as bfloat16: $apart e-9"
@@ -40,7 +41,7 @@ if ((apart <= 5 * yardstick || apart > 100000000)); then
   fail "gradients as bfloat16 end $apart e-9 away"
 fi
 
-# Each process has the teacher, and sees to it that it is the same.
+# Each process loads the teacher and checks that all processes have the same one.
 expect 0 dtn-train "${options[@]}" --set schedule.steps=4 --set seed=9 --output "$work/teacher"
 expect 0 dtn-train "${options[@]}" --set schedule.steps=4 --set seed=8 --output "$work/other"
 taught=("${options[@]}" --set schedule.steps=25 --set optim.name=muon --set optim.clip_adaptive=0.02
@@ -56,9 +57,11 @@ apart=$(distance "$work/taught/checkpoints/last" "$work/taught-first/checkpoints
 echo "2 processes with a teacher and Muon: $apart e-9, micro-batches: $taught_yardstick e-9"
 checks=$((checks + 1))
 ((apart <= 5 * taught_yardstick)) || fail "2 processes with a teacher end $apart e-9 away from one"
+pair 2 "${taught[@]}" -- "${taught[@]}" --set "distill.teacher=$work/other"
+expect_text 'error: the config of rank 1 on .* differs .* the same distill\.teacher'
 
-# The sum of the class weights of a batch is that of all processes, and all draw the same balanced
-# epochs.
+# The loss is divided by the sum of the class weights in the whole batch, over all processes. All
+# processes draw the same balanced epochs.
 weighted=("${options[@]}" --set schedule.steps=25 --set augment=none --set data.sampling=balanced
   --set train.loss=focal --set "train.class_weights=[0.2,1,4,0.5,3,0.1,2,0.7,5,1.5]")
 expect 0 dtn-train "${weighted[@]}" --output "$work/weighted"
@@ -73,8 +76,8 @@ for n in 2 3; do
   ((apart <= 5 * rounding)) || fail "$n processes with class weights end $apart e-9 away"
 done
 
-# Normalizers over the batch see that of all processes with sync, and another one without. Here
-# micro-batches would be batches of their own; what rounding changes is seen with other kernels.
+# With sync, normalizers over the batch use the batch of all processes, otherwise that of one. Here
+# micro-batches would be separate batches, so other kernels are the yardstick of rounding.
 batch_options=(--config "$work/tiny.yaml" --set schedule.steps=25 --set train.batch_size=24
   --set train.micro_batch=null --set data.size=96 --set train.eval_every=25)
 for norm in bn power; do
@@ -98,8 +101,8 @@ for norm in bn power; do
   ((apart > 100 * norm_yardstick)) || fail "$norm without sync ends only $apart e-9 away"
 done
 
-# Evaluation counts every image once, to the last digit, with batches that some processes have no
-# rows of.
+# Evaluation counts every image once and gives the same digits on any number of processes, also if
+# some processes have no rows of a batch.
 for n in 1 2 3 4; do
   expect_ranks 0 $n dtn-eval --checkpoint "$alone" --set data.size=61 --batch-size 5 --json
   grep -o '{.*}' "$log" | sed 's/,"images_per_second":[^,}]*//' > "$work/eval-$n.json"
@@ -108,7 +111,7 @@ for n in 1 2 3 4; do
 done
 grep -q '"count":61' "$work/eval-1.json" || fail "not all images were counted"
 
-# Begun by two, gone on with by one and by four.
+# Two processes start a run, one continues it, and four finish it.
 options+=(--set schedule.name=constant)
 expect 0 dtn-train "${options[@]}" --output "$work/unbroken"
 for part in "2 20" "1 35" "4 50"; do
@@ -121,7 +124,7 @@ apart=$(distance "$work/unbroken/checkpoints/last" "$work/mixed/checkpoints/last
 echo "by two, one and four processes: $apart e-9"
 ((apart <= 5 * yardstick)) || fail "two, one and four processes end $apart e-9 away from one"
 
-# A process whose share of the batch gives it fewer micro-batches than others have.
+# A batch that gives one process fewer micro-batches than the others is refused.
 expect_ranks 2 3 dtn-train "${options[@]}" --set train.batch_size=8 --set train.micro_batch=1 \
   --output "$work/uneven"
 expect_text 'cannot be divided among 3 processes in micro-batches of 1; use fewer processes'

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Whatever happens to one process, the job ends, says why, and goes on from where it was. (Processes
-# that are killed: kill.sh.)
+# If one process fails, the job ends and names the reason, and a later job continues the run.
+# (kill.sh tests killed processes.)
 source "$(dirname "$0")/../e2e/lib/common.sh"
 source "$(dirname "$0")/lib/ranks.sh"
 
-# One process tells an error, and once more below mpirun's banner.
+# expect_one_message PATTERN: one process reports the error. mpirun may repeat it below its banner.
 expect_one_message() {  # PATTERN
   expect_equal "processes that say '$1'" \
     "$(grep "$1" "$log" | cut -d' ' -f3- | sort -u | wc -l)" 1
@@ -12,7 +12,7 @@ expect_one_message() {  # PATTERN
 
 run_unbroken
 
-# dtn-mpirun ends when mpirun does not, although its processes are gone.
+# If mpirun hangs after its processes have ended, dtn-mpirun kills it and ends.
 mkdir "$work/hanging"
 cat > "$work/hanging/mpirun" << 'EOF'
 #!/usr/bin/env bash
@@ -26,7 +26,7 @@ ended 30
 expect_equal "exit code of dtn-mpirun when mpirun hangs" $code 1
 expect_text 'killing mpirun: its processes have ended but it has not'
 
-# A signal to the launcher: one checkpoint, and 75.
+# A signal to the launcher gives one checkpoint and exit code 75.
 for signal in TERM INT USR1; do
   start "$work/stopped" 7 bash "$bin/dtn-mpirun" -n 2 "$bin/dtn-train"
   kill -$signal $job
@@ -40,8 +40,8 @@ kill -USR1 $job
 ended 30
 expect_equal "exit code of mpirun after SIGUSR1" $code 75
 expect_unbroken "$work/stopped"
-# mpirun gives its processes a second, enough here unless the machine is busy; its own exit code says
-# nothing.
+# mpirun gives its processes one second, which is too short only on a busy machine: hence three
+# attempts. The exit code of mpirun gives no information.
 for attempt in {1..3}; do
   start "$work/terminated" 7 mpirun -n 2 "$bin/dtn-train"
   kill -TERM $job
@@ -51,7 +51,7 @@ done
 expect_text 'stopped by a signal at step'
 expect_unbroken "$work/terminated"
 
-# A process that no longer runs, and one that is kept from its work, are found and named.
+# A stopped process is detected and named, whichever rank it has.
 for rank in 0 1; do
   start "$work/frozen" 5 mpirun -n 2 "$bin/dtn-train" --rank-timeout 3
   mapfile -t processes < <(ranks_of "$work/frozen")
@@ -62,20 +62,7 @@ for rank in 0 1; do
 done
 expect_unbroken "$work/frozen"
 
-# pair CODE OPTIONS-OF-ONE -- OPTIONS-OF-THE-OTHER: one job whose processes are told different things.
-pair() {
-  local wanted=$1 got=0 first=()
-  shift
-  while [[ $1 != -- ]]; do
-    first+=("$1")
-    shift
-  done
-  shift
-  timeout 60 mpirun -n 1 "$bin/dtn-train" "${first[@]}" --output "$work/pair" : \
-    -n 1 "$bin/dtn-train" "$@" --output "$work/pair" > "$log" 2>&1 || got=$?
-  expect_equal "exit code of $*" $got "$wanted"
-  rm -rf "$work/pair"
-}
+# Processes with different options or data.
 fashion=(--config fashion_mnist_dtn --set schedule.epochs=null --set schedule.steps=2)
 pair 2 "${fashion[@]}" -- "${fashion[@]}" --set optim.lr=0.1
 expect_text 'error: the config of rank 1 on .* differs from that of rank 0'
@@ -90,14 +77,14 @@ done
 pair 3 "${fashion[@]}" -- "${fashion[@]}" --set data.root="$work/other"
 expect_text 'error: the images of rank 1 on .* differ from those of rank 0 on .* \(60000 '
 
-# Neither may an evaluation mix two sets of images.
+# An evaluation also refuses processes with different sets of images.
 got=0
 eval=("$bin/dtn-eval" --checkpoint "$work/unbroken")
 timeout 60 mpirun -n 1 "${eval[@]}" : -n 1 "${eval[@]}" --set data.size=61 > "$log" 2>&1 || got=$?
 expect_equal "exit code of two evaluations" $got 2
 expect_text 'the config of rank 1 on .* differs from that of rank 0'
 
-# A job that is suspended as a whole, as schedulers do, goes on where it was.
+# A job whose processes are all suspended, as by a scheduler, continues after they resume.
 start "$work/suspended" 5 mpirun -n 2 "$bin/dtn-train" --rank-timeout 3
 mapfile -t processes < <(ranks_of "$work/suspended")
 kill -STOP "${processes[@]}"
@@ -107,12 +94,12 @@ ended 60
 expect_equal "exit code of a job that was suspended" $code 0
 expect_same_checkpoint "$work/suspended/checkpoints/last" "$work/unbroken/checkpoints/last"
 
-# A run that diverges does so everywhere.
+# A run that diverges ends on all processes, with one message.
 expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --set schedule.warmup_epochs=0 --output "$work/diverged"
 expect_text 'training diverged' 'skipped the update'
 expect_one_message 'training diverged'
-# It goes back to the newest checkpoint with a finite loss.
+# The message names the newest checkpoint with a finite loss, and `last` is this checkpoint.
 cp -r "$work/unbroken" "$work/later"
 expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --set schedule.steps=140 --output "$work/later" --resume auto
@@ -121,7 +108,7 @@ expect_one_message 'training diverged'
 expect 0 dtn-eval --checkpoint "$work/later/checkpoints/last" --json
 grep -q '"loss": \?[0-9]' "$log" || fail "the loss of the last checkpoint is not finite"
 
-# What works in one process says so.
+# Programs and options that work in one process refuse to run in two.
 expect_ranks 2 2 dtn-sweep --config fashion_mnist_table3 --output "$work/sweep"
 expect_text 'dtn-sweep works in one process'
 expect_one_message 'works in one process'

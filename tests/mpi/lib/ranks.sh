@@ -1,10 +1,10 @@
-# Sourced by the tests of jobs of several processes, behind end-to-end's common.sh.
+# Sourced by the tests of jobs of several processes, after tests/e2e/lib/common.sh.
 
 if ! command -v mpirun > /dev/null || [[ ! -e $bin/../lib/dtn/dtn_mpi.so ]]; then
   echo "skipped: this build has no MPI, or there is no mpirun"
   exit 77
 fi
-# Tests run as root in containers, and on fewer cores than they start processes.
+# Allows mpirun to run as root, as in containers, and with more processes than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 
@@ -19,12 +19,27 @@ expect_ranks() {
   fail "$n processes of '$*' exited with $got, expected $wanted"
 }
 
-# How far the weights of two checkpoints are apart, as a share of their norm, in units of 1e-9.
+# Prints the distance of the weights of two checkpoints, relative to their norm, in units of 1e-9.
 distance() { python3 "$(dirname "${BASH_SOURCE[0]}")/distance.py" "$1" "$2"; }
+
+# pair CODE OPTIONS-OF-ONE -- OPTIONS-OF-THE-OTHER: one job of two processes with different options.
+pair() {
+  local wanted=$1 got=0 first=()
+  shift
+  while [[ $1 != -- ]]; do
+    first+=("$1")
+    shift
+  done
+  shift
+  timeout 60 mpirun -n 1 "$bin/dtn-train" "${first[@]}" --output "$work/pair" : \
+    -n 1 "$bin/dtn-train" "$@" --output "$work/pair" > "$log" 2>&1 || got=$?
+  expect_equal "exit code of $*" $got "$wanted"
+  rm -rf "$work/pair"
+}
 
 # --- a job in the background ---
 
-# The run that others must come to the bits of, however they are interrupted, in $work/unbroken.
+# Makes the reference run in $work/unbroken. Interrupted runs must end with the same bits.
 run_unbroken() {
   tiny_config "$work/tiny.yaml"
   options=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=32
@@ -43,12 +58,12 @@ expect_unbroken() {
 
 lines() { if [[ -e $1/metrics.jsonl ]]; then wc -l < "$1/metrics.jsonl"; else echo 0; fi; }
 
-# start OUTPUT N LAUNCHER...: with the options in ${options[@]} and its output in $log; returns once
-# the run in OUTPUT has come N lines further.
+# start OUTPUT N LAUNCHER...: starts a job with ${options[@]} and writes its output to $log. Returns
+# when the run in OUTPUT has N more lines in its metrics, or the job has ended.
 start() {
   local run=$1 further=$2
   shift 2
-  # A shell's background jobs would not hear SIGINT.
+  # Background jobs of a shell ignore SIGINT by default.
   env --default-signal=INT "$@" "${options[@]}" --output "$run" --resume auto \
     > "$log" 2>&1 < /dev/null &
   job=$!
@@ -64,8 +79,8 @@ start() {
 # The processes of the run in $1, in the order of their ranks on this machine.
 ranks_of() { pgrep -f "^$bin/dtn-train .*$1( |/|\$)" | sort -n; }
 
-# ended WITHIN: waits for the job and gives its exit code in $code. Shows what is left of a job that
-# has not ended in that many seconds.
+# ended WITHIN: waits for the job and stores its exit code in $code. If the job has not ended after
+# WITHIN seconds, shows its remaining processes and fails.
 ended() {
   local before=$SECONDS
   code=0
@@ -79,7 +94,7 @@ ended() {
     sleep 0.05
   done
   wait $job || code=$?
-  job=  # its number may be another process's from now on
+  job=  # another process may have this id from now on
 }
 
 clean_up() {
