@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the API reference with doxygen and fails on a warning, or where a comment is missing.
+"""Writes the API reference with doxygen. Fails on a warning or a missing comment.
 
   tests/check_api_reference.py DOXYFILE    the Doxyfile.docs of a build folder
 
-A comment is needed by every header, type, alias, macro, free function and public member function.
-It may be missing where the name says all: constructors, operators, functions with a body of one
-line, overrides (the comment of the base counts), structs named Options, and variables. Exit codes:
-0 all is well, 1 not, 77 there is no doxygen."""
+Every header, type, alias, macro, free function and public member function needs a comment, except
+where the name says all: constructors, operators, functions with a body of one line, overrides (the
+comment of the base counts), structs named Options, and variables. Exit codes: 0 no problems, 1
+problems, 77 there is no doxygen."""
 import pathlib
 import re
 import shutil
@@ -31,7 +31,7 @@ def name_says_all(function, type_name):
 
 
 def without_comment(compound):
-    """The places in a type, file or namespace that need a comment and have none."""
+    """Yields the places in a type, file or namespace that need a comment and have none."""
     kind, name = compound.get("kind"), compound.findtext("compoundname")
     last = re.sub(r"<.*", "", name).split("::")[-1]
     is_type = kind in ("class", "struct")

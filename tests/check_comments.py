@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fails where a comment of a C++ or CUDA source opens with a riddle, or a line is too long.
+"""Fails if a comment of a C++ or CUDA source opens with a riddle, or a line is too long.
 
   tests/check_comments.py [ROOT]
 
-A comment names its subject or says what a function does: it does not open with What, Of, Whether
-and the like. Lines have at most 100 columns, but for raw strings. CONTRIBUTING.md says how comments
-are written. Exit codes: 0 all are well, 1 some are not."""
+A comment names its subject or says what a function does. It does not open with What, Of, Whether
+and the like. Lines have at most 100 columns, except in raw strings. CONTRIBUTING.md has the rules
+for comments. Exit codes: 0 no problems, 1 problems."""
 import pathlib
 import re
 import sys
@@ -19,7 +19,7 @@ COLUMNS = 100
 
 
 def problems_of(text):
-    # A raw string keeps its line ends, so that lines keep their numbers.
+    # Keeps the line ends of raw strings, so that line numbers stay correct.
     plain = RAW_STRING.sub(lambda match: '""' + "\n" * match.group().count("\n"), text)
     for number, line in enumerate(plain.splitlines(), 1):
         riddle = RIDDLE.match(line)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Fails when a layer includes one that stands above it, or a name it must not see.
+"""Fails if a layer includes a higher layer, or a name that it must not see.
 
 tools -> apps -> {train, plot}; train -> tasks -> {models, optim, data} -> nn -> ops -> autograd ->
 kernels -> core; data -> {io, kernels} -> core; plot -> io; cuda -> {kernels, dist} -> core; train,
-optim and nn -> dist -> core; everyone may include config structs. Within src/apps, sweep, bench and
-recipe include estimate, sweep and eval include report, report includes analyze, every app includes
-common, and the file with the main function of a program includes what it likes. What is installed
-(include/) includes nothing that is not, dtn/dtn.h includes all of it, and no folder holds more than
-40 files.
+optim and nn -> dist -> core; all layers may include config structs. Within src/apps, sweep, bench
+and recipe include estimate, sweep and eval include report, report includes analyze, every app
+includes common, and the file with the main function of a program may include anything. Installed
+headers (include/) include only installed headers, dtn/dtn.h includes all of them, and no folder
+holds more than 40 files.
 """
 import collections
 import pathlib
@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 
-# What each layer may include, beside itself, core and config.
+# Layers that each layer may include, besides itself, core and config.
 BELOW = {
     "core": set(),
     "config": set(),
@@ -47,7 +47,7 @@ BELOW["main"] = BELOW["tools"] = set(BELOW)  # src/apps/*/*_main.cpp: the progra
 EVERYTHING = ROOT / "include/dtn/dtn.h"
 BELOW[EVERYTHING.name] = set(BELOW)
 
-# Libraries that stay behind one door.
+# Libraries that only the given files may include.
 ONLY_IN = {
     "yaml-cpp": ["src/config/yaml.cpp"],
     "spdlog": ["src/core/log.cpp"],
@@ -65,11 +65,11 @@ ONLY_IN = {
     "cublasLt": ["src/cuda/"],
     "nvtx3": ["src/cuda/"],
 }
-# Kernels are compiled for instruction sets the machine may lack; what they include is inlined and
-# merged by the linker, so they see plain data only.
+# Headers of core that kernels may include: plain data only. Kernels are compiled for instruction
+# sets that the machine may lack, and the linker merges the inline functions that they include.
 KERNEL_CORE = {"check", "denormals", "dtype", "host_device", "normal_noise", "parallel", "philox",
                "queue", "scratch"}
-MOST_FILES = 40  # in a folder, so that a newcomer can take it in
+MOST_FILES = 40  # per folder, so that newcomers keep an overview
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when two files define a type of the same name in the same namespace, or a test names its own
-temporary folder.
+"""Fails if two files define a type of the same name in the same namespace, or a test chooses its
+own temporary folder.
 
 The linker keeps one of the two types and says nothing: the destructor of one type then runs on
 objects of the other. Types of an unnamed namespace belong to their file alone and may share names.
@@ -16,7 +16,7 @@ FOLDERS = ("include", "src", "tools", "tests")
 
 OPENING = re.compile(r"^(?:inline )?namespace ?([\w:]*) ?\{")
 CLOSING = re.compile(r"^\}  // namespace")
-# The form is that of clang-format: what stands in a namespace starts in the first column.
+# Relies on clang-format: declarations in a namespace start in the first column.
 TYPE = re.compile(r"^(?:struct|class|union|enum(?: class)?) (?:alignas\([^)]*\) )?(\w+)(?: final)?"
                   r"(?: : [^;]*| ?)\{")
 TEMP_FOLDER = "tests/temp_folder.h"

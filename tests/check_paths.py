@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds every file that comments and documents name against the tree.
+"""Checks that every file that comments and documents name exists.
 
   tests/check_paths.py [ROOT]
 
 Comments of C++, CUDA, CMake, Python and shell sources name files by a path, or by its end:
 `kernels/gemm/gemm.h`. `"A heading" in README.md` names a section. Links in Markdown lead to files
-and headings; paths in backticks with a folder before the name exist. Exit codes: 0 all exist, 1
+and headings. Paths in backticks with a folder before the name exist. Exit codes: 0 all exist, 1
 some do not."""
 import os
 import pathlib
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 # Files of other projects.
 OTHERS = {"timm/models/vision_transformer.py", "deit.py", "data/auto_augment.py", "jpeglib.h",
           "jerror.h", "Operators.md", "nccl.h", "cuda_runtime.h", "cublasLt.h", "stb_image.h"}
-# Examples of what a user writes, and what a run writes.
+# Files that a user or a run writes, in examples.
 USERS = {"docs/extending.md": {"src/nn/norms/mean_size.cpp"}, "docs/sweeps.md": {
     "runs/fashion_mnist_lambda/table.md"}}
 COMMENTS = {".cpp": "//", ".h": "//", ".cu": "//", ".cuh": "//", ".py": "#", ".sh": "#",
@@ -30,7 +30,7 @@ QUOTED_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:h|cuh|cu|cpp|py|sh|md|cmak
 
 
 def tracked():
-    """The files of the project; None without git, where others may lie beside them."""
+    """Returns the files of the project. None without git: then other files may lie beside them."""
     try:
         found = subprocess.run(("git", "-C", str(ROOT), "ls-files"), check=True, text=True,
                                capture_output=True).stdout.splitlines()
@@ -40,7 +40,7 @@ def tracked():
 
 
 def ends_of(files):
-    """Each path, and what is left of it without its first folders."""
+    """Returns each path, and its ends without the first folders."""
     ends = set()
     for name in files:
         parts = name.split("/")
@@ -57,7 +57,7 @@ def without_code(text):
 
 
 def anchor(heading):
-    """The name of a heading in links, as GitHub makes it."""
+    """Returns the name of a heading in links, as GitHub makes it."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 

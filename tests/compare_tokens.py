@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Proves that a change touches comments alone: compares the C++ and CUDA sources of two states
+"""Checks that a change affects only comments: compares the C++ and CUDA sources of two states
 without comments and white space.
 
   tests/compare_tokens.py [BASE]    the working tree against BASE (default: HEAD)
 
-Comments that steer tools (NOLINT, clang-format) count as code. Exit codes: 0 the same, 1 not."""
+Comments that control tools (NOLINT, clang-format) count as code. Exit codes: 0 equal, 1 not."""
 import re
 import subprocess
 import sys
@@ -17,7 +17,7 @@ PARTS = re.compile(r"""R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)
 
 
 def tokens(text):
-    """The parts of a source that a compiler, or a tool that comments steer, sees."""
+    """Returns the parts of a source that affect a compiler, or a tool that comments control."""
     kept = []
     for match in PARTS.finditer(text):
         part = match.group()
@@ -42,7 +42,7 @@ def main():
             with open(name, encoding="utf-8") as file:
                 same = tokens(file.read()) == tokens(git("show", f"{base}:{name}"))
         except (OSError, subprocess.CalledProcessError):
-            same = False  # there is one side only
+            same = False  # the file exists in one state only
         if not same:
             different.append(name)
     for name in different:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Has clang look at the sources of a build, warnings being errors.
+"""Checks the sources of a build with clang, with warnings as errors.
 
-compile_with_clang.py BUILD FOLDER...: those below the folders, and what BUILD puts together of the
-layers' sources (DTN_UNITY). BUILD was configured with clang as its compiler; nothing is written there.
-What several targets compile alike is looked at once.
+compile_with_clang.py BUILD FOLDER...: checks the sources below the folders, and the files of BUILD
+that combine the sources of a layer (DTN_UNITY). BUILD was configured with clang as its compiler;
+nothing is written there. A source that several targets compile alike is checked once.
 """
 import concurrent.futures
 import json
@@ -15,7 +15,7 @@ import sys
 
 
 def syntax_check(command):
-    """The command that looks at the source and writes nothing."""
+    """Returns the command that checks the syntax of the source and writes nothing."""
     words = shlex.split(command)
     while "clang" not in os.path.basename(words[0]):
         words.pop(0)  # ccache

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tools/gpu_check on several cards, which are stand-ins: architectures that a build is for, tests
-that a card cannot run, programs that do not run on a card."""
+"""Tests tools/gpu_check on stand-ins for several cards: architectures of a build, tests that a card
+cannot run, programs that do not run on a card."""
 import pathlib
 import re
 import subprocess
@@ -10,7 +10,7 @@ import unittest
 from gpu_check_machine import HERE, SOURCES, Machine, MachineTest
 from gpu_check import architectures, errors, sources, suites
 
-# Compute capability of a card, the architecture that suits it, and how nvcc gets it.
+# Compute capability of a card, its architecture in CMake, and nvcc's option for it.
 HOPPER = ("9.0", "90a-real", "-gencode=arch=compute_90a,code=[sm_90a]")
 AMPERE = ("8.0", "80-real", "-gencode=arch=compute_80,code=[sm_80]")
 ADA = ("8.9", "89-real", "-gencode=arch=compute_89,code=[sm_89]")
@@ -40,7 +40,7 @@ class GpusTest(MachineTest):
         self.check("--stage", "build", plant="nvidia-smi", expect=0)
         self.assertNotIn("-DCMAKE_CUDA_ARCHITECTURES", self.calls_of("cmake")[0])
         self.assertEqual(self.machine.built()["architectures"], "80-real;90a-real;90-virtual")
-        # A build folder keeps what it was configured for, and that is what counts.
+        # A build folder keeps the architectures that it was configured for, and these count.
         self.check("--stage", "tests", expect=0)
         self.machine.environment["CAPABILITY"] = "7.5"
         self.check("--stage", "tests", expect=3)
@@ -73,7 +73,7 @@ class GpusTest(MachineTest):
         entries = self.machine.ledger()["sources"]
         self.assertNotEqual(entries[SOURCES[0]]["run"], hopper)
         self.assertEqual(entries[SOURCES[1]]["run"], hopper)
-        # A test that fails takes away the entries of what it may have tested.
+        # A failed test removes the entries of the sources that it may have tested.
         self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", expect=1)
         self.assertEqual(list(self.machine.ledger()["sources"]), [SOURCES[1]])
 
@@ -136,7 +136,7 @@ class ArchitecturesTest(unittest.TestCase):
 
 
 class HardwareTest(unittest.TestCase):
-    """tests/cuda/hardware.h and what is read of it here."""
+    """Messages of tests/cuda/hardware.h, and their parser in gpu_check."""
 
     def test_parses_message_of_absent_hardware(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ class HardwareTest(unittest.TestCase):
         self.assertEqual((passed, failed, list(skipped)), ({"S.c"}, {}, ["S.a", "S.b", "S.d"]))
         self.assertEqual(suites.absent_hardware(skipped),
                          ({"S.a": "two GPUs", "S.d": "a GPU"}, ["x/*.cu", "y"]))
-        # The sanitizer's programs are brief, and their lines are read.
+        # Programs under the sanitizer have brief output, which also contains these lines.
         matches = filter(None, map(suites.ABSENT_HARDWARE.fullmatch, brief.splitlines()))
         self.assertEqual([match.group(1) for match in matches], ["two GPUs", "a GPU"])
 

@@ -1,5 +1,5 @@
-"""A machine of stand-ins for the tests of tools/gpu_check: its GPU and all programs are
-gpu_check_stand_in.sh."""
+"""A machine for the tests of tools/gpu_check. gpu_check_stand_in.sh stands in for its GPU and for
+all programs."""
 import contextlib
 import io
 import json
@@ -28,7 +28,7 @@ SOURCES = ("src/kernels/a.cu", "src/kernels/warpgroup.cu")  # tests of the latte
 
 
 class Leap(threading.local):
-    seconds = 0.0  # by which the time is ahead in this thread
+    seconds = 0.0  # lead of the clock in this thread
 
 
 leap = Leap()
@@ -36,7 +36,7 @@ leap = Leap()
 
 class Program(subprocess.Popen):
     """A stand-in that hangs writes its process group to `$CALLS.hanging`. The clock of the thread
-    that waits for it is then past every limit. So no test waits for a limit, and the limits are
+    that waits for it then leaps past every limit. So no test waits for a limit, and the limits are
     those of real use, which a busy machine keeps."""
 
     leapt = False
@@ -63,7 +63,7 @@ class Program(subprocess.Popen):
 
 @contextlib.contextmanager
 def leaping_time():
-    """Lets the time leap within a step whose program hangs, not in others."""
+    """Lets the time leap only in a step whose program hangs."""
     run_step = stage.Runner._run_step
 
     def in_time(self, *step):
@@ -80,8 +80,8 @@ def leaping_time():
 
 
 class Machine:
-    """A packed folder of stand-ins for `architectures`, on a card of some compute capability, and
-    what a call in it left behind."""
+    """A packed folder of stand-ins for `architectures`, on a card with a compute capability, and
+    the results of a call in it."""
 
     def __init__(self, capability="9.0", architectures="90a-real"):
         self.root = pathlib.Path(tempfile.mkdtemp())
@@ -109,7 +109,7 @@ class Machine:
         file.symlink_to(HERE / "gpu_check_stand_in.sh")
 
     def become_checkout(self):
-        """Has sources and compilers, and its build in build-gpu."""
+        """Adds sources and compilers, and the build in build-gpu."""
         for name in ("CMakeLists.txt", *SOURCES, "tests/cuda/kernels/a_test.cpp",
                      "tests/cuda/train/a_test.cpp"):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ class Machine:
         return json.loads((self.root / "tests/gpu_ledger.json").read_text())
 
     def check(self, *arguments, plant="", mode="exit", turn=None, **environment):
-        """The exit status of a call; what it printed is in `said`."""
+        """Returns the exit status of a call, and stores its output in `said`."""
         layout.ROOT = self.root
         sys.executable = str(self.root / "tools/python")
         os.environ.update(self.environment, PLANT=plant, MODE=mode,
@@ -148,7 +148,7 @@ class Machine:
         return runs[0].get(cli.STAGES[stage_name].section, {})
 
     def results(self, stage_name):
-        """Names of what was measured, and of what failed, with the reason."""
+        """Returns the names of the measurements, and the failed ones with the reason."""
         section = self.section(stage_name)
         found = section.get("results", {})
         if stage_name != "peer":
@@ -164,7 +164,7 @@ class Machine:
 
 
 class MachineTest(unittest.TestCase):
-    """Has a machine, and leaves this process as it was."""
+    """Makes a machine, and restores the state of this process."""
 
     def setUp(self):
         self.machine = Machine()

@@ -72,7 +72,7 @@ class GlibcTest(unittest.TestCase):
             self.assertEqual(said.replace("-nan", "nan"), "thrown 5 5e+300 5e-300 inf nan\n")
             names = subprocess.run(["nm", "-D", program], check=True, capture_output=True,
                                    text=True).stdout
-            self.assertNotRegex(names, r"arc4random|hypot|_dl_find_object")  # not for others either
+            self.assertNotRegex(names, r"arc4random|hypot|_dl_find_object")  # not exported either
             with mock.patch.object(pack, "NEWEST_GLIBC", "2.2"), \
                     self.assertRaisesRegex(errors.Failed, r"t needs glibc 2\.\d+, but targets "
                                            r"may have only 2\.2;"):

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Stands for every program that tools/gpu_check calls, under whose names it is found: answers as
-# these do when all is well. Of the calls whose words contain $PLANT, the $TURN-th, or each when
-# TURN is empty, ends as $MODE says: exit, crash, hang, garbage. Each call is a line of $CALLS. The
-# card has the compute capability $CAPABILITY.
+# Stand-in for every program that tools/gpu_check calls: links with the names of these programs lead
+# here. It answers as they do without errors. Among the calls that contain $PLANT, the $TURN-th, or
+# each if TURN is empty, ends as $MODE says: exit, crash, hang, garbage. Each call is a line of
+# $CALLS. The card has the compute capability $CAPABILITY.
 name=${0##*/}
 call="$name $*"
 echo "$call" >> "$CALLS"
@@ -29,7 +29,7 @@ fail() {
   esac
 }
 
-# Says that a test skips, for the reason given.
+# skip TEST REASON: reports that a test skips.
 skip() {
   echo "a_test.cpp:9: Skipped"
   echo "$2"
@@ -38,8 +38,8 @@ skip() {
   cases="$cases{\"result\": \"SKIPPED\"},"
 }
 
-# Tests of the stand-in for GoogleTest. The one called Alpha.two fails as planted, Beta/0.four needs
-# compute capability 9.0, and $SKIPS skips.
+# Runs the stand-in's GoogleTest tests. Alpha.two fails as planted, Beta/0.four needs compute
+# capability 9.0, and $SKIPS skips.
 run_tests() {
   filter=${call##*--gtest_filter=}
   filter=${filter%% *}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""tools/gpu_check with stand-ins for the GPU and all programs (gpu_check_stand_in.sh): whichever
-measurement fails, in whatever way, the ledger has all the others; the time is shared by value; a
-later call goes on where one before it ended."""
+"""Tests tools/gpu_check with stand-ins for the GPU and all programs (gpu_check_stand_in.sh). If any
+measurement fails, in any way, the ledger has all the others. Time goes to the most valuable
+measurements. A later call continues where an earlier one ended."""
 import concurrent.futures
 import json
 import os
@@ -14,8 +14,8 @@ import unittest.mock
 from gpu_check_machine import SOURCES, Machine, MachineTest
 from gpu_check import cli, clock, process, requirements, smoke, suites
 
-# Each measurement: its stage, its name in the ledger, and what its call and no other contains, with
-# the turn of the call where two are alike.
+# Each measurement: its stage, its name in the ledger, a text that only its call contains, and the
+# turn of the call if several calls contain the text.
 MEASUREMENTS = [
     *(("smoke", f"losses_{norm}_{precision}", f"run_{norm}_{precision}", None)
       for norm, precision in smoke.CASES),
@@ -53,31 +53,31 @@ DEEP = "DTN_TEST_DEEP" in os.environ
 
 
 def modes_of(i, stage_name):
-    """The ways in which measurement i fails: one of them, in the deep run all."""
-    # Of mpirun only the exit status counts: it cannot print nonsense.
+    """Returns the ways in which measurement i fails: one of them, or all in the deep run."""
+    # Only the exit status of mpirun counts, so it cannot fail by garbage in its output.
     modes = MODES[:-1] if stage_name == "ranks" else MODES
     return modes if DEEP else (modes[i % len(modes)],)
 
 
 def one_fails(scenario):
-    """Runs a stage in which one measurement fails; gives what is wrong with the outcome."""
+    """Runs a stage in which one measurement fails. Returns the problem of the outcome, or None."""
     (stage_name, name, plant, turn), mode, everything = scenario
     machine = Machine()
     try:
         status = machine.check("--stage", stage_name, plant=plant, mode=mode, turn=turn)
         found, failed = machine.results(stage_name)
-    except Exception as error:  # to be told beside the scenario
+    except Exception as error:  # reported with the scenario
         return f"{scenario[:2]}: {type(error).__name__}: {error}"
     finally:
         machine.close()
     missing = {name}
-    if name == "summary":  # the kernel before the failure is there, in spite of it
+    if name == "summary":  # the ledger has the kernel before the failure
         missing |= {"b 2x3", "dtn_bwd 2x3"}
     elif name == "warpgroup_attention":
         missing |= {"warpgroup b 2x3", "warpgroup dtn_bwd 2x3"}
     elif name == "twelve_warps_dtn_bwd":
         missing |= {"12 warps b 2x3", "12 warps dtn_bwd 2x3"}
-    elif " ours " in name:  # of two, the one that is left is the first
+    elif " ours " in name:  # the remaining one of two is the first
         missing = {name[:-1] + "2"}
     if status == 1 and set(failed) == {name} and found == everything - missing:
         return None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The record of what was checked on real GPUs: tests/gpu_ledger.json.
+"""The record of checks on real GPUs: tests/gpu_ledger.json.
 
   gpu_ledger.py check            warns of sources that changed after their entry
   gpu_ledger.py merge FILE ...   takes over the runs of other ledgers
@@ -7,7 +7,7 @@
                                  for matrix products on each card that runs have measured
   gpu_ledger.py report           each requirement of the latest run: measured, bound, verdict
 
-tools/gpu-check.sh writes the file; what is in it is described in tools/gpu_check/ledger.py.
+tools/gpu-check.sh writes the file; tools/gpu_check/ledger.py describes its content.
 """
 import argparse
 import pathlib

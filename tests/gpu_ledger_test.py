@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ledger of GPU runs: what enters it, what does not, and when it warns."""
+"""Tests the ledger of GPU runs: which results enter it, which do not, and when it warns."""
 import json
 import pathlib
 import subprocess
@@ -123,7 +123,7 @@ class LedgerTest(unittest.TestCase):
         for _ in range(2):
             self.run_ledger("merge", other)
         self.assertEqual(self.ledger.read_text(), other.read_text())
-        # A call that began without the ledger has another run of the same sources and machine.
+        # A call that began without the ledger adds another run of the same sources and machine.
         other.write_text('{"sources": {}, "runs": []}')
         with self.book(other).changed("bench") as (section, run, _):
             section["results"]["train_ln.2"] = {"mfu": 0.3}

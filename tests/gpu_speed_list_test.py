@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpu_speed.py names its variants where there is no PyTorch, and refuses what is none in one line."""
+"""gpu_speed.py lists its variants without PyTorch, and refuses an unknown one in one line."""
 import pathlib
 import subprocess
 import sys
@@ -9,7 +9,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parent / "peers/gpu_speed.py"
 
 
 def gpu_speed(*arguments):
-    # -S leaves out installed packages, so that an import of PyTorch would show.
+    # -S hides installed packages, so that an import of PyTorch fails.
     return subprocess.run([sys.executable, "-S", SCRIPT, *arguments], capture_output=True, text=True)
 
 

@@ -18,8 +18,8 @@ python3 tests/check_names.py
 python3 tests/check_comments.py
 python3 tests/check_paths.py
 
-# Flags as clang takes them; nothing is built. clang-tidy guesses those of a source that is compiled
-# with others from its neighbours'.
+# Configures a build for clang's flags; nothing is built. clang-tidy guesses the flags of a source
+# that is compiled together with others from those of its neighbours.
 cmake --preset release -B build-lint -DCMAKE_CXX_COMPILER=clang++ -DDTN_TESTS=ON -DDTN_ISAS=best \
   -DDTN_UNITY=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > /dev/null
 
@@ -30,11 +30,11 @@ fi
 
 base=${1:-$(git merge-base HEAD origin/main 2> /dev/null || true)}
 if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi
-if ! git rev-parse -q --verify "$base^{commit}" > /dev/null; then base=HEAD; fi  # of a shallow clone
+if ! git rev-parse -q --verify "$base^{commit}" > /dev/null; then base=HEAD; fi  # shallow clone
 mapfile -t changed < <(
   git diff --name-only --diff-filter=d "$base" -- {src,tools}/'*.cpp' | xargs -r ls -t)
 echo "-- clang-tidy: ${#changed[@]} files changed since $(git rev-parse --short "$base")"
-most=${LINT_TIDY_FILES:-8}  # it takes many seconds each
+most=${LINT_TIDY_FILES:-8}  # each takes many seconds
 if ((${#changed[@]} > most)); then
   echo "checking only the newest $most, see LINT_TIDY_FILES"
   changed=("${changed[@]:0:most}")
@@ -42,7 +42,7 @@ fi
 if ((${#changed[@]} > 0)); then
   printf '%s\0' "${changed[@]}" |
     xargs -0 -n 1 -P "$jobs" clang-tidy -p build-lint --quiet --warnings-as-errors='*' \
-      2> >(grep -v 'warnings generated' >&2)  # which it counts, though it shows none
+      2> >(grep -v 'warnings generated' >&2)  # it counts warnings that it does not show
 fi
 
 echo "-- clang"

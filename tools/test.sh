@@ -30,7 +30,7 @@ export CCACHE_BASEDIR=$PWD  # build folders share objects in the compiler cache
 
 # --- stages -------------------------------------------------------------------------------------
 
-# begin NAME: the stage that runs from here on.
+# begin NAME: ends the last stage and starts this one.
 begin() {
   end
   stage=$1 begun=$SECONDS
@@ -49,7 +49,7 @@ lint() {
   bash tools/lint.sh
 }
 
-# Configures the release build; with the kernels that this machine can run.
+# configure PRESET FOLDER OPTION...: configures a build with unity sources.
 configure() { cmake --preset "$1" -B "$2" -DDTN_UNITY=ON "${@:3}"; }
 
 release() {
@@ -57,7 +57,7 @@ release() {
   configure release build -DDTN_TESTS=ON -DDTN_ISAS=runnable
   cmake --build build -j "$jobs"
   ctest --test-dir build --output-on-failure -j $((jobs + 2)) -LE deep  # some only wait
-  python3 tests/gpu_ledger.py check  # which CUDA sources no GPU has run in this state
+  python3 tests/gpu_ledger.py check  # CUDA sources that no GPU has tested in this state
 }
 
 cuda() {  # ARCHITECTURE
@@ -79,8 +79,8 @@ cuda() {  # ARCHITECTURE
   fi
 }
 
-# Left out under sanitizers: tests that run the same code once more, as they compare bits or digits of
-# whole steps and programs, and tests that run no code of ours.
+# Tests left out under sanitizers: those that repeat code to compare bits or digits of whole steps
+# and programs, and those that run no code of ours.
 again='emulator.(train|small_device|bench_kernels|bench_products)|CudaLearner|CudaSecondTask|CudaSequence|Schedules?$|Numerics[.]'
 again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|SameBitsAsSeparateSumAndNorm|SameBitsAsSeparateKernels'
 again+='|KeepsAccuracyNearLambdaOne'
@@ -97,7 +97,7 @@ sanitizers() {  # NAME TEST-PROGRAM...
     ctest --test-dir build-asan --output-on-failure -j "$jobs" -L "^($labels)\$" -E "$again"
 }
 
-# unit_tests LAYER...: the programs of those layers that have tests.
+# unit_tests LAYER...: prints the test programs of the layers that have tests.
 unit_tests() { for layer in "$@"; do [[ -d tests/unit/$layer ]] && echo "unit_$layer"; done; }
 
 fuzzers() {
@@ -146,7 +146,7 @@ part() {
 
 # --- what to run --------------------------------------------------------------------------------
 
-# The share of this commit; of a tree without history, the first.
+# Prints the share of this commit, or the first one if there is no git history.
 share() {
   local commit
   commit=$(git rev-parse HEAD 2> /dev/null || echo 0)
@@ -174,7 +174,7 @@ case ${1:-} in
 esac
 
 bash tools/install-deps.sh
-# One test wants a browser and one wants doxygen. Each is skipped without.
+# One test needs a browser and one needs doxygen. Without it, the test is skipped.
 for package in chromium doxygen; do
   if command -v "$package" > /dev/null; then continue; fi
   apt=(apt-get)

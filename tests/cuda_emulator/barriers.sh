@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Takes every barrier out of every kernel, one at a time, and asks the tests to notice.
+# Removes each barrier of each kernel, one at a time, and checks that a test fails.
 #   barriers.sh PROGRAM [TESTS]   PROGRAM: tests on the emulator; TESTS: a regular expression
-# Prints a line for each barrier; fails when a removal goes unnoticed: then the barrier is not
-# needed, or the tests do not see what it is for.
+# Prints a line for each barrier. Fails if no test notices a removal: then the barrier is not
+# needed, or a test for it is missing.
 set -euo pipefail
 program=$1 wanted=${2:-.}
 folder=$(mktemp -d)
@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 export OMP_WAIT_POLICY=passive DTN_CUDA_CACHE=0
 export DTN_EMULATOR_SCHEDULES=${DTN_EMULATOR_SCHEDULES:-9}
 
-# Which test passes which barriers, and how long it takes.
+# Records the barriers that each test passes, and the time that it takes.
 mapfile -t tests < <("$program" --gtest_list_tests | awk '
   /^[^ ].*\.( |$)/ { suite = $1 }
   /^  / { print suite $1 }' | grep -E "$wanted")

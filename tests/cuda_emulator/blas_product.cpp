@@ -13,7 +13,7 @@ namespace emu {
 namespace {
 
 constexpr std::int64_t kTile = 64;   // rows and columns of D
-constexpr std::int64_t kDepth = 64;  // depth of the factors widened at a time
+constexpr std::int64_t kDepth = 64;  // depth of the factors upcast at a time
 
 float load(const BlasMatrix& m, std::int64_t offset) {
   return m.is_bfloat16 ? static_cast<float>(static_cast<const dtn::bfloat16*>(m.values)[offset])

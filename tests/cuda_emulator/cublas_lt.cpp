@@ -1,5 +1,5 @@
-// cuBLASLt for the emulator: checks requests as strictly as the documentation reads, and enqueues
-// them. The products themselves are in blas_product.cpp.
+// cuBLASLt for the emulator: checks requests against a strict reading of the documentation, and
+// enqueues them. The products themselves are in blas_product.cpp.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -193,7 +193,7 @@ std::size_t workspace_for(const Request& r, std::uint64_t parts) {
   return parts * sizeof(float) * r.d.rows * r.d.columns * static_cast<std::size_t>(r.d.batch);
 }
 
-// Tiles in the order in which they are offered.
+// Tiles, in the order in which the heuristic returns them.
 struct CandidateTile {
   std::uint32_t number;
   std::uint64_t rows, columns;

@@ -15,8 +15,8 @@ struct DeviceModel {
   int products_at_once = 0;
   // True if cuBLASLt has algorithms only for rows that begin at multiples of 16 bytes.
   bool wants_aligned_rows = false;
-  // True if cuBLASLt first candidates an algorithm whose bits differ every other time, as those of
-  // sums in no fixed order do. Its error is larger than rounding, so rounding cannot hide it.
+  // True if cuBLASLt's first candidate is an algorithm whose bits differ every other time, as those
+  // of sums in no fixed order do. Its error is larger than rounding, so rounding cannot hide it.
   bool unsteady_products = false;
   std::size_t memory = std::size_t{8} << 30;  // bytes
   // Number of devices, from the first, of compute capability 7.5. The others are of 9.0.

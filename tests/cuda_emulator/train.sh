@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whole programs on the emulated device: a run with its graph, its evaluations and checkpoints, one
-# that is stopped and resumed, and what the CPU makes of the same.
+# Runs whole programs on the emulated device: a training with its CUDA graph, evaluations and
+# checkpoints, and one that is stopped and resumed. Compares the results with those of the CPU.
 source "$(dirname "$0")/../e2e/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -25,7 +25,7 @@ expect 0 dtn-train "${small[@]}" --device cpu --output "$work/host"
 expect_text 'waited for data'
 same_losses "$work/device" "$work/host" 1e-4
 
-# Devices that are too old, or that the program has no code for, are told before anything begins.
+# Devices that are too old, or for which the program has no code, are refused at the start.
 DTN_EMULATOR_OLD_DEVICES=8 expect 2 dtn-train "${small[@]}" --device cuda --output "$work/old"
 expect_text 'has compute capability 7.5; 8.0 or newer is needed'
 DTN_EMULATOR_WITHOUT_CODE=1 expect 2 dtn-train "${small[@]}" --device cuda --output "$work/foreign"
@@ -35,7 +35,7 @@ DTN_EMULATOR_OLD_DEVICES=3 expect 0 dtn-train "${small[@]}" --device cuda --outp
   --set schedule.steps=2
 expect_text 'on emulator'
 
-# The device stops and goes on like the CPU does: the same bits.
+# A run on the device that is stopped and resumed ends with the same bits, as on the CPU.
 code=0
 timeout 300 python3 "$lib/interrupt.py" TERM "lines:5.5:$work/stopped/metrics.jsonl" \
   "$bin/dtn-train" "${small[@]}" --device auto --output "$work/stopped" > "$log" 2>&1 || code=$?
@@ -45,25 +45,25 @@ expect_text 'resumed at step [1-9]'
 expect_same_checkpoint "$work/stopped/checkpoints/last" "$work/device/checkpoints/last"
 expect_same_metrics "$work/stopped" "$work/device"
 
-# Kernel by kernel, without a graph: the same numbers.
+# Without a CUDA graph, kernels run one by one and give the same numbers.
 expect 0 dtn-train "${small[@]}" --device cuda --set train.step_graph=false --output "$work/eager"
 expect_same_metrics "$work/eager" "$work/device"
 
-# What the device began the CPU can end.
+# A run started on the GPU can be continued on the CPU.
 expect 0 dtn-train "${small[@]}" --device cuda --set schedule.steps=6 --output "$work/half"
 expect 0 dtn-train "${small[@]}" --device cpu --resume "$work/half/checkpoints/last" \
   --output "$work/other_half"
 expect_text 'resumed at step 6'
 
-# A normalizer of one's own, in primitive operations alone, on the device as on the CPU.
+# A custom normalizer, written in primitive operations, works on the device as on the CPU.
 own=("${small[@]}" --set model.norm.type=mean_size --set schedule.steps=6)
 expect 0 own_normalizer "${own[@]}" --device cuda --output "$work/own_device"
 expect_text 'on emulator'
 expect 0 own_normalizer "${own[@]}" --device cpu --output "$work/own_host"
 same_losses "$work/own_device" "$work/own_host" 1e-4
 
-# Sequences of different lengths, which the host of a step on the device does not know. Who must know
-# them is refused by name, and trains without a graph.
+# Sequences of different lengths. The host does not know the lengths in a step on the device. A norm
+# that needs them is refused by name, but trains without a CUDA graph.
 sequences=(--config listops_short_dense_dtn --set data.dataset=synthetic --set data.size=16
   --set train.batch_size=4 --set model.embed_dim=16 --set model.depth=2 --set model.num_heads=2
   --set model.max_length=30 --set schedule.steps=5 --set train.eval_every=5 --set train.log_every=1)
@@ -76,7 +76,7 @@ expect_text "'bn'" 'train.step_graph: false'
 expect 0 dtn-train "${sequences[@]}" --device cuda --set model.norm=bn --set train.step_graph=false \
   --output "$work/lines_eager"
 
-# The same verdict on the same weights.
+# The CPU and the device evaluate the same weights alike, also in bfloat16.
 evaluate() { expect 0 dtn-eval --checkpoint "$work/device/checkpoints/last" --json "$@" &&
   grep '^{' "$log"; }
 host=$(evaluate --device cpu) device=$(evaluate --device cuda) low=$(evaluate --device cuda --precision bf16)
@@ -89,7 +89,7 @@ assert device["top1"] == host["top1"] and abs(device["loss"] - host["loss"]) < 1
 assert abs(low["loss"] - host["loss"]) < 2e-2 * host["loss"]
 EOP
 
-# The same guesses about pictures.
+# The CPU and the device predict the same labels for pictures.
 python3 -c "
 import os, files
 os.makedirs('$work/pictures')
@@ -112,12 +112,12 @@ for a, b in zip(host, device):
         assert x["label"] == y["label"] and abs(x["probability"] - y["probability"]) < 1e-5, (a, b)
 EOP
 
-# Three updates in a row that are not finite end the run with what was good.
+# Three non-finite updates in a row end the run. The message says which checkpoint is still good.
 expect 4 dtn-train "${small[@]}" --device cuda --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --output "$work/diverged"
 expect_text 'training diverged' 'No checkpoint in .* has a finite loss'
 
-# tf32 is there, and bf16.
+# Training works in tf32 and in bf16.
 for precision in tf32 bf16; do
   expect 0 dtn-train "${small[@]}" --device cuda --set train.precision=$precision \
     --set schedule.steps=4 --output "$work/$precision"

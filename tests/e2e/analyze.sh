@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-analyze: a run and its history, before and after, files of weights, inputs, mistakes, NaN; and
-# train.log_norms, whose lines a kill neither doubles nor loses.
+# dtn-analyze: a run and its history, before and after training, files of weights, inputs, mistakes,
+# NaN; and train.log_norms: a kill neither duplicates nor loses its lines.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -20,7 +20,7 @@ expect_no_file plain/checkpoints/step-00000000
 expect 2 dtn-train --config tiny.yaml --set train.log_norms=often --output none
 expect_text 'train.log_norms' 'like 1epoch'
 
-echo "and neither doubled nor lost by kill -9"
+echo "kill -9 neither duplicates nor loses lines of norms.jsonl"
 for when in 1.50 2.10 3.90 1.05 2.75; do
   code=0
   python3 "$lib/interrupt.py" KILL "lines:$when:killed/norms.jsonl" "$bin/dtn-train" \
@@ -67,7 +67,7 @@ assert len(c["rollout"]) == 8 and c["loss"] > 0 and found["cka"] == []
 assert len(c["pca_points"]["after"]) == 64 * 16
 EOF
 
-echo "before and after, and the start anew"
+echo "before and after training, and a new model"
 expect 0 dtn-analyze --checkpoint run/checkpoints/step-00000000 --checkpoint init --checkpoint run \
   --config run/config.yaml --name before,anew,after --images 20 --output three
 python3 - << 'EOF' || fail "three/analysis.json"
@@ -85,7 +85,7 @@ assert all(abs(found["cka"][0]["matrix"][i][i] - 1) < 1e-12 for i in range(4))
 assert found["inputs"]["count"] == 20
 EOF
 
-echo "--before: the checkpoint of step 0, or else the model anew"
+echo "--before: the checkpoint of step 0, or else a new model"
 expect 0 dtn-analyze --before --checkpoint run --checkpoint plain --name a,b --images 20 \
   --output pairs
 expect_text 'b, before training: there is no checkpoint of step 0'
@@ -102,7 +102,7 @@ three = json.load(open("three/analysis.json"))["checkpoints"]
 assert a_before["source"] == "run/checkpoints/step-00000000", a_before["source"]
 assert b_before["source"] == "init of plain", b_before["source"]
 for key in "p_center_token", "attention_distance", "loss", "step":
-    assert a_before[key] == b_before[key] == three[0][key], key  # configs with equal seeds
+    assert a_before[key] == b_before[key] == three[0][key], key  # the configs have equal seeds
     assert a[key] == three[2][key], key
 assert a["loss"] != a_before["loss"] and a["p_center_token"] != a_before["p_center_token"]
 assert len(json.load(open("alone/analysis.json"))["checkpoints"]) == 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Means of models: their numbers, greedy choice, running statistics, and what is refused.
+# Means of models: their numbers, greedy choice, running statistics, and refusals.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -155,7 +155,7 @@ expect 0 dtn-average power1 power2 --output power.safetensors
 expect_text 'warning.*running statistics'
 if grep -q 'update-bn' "$log"; then fail "--update-bn is named where it cannot help"; fi
 
-echo "what it refuses"
+echo "refusals"
 expect 2 dtn-average --output a.safetensors
 expect_text 'name the models to average'
 expect 2 dtn-average run1 run1/checkpoints/best --output a.safetensors

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# dtn-bench kernels: every kernel of a small model is timed, with the bytes that its shapes say;
-# what fails is told apart. With the emulated programs and `cuda` as $2 on the device, where the
-# trace of a step must show each kernel as often as the model calls it.
+# dtn-bench kernels: every kernel of a small model is timed, with the bytes that follow from its
+# shapes; a failing kernel is reported as an error. With the emulated programs and `cuda` as $2 the
+# kernels run on the device, and the trace of a step must show each kernel as often as the model
+# calls it.
 source "$(dirname "$0")/lib/common.sh"
 device=${2:-cpu}
 
@@ -28,11 +29,11 @@ totals = lines[-1]
 assert totals["copy_gbytes_per_second"] > 0 and totals["gemm_gflops"] > 0, totals
 assert totals["kernels"] == len(kernels) == len(lines) - 1, totals
 
-# 8 images of 16 tokens and 24 channels: q, k and v in bfloat16, dout and out, 4 heads' sums of
-# exponentials in float32; their gradients.
+# 8 images of 16 tokens and 24 channels. In bfloat16: q, k and v, their gradients, dout and out. In
+# float32: the sums of exponentials of 4 heads.
 rows, c = 8 * 16, 24
 assert kernels["attention_bwd"]["bytes"] == 2 * rows * (3 * c + 2 * c + 3 * c) + 4 * rows * 4
-# A gradient in float32 is read and written, dy and x are read.
+# fc2_dw reads dy and x, and it reads and writes the gradient in float32.
 assert kernels["fc2_dw"]["bytes"] == 2 * rows * (2 * c + c) + 4 * 2 * 2 * c * c
 for p in products[6:]:
     assert kernels[p]["flops"] == 2 * rows * c * 2 * c, kernels[p]
@@ -45,13 +46,13 @@ expect 2 dtn-bench "${bench[@]}" --only convolution
 expect_text '--only convolution: no kernel has this text in its name; the kernels are normalize_images, .*ema'
 [[ $device == cuda ]] || exit 0
 
-# Blocks have too little shared memory for some kernels: these say so, and the others are timed.
+# With 1 KiB of shared memory some kernels fail and report an error. The others are timed.
 code=0
 DTN_EMULATOR_SHARED_KIB=1 dtn-bench "${bench[@]}" --only attention --json > "$log" || code=$?
 expect_equal "exit code when a kernel fails" "$code" 1
 expect_text '"kernel":"attention_fwd","error":"CUDA kernel attention' '"kernels":4'
 
-# Nothing is traced unless DTN_CUDA_TRACE says so.
+# Nothing is traced unless DTN_CUDA_TRACE is set.
 trace=(train --config "$work/tiny.yaml" --device cuda --steps 1 --warmup 3 --cube 64)
 expect 0 dtn-bench "${trace[@]}"
 checks=$((checks + 1))
@@ -73,8 +74,8 @@ assert totals[:-1] == sorted(totals[:-1], reverse=True)
 assert all_calls == sum(calls for calls, _, _ in table.values())
 assert abs(all_us - sum(us for _, us, _ in table.values())) <= 0.1 * len(table)
 assert abs(step - all_us - gaps) < 1
-# A step is two micro-batches through three blocks: two with DTN before both branches, and one in
-# which the class token alone asks.
+# A step runs two micro-batches through three blocks: two blocks with DTN before both branches, and
+# one block in which only the class token is a query.
 calls = {name: n for name, (n, _, _) in table.items()}
 wanted = {"dtn_plain_forward": 8, "dtn_plain_backward": 8, "attention_plain_forward": 4,
           "query_attention_backward": 2, "gelu_forward": 6, "layer_norm_backward": 6,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # dtn-bench products: on the CPU it says that it is for CUDA devices. With the emulated programs and
-# `cuda` as $2 each product of a step is measured by every algorithm for it, those that do not
-# repeat their bits are left out, and another program takes the best from the table.
+# `cuda` as $2, each product of a step is measured with every algorithm for it. Algorithms that do
+# not repeat their bits are excluded. Another program takes the best algorithms from the table.
 source "$(dirname "$0")/lib/common.sh"
 device=${2:-cpu}
 
@@ -21,7 +21,7 @@ import json, sys
 lines = [json.loads(l) for l in open(sys.argv[1]) if l.startswith("{")]
 products, total = {p["product"]: p for p in lines[:-1]}, lines[-1]
 assert total["products"] == len(products) == len(lines) - 1 and total["failed"] == 0, total
-# A micro-batch goes through three blocks, of which the last has one row for each of 8 images.
+# A micro-batch goes through three blocks. The last block has one row for each of 8 images.
 q = products["bfloat16 to bfloat16, 128 x 72 x 24 nt, rows of 24 24 72"]
 assert q["uses"] == 2 and q["flops"] == 2 * 128 * 72 * 24, q
 dw = products["bfloat16 to float32, 72 x 24 x 128 tn, rows of 72 24 24, added to"]
@@ -32,7 +32,7 @@ for p in products.values():
 table = [l.rstrip("\n").split("\t") for l in open(sys.argv[2]) if not l.startswith("#")]
 assert {(name, best) for _, _, name, best in table} == \
     {(name, p["best"]) for name, p in products.items()}
-# The next program shall take another, whatever was the fastest.
+# The next program must take tile=15 from this table, even if it was not the fastest.
 with open(sys.argv[2] + ".64", "w") as out:
     for card, version, name, _ in table:
         recipe = q["best"].split()

@@ -20,7 +20,7 @@ for precision in fp32 bf16; do
   done
 done
 
-# The comparison can fail: another seed and another precision give other weights.
+# The comparison can fail: seed 4 gives other weights than seed 3 in either precision.
 expect 0 dtn-train --config "$work/tiny.yaml" --output "$work/seed" --set seed=4
 for other in fp32/checkpoints/last bf16/checkpoints/last; do
   if cmp -s "$work/seed/checkpoints/last/model.safetensors" "$work/$other/model.safetensors"; then
@@ -28,7 +28,7 @@ for other in fp32/checkpoints/last bf16/checkpoints/last; do
   fi
 done
 
-# Gradients of weights that are sums over 1024 x 49 = 50,176 rows and more.
+# The gradients of the weights are sums over 1024 x 49 = 50,176 rows and more.
 cat > "$work/long.yaml" << EOF
 name: long
 model: {preset: vit_t, image_size: 28, patch_size: 4, channels: 1, embed_dim: 16, depth: 2,

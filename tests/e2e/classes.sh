@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Which class is which: labels go by name between checkpoints and data, no head is random outside
-# training, and what is left out of a data set is counted.
+# Class names: checkpoints and data are matched by class name. Only training may use a random head.
+# Files left out of a data set are counted.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -38,7 +38,7 @@ top1() {
   sed -n 's/^{"top1":\([0-9.]*\),.*/\1/p' "$log"
 }
 
-echo "evaluations go by name"
+echo "evaluations match classes by name"
 expect_equal "top-1 of all classes" "$(top1)" 100.0
 expect_equal "top-1 of two of them" "$(top1 --set data.root=bc)" 100.0
 expect 3 dtn-eval --checkpoint "$animals" --set data.root=bcd
@@ -49,7 +49,7 @@ expect_equal "top-1 of a packed part" "$(top1 "${packed[@]}")" 100.0
 expect 0 dtn-data pack --root bcd --split val --output bcd.packed
 expect 3 dtn-eval --checkpoint "$animals" "${packed[@]}" --set data.val=bcd.packed
 expect_text "its class 'zebra' is not among"
-# Frozen features: the labels are those of the training images, whose classes are cat, dog and fish.
+# Frozen features: the labels are those of the training images, with classes cat, dog and fish.
 expect 0 dtn-data pack --root abc --split train --output abc.packed
 frozen=("${packed[@]}" --set data.train=abc.packed)
 expect 0 dtn-eval --checkpoint "$animals" --task knn --json "${frozen[@]}"
@@ -86,7 +86,7 @@ expect_text "class 'zebra' is not among the 3 classes" 'model.init_head: reset'
 expect 0 dtn-train "${tiny[@]}" "${start[@]}" --set data.root=bcd --set schedule.steps=1 \
   --set model.init_head=reset --output anew
 
-echo "a teacher is asked by name"
+echo "the classes of a teacher are matched by name"
 teach=(--set distill.teacher="$animals" --set distill.alpha=1 --set distill.type=soft)
 expect 0 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=cb --set data.val=train \
   --set model.num_classes=2 --set schedule.steps=2 --output taught
@@ -117,7 +117,7 @@ for command in "dtn-eval --checkpoint" "dtn-predict abc/val --checkpoint" \
   read -ra words <<< "$command"
   expect 3 "${words[@]}" nohead.safetensors --config "$animals/../../config.yaml"
   expect_text 'nohead.safetensors: has no head.weight' 'would be random'
-  [[ ${words[0]} == dtn-analyze ]] && continue  # which has no --set
+  [[ ${words[0]} == dtn-analyze ]] && continue  # dtn-analyze has no --set
   expect 3 "${words[@]}" "$animals" --set model.num_classes=5
   expect_text 'its head has 3 classes, .*model.num_classes is 5' 'set model.num_classes: 3'
 done
@@ -146,7 +146,7 @@ cp abc/val/cat/0.bmp less/val/cat/1.bmp
 expect 0 dtn-eval --checkpoint "$animals" --set data.root=less --json
 expect_text '"count":1,.*"skipped":3}'
 
-echo "what is left out is counted"
+echo "files left out are counted"
 touch less/val/cat/{a.jxl,b.avif,c.avif,noext}
 expect 0 dtn-eval --checkpoint "$animals" --set data.root=less
 expect_text 'less/val: left out 2 .avif, 1 .jxl, 1 without an extension; images are read from .jpg'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# dtn-eval of files of detections in COCO's format, without a model.
+# dtn-eval of detection files in COCO's format, without a model.
 source "$(dirname "$0")/lib/common.sh"
 
 cd "$work"
@@ -13,7 +13,7 @@ boxes = [{"image_id": a["image_id"], "category_id": a["category_id"], "bbox": a[
 def write(name, results):
     json.dump(results, open(name, "w"))
 write("perfect.json", boxes)
-# Boxes of twice the width on the left of the object have an overlap of one half with it.
+# Boxes extended to the left to twice the width have an overlap (IoU) of 1/2 with the object.
 write("wide.json", [{**b, "bbox": [b["bbox"][0] - b["bbox"][2], b["bbox"][1], 2 * b["bbox"][2], b["bbox"][3]]}
                     for b in boxes])
 write("none.json", [])

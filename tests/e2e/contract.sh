@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What scripts may rely on: files and their keys, flags, names, and that numbers agree.
+# The interface for scripts: files and their keys, flags, names, and numbers that must agree.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -22,14 +22,14 @@ done
 
 echo "dtn-info"
 while read -r name parameters cost; do
-  expect 0 dtn-info --config "$name"  # found by name from a foreign folder
+  expect 0 dtn-info --config "$name"  # found by name from any folder
   check "dtn-info of $name" "$parameters" "$cost" << 'EOF'
 parameters, cost = sys.argv[1:]
 assert re.search(r"^parameters +(\d+)$", log, re.M)[1] == parameters, parameters
 paper, real, computed = (float(x) for x in re.findall(r"([\d.]+) G per image", log))
 assert cost == "-" or abs(paper / float(cost) - 1) < 0.015, cost  # Table 1
 assert real <= paper
-assert 0.85 * real < computed < real  # the last block for its class token
+assert 0.85 * real < computed < real  # the last block computes only its class token
 assert "MiB" in log
 EOF
 done << 'EOF'
@@ -246,7 +246,7 @@ expect_text $'\r\033\\[Ktraining \\[[#.]*\\] [0-9]+/12 '
 
 echo "dtn-eval"
 evaluate() { expect 0 dtn-eval "$@" --json && grep '^{' "$log" > result.json; }
-metric() {  # SPLIT CHECKPOINT: dtn-eval's last result is that of the training run
+metric() {  # SPLIT CHECKPOINT: dtn-eval's last result must be that of the training run
   check "dtn-eval of $2 against metrics.jsonl ($1)" "$run" "$@" << 'EOF'
 run, split, checkpoint = sys.argv[1:]
 step = int(os.path.realpath(f"{run}/checkpoints/{checkpoint}").split("-")[-1])
@@ -300,8 +300,8 @@ expect 2 dtn-train --config tiny.yaml --set model.num_classes=0 --output feature
 expect_text 'the model has no head to train'
 
 echo "only the split that is read; logits in data order; --inputs"
-# A data set of 16 x 16 images that evaluation leaves as they are: names sort as classes do, not as
-# numbers do, and the files were not written in that order.
+# A data set of 16 x 16 images, which evaluation does not resize. File names sort by bytes, like
+# class names, not by number; the files are written in another order.
 python3 - << 'EOF'
 import math, os, random, files
 random.seed(1)
@@ -313,9 +313,9 @@ for c, f in names:
     write = files.png if f.endswith("png") else files.bmp
     open(f"folder/val/{c}/{f}", "wb").write(write(16, 16, lambda x, y: pixels[y][x]))
     rows.append((c, f, pixels))
-rows.sort(key=lambda r: r[:2])  # Python compares text as bytes of ASCII, too
+rows.sort(key=lambda r: r[:2])  # Python also compares ASCII text by its bytes
 classes = sorted({c for c, _, _ in rows})
-for i in range(6):  # a folder for each of the model's ten classes, which has no names for them
+for i in range(6):  # a folder for each of the model's ten classes; the model has no class names
     os.makedirs(f"folder/val/c{i}")
 values = [((p[y][x][k] / 255) - 0.5) / 0.5
           for _, _, p in rows for k in range(3) for y in range(16) for x in range(16)]
@@ -325,7 +325,7 @@ tensors["labels"] = files.integers([classes.index(c) for c, _, _ in rows])
 files.write_safetensors("labelled.safetensors", tensors)
 os.makedirs("tensors", exist_ok=True)
 files.write_safetensors("tensors/val.safetensors", tensors)
-# The same images as IDX have one channel; it is enough that they are read without a train file.
+# IDX images have one channel. This test only checks that they are read without a train file.
 os.makedirs("idx", exist_ok=True)
 open("idx/t10k-images-idx3-ubyte", "wb").write(files.idx([20, 16, 16], range(0, 1)) + bytes(5119))
 open("idx/t10k-labels-idx1-ubyte", "wb").write(files.idx([20], [i % 10 for i in range(20)]))
@@ -378,7 +378,7 @@ gzip idx/*
 evaluate --checkpoint gray/checkpoints/last --set data.dataset=idx --set data.root=idx
 
 echo "dtn-bench"
-# bench KEYS COMMAND...: one JSON object with these keys at least, all of them positive numbers.
+# bench KEYS COMMAND...: the output is one JSON object in which all KEYS are positive numbers.
 bench() {
   local keys=$1
   shift
@@ -409,7 +409,7 @@ bench 'images_per_second images normalize_us' data --config tiny.yaml --seconds 
 for dtype in fp32 bf16; do
   bench 'forward_ms backward_ms' norm --type dtn --shape 2,49,36 --heads 4 --steps 3 --dtype $dtype
 done
-# A line of 36 tokens, which would be a square; windows of 13.
+# 36 tokens in a line, not in a square; windows of 13 tokens.
 bench 'forward_ms backward_ms multiply_adds_per_element' \
   norm --type dtn --shape 2,36,16 --grid 1,36 --heads 4 --steps 3 --positions 0,0,-1
 check "a window of 13 tokens is multiplied eight times" << 'EOF'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-data corrupt: the same bytes for any number of jobs and after any kill; dtn-eval finds the same
-# on the fly as in the folders.
+# dtn-data corrupt: the same bytes for any number of jobs and after any kill; dtn-eval gives the
+# same figures on the fly as from the folders.
 source "$(dirname "$0")/lib/common.sh"
 
 cd "$work"
@@ -53,7 +53,7 @@ expect 0 dtn-data corrupt --dataset packed --root clean --severity 5 --output pa
   --corruption glass_blur,frost
 for folder in glass_blur/5 frost/5; do same_folders "one/$folder" "packed/$folder"; done
 
-echo "a root goes above the config's"
+echo "--root takes precedence over the config"
 cat > data.yaml << 'YAML'
 model: {preset: vit_t, num_classes: 4}
 data: {dataset: imagefolder, root: /nowhere}
@@ -95,7 +95,7 @@ expect 0 dtn-data "${corrupt[@]}" --output stopped --corruption all --json
 expect_text '"stopped":false'
 same_folders one stopped
 
-echo "what it would be"
+echo "--dry-run"
 expect 0 dtn-data corrupt --root clean/val --output none --dry-run
 expect_text '12 images x 75 folders = 900 files; about [1-9][0-9.]+ MiB, and '
 expect_no_file none

@@ -4,7 +4,7 @@ source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
 cd "$work"
-# A 24 x 20 photograph, so to say.
+# A 24 x 20 JPEG image.
 base64 -d > good.jpg << 'EOF'
 /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABsSFBcUERsXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1tdhbWG
 kJ6jq62rZ4C8ybqmx5moq6T/2wBDARweHigjKE4rK06kbl1upKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSk
@@ -15,7 +15,7 @@ B//Z
 EOF
 python3 - << 'EOF'
 import os, shutil, files
-# Four classes, in each split 12 files a class of which one is damaged in a way of its own.
+# Four classes with 12 files in each split. One file of each class is damaged, each in another way.
 for split in "train", "val":
     for c in range(4):
         folder = f"images/{split}/class{c}"
@@ -63,10 +63,10 @@ logits = files.read_safetensors("logits.safetensors")[1]["logits"]
 assert logits[1] == [48, 4], logits[1]
 values = files.values_of(logits)
 lost = [i for i in range(48) if all(math.isnan(v) for v in values[4 * i : 4 * i + 4])]
-assert lost == [11, 23, 35, 47], lost  # "bad" sorts behind the digits
+assert lost == [11, 23, 35, 47], lost  # "bad" sorts after the digits
 assert sum(math.isnan(v) for v in values) == 16
 EOF
-# Resumed within an epoch (of three steps), the same images stand in for the damaged ones.
+# After a resume within an epoch (of 3 steps), the same images replace the damaged ones.
 expect 0 dtn-train "${folder[@]}" --set schedule.steps=5 --output images-whole
 expect 0 dtn-train "${folder[@]}" --set schedule.steps=5 --output images-3 --resume auto
 expect_text 'resumed at step 4'
@@ -77,7 +77,7 @@ for limit in 0 3; do
     rm -rf few
     expect 3 dtn-train "${folder[@]}" --set data.max_bad_images=$limit --output few \
       --set data.workers=$workers
-    # Workers may meet others before the run ends.
+    # Workers may find more damaged images before the run ends.
     expect_text "[1-4] damaged images, data.max_bad_images allows $limit" 'images/train/class'
     expect 3 dtn-eval --checkpoint images-0/checkpoints/last \
       --set data.max_bad_images=$limit --set data.workers=$workers
@@ -93,7 +93,7 @@ expect 0 dtn-train "${small[@]}" --output run --set schedule.steps=6
 last=run/checkpoints/$(readlink run/checkpoints/last)
 cp -r "$last" intact
 expect 0 dtn-eval --checkpoint intact
-expect_refused() {  # FILE COMMAND...: exit 3, and the damaged file named
+expect_refused() {  # FILE COMMAND...: must exit with 3 and name the damaged file
   expect 3 "${@:2}"
   expect_text "$1"
 }
@@ -103,7 +103,7 @@ for name in model ema state; do
   reader=(dtn-eval --checkpoint intact)
   if [[ $name == ema ]]; then reader+=(--ema); fi
   if [[ $name == state ]]; then reader=(dtn-train "${small[@]}" --output never --resume intact); fi
-  # Every size around the borders of the file's parts, and some in between.
+  # Sizes around the borders of the file's parts, and ten random sizes.
   sizes=$(python3 - "$file" << 'EOF'
 import os, random, struct, sys
 size = os.path.getsize(sys.argv[1])
@@ -138,7 +138,7 @@ EOF
 done
 
 echo "--resume auto goes back to an intact checkpoint"
-small+=(--set schedule.name=constant)  # a shorter run is then the beginning of a longer one
+small+=(--set schedule.name=constant)  # so that a shorter run equals the start of a longer one
 expect 0 dtn-train "${small[@]}" --output unbroken --set schedule.steps=9
 cut() { truncate -s 100 "broken/checkpoints/$1"; }
 stop_at() { expect 0 dtn-train "${small[@]}" --output broken --set schedule.steps="$1"; }
@@ -153,7 +153,7 @@ rm -rf broken
 stop_at 7
 cut step-00000007/state.safetensors
 rm broken/checkpoints/step-00000006/ema.safetensors
-ln -sfn step-00000099 broken/checkpoints/last  # and the link leads nowhere
+ln -sfn step-00000099 broken/checkpoints/last  # and the target of the link does not exist
 expect 0 dtn-train "${small[@]}" --output broken --set schedule.steps=9 --resume auto
 expect_text 'skipping the damaged checkpoint .*step-00000007:' \
   'skipping the damaged checkpoint .*step-00000006:' 'resumed at step 5'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Detectors: the same training for any threads, workers and interruptions; COCO's figures and results; raw
-# outputs for given images; YOLO's layout; errors.
+# Detectors: the same training for any threads, workers and interruptions; COCO's figures and
+# results; raw outputs for given images; YOLO's layout; errors.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 

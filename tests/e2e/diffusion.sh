@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The task diffusion: the same training for any workers, micro-batches and interruptions; evaluation of a split
-# and of given inputs; errors.
+# The task diffusion: the same training for any workers, micro-batches and interruptions;
+# evaluation of a split and of given inputs; errors.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
@@ -30,7 +30,7 @@ for l in steps:
     given = [q for q in quarters if q is not None]
     assert min(given) - 1e-6 <= l["mse"] <= max(given) + 1e-6, l
     assert abs(l["loss"] - l["mse"] - l["vb"]) < 1e-5 * l["loss"], l
-assert 0.9 < steps[0]["mse"] < 1.1, steps[0]  # the model starts with zeros
+assert 0.9 < steps[0]["mse"] < 1.1, steps[0]  # the output of a new model is zero
 assert [l["split"] for l in evals] == ["val", "val_ema"] * 3, evals
 assert all(l["top1"] is None and l["count"] == 36 for l in evals), evals
 summary = json.load(open("run/summary.json"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A student learns from a teacher: what the log and checkpoints say of it, that a resumed run has the
-# bits of an unbroken one, and which teachers are refused.
+# A student learns from a teacher: its log and checkpoints, equal bits of a resumed and an
+# uninterrupted run, and teachers that are refused.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -22,7 +22,7 @@ for l in steps:
     assert abs(0.75 * l["loss_labels"] + 0.25 * l["loss_teacher"] - l["loss"]) < 1e-5, l
 EOF
 
-# Without a teacher it learns something else, and hard distillation something else again.
+# Training without a teacher, and hard distillation, give other weights than soft distillation.
 expect 0 dtn-train "${student[@]}" --set distill=null --output "$work/alone"
 expect 0 dtn-train "${taught[@]}" --set distill.type=hard --output "$work/hard"
 for run in alone hard; do
@@ -31,7 +31,8 @@ for run in alone hard; do
     "$work/unbroken/checkpoints/last/model.safetensors" || fail "$run learns what soft distillation does"
 done
 
-# A checkpoint knows the teacher by its weights, not by its place; and the weights are the student's.
+# A checkpoint identifies the teacher by its weights, not by its path. The checkpoint holds only the
+# student's weights.
 for file in "$work"/unbroken/checkpoints/last/*; do
   checks=$((checks + 1))
   ! grep -qF "$work/teacher" "$file" || fail "$file holds the teacher's path"
@@ -40,7 +41,7 @@ expect_equal "tensors with a teacher and without" \
   "$(python3 -c 'import json,struct,sys; f=open(sys.argv[1],"rb"); n,=struct.unpack("<Q",f.read(8)); print(sorted(k for k in json.loads(f.read(n)) if k!="__metadata__"))' "$work/unbroken/checkpoints/last/model.safetensors")" \
   "$(python3 -c 'import json,struct,sys; f=open(sys.argv[1],"rb"); n,=struct.unpack("<Q",f.read(8)); print(sorted(k for k in json.loads(f.read(n)) if k!="__metadata__"))' "$work/alone/checkpoints/last/model.safetensors")"
 
-# Resumed where the teacher lies elsewhere, from its file alone: the same bits.
+# A resume with the teacher at another path, from its file alone, gives the same bits.
 mv "$work/teacher" "$work/moved"
 moved=$work/moved/checkpoints/best/model.safetensors
 cp -r "$work/unbroken" "$work/resumed"
@@ -55,12 +56,12 @@ expect_same_metrics "$work/resumed" "$work/unbroken"
 # Evaluating a student needs no teacher.
 expect 0 dtn-eval --checkpoint "$work/unbroken" --set data.size=16 --json
 
-# What sizes a run up counts the teacher.
+# The memory estimate includes the teacher.
 taught=("${student[@]}" --set "distill.teacher=$moved")
 expect 0 dtn-train "${taught[@]}" --output "$work/dry" --dry-run
 expect_text 'memory: about .* weights [0-9.]+ [KM]iB, teacher [0-9.]+ [KM]iB, gradients'
 
-# Teachers that cannot be.
+# Teachers that do not fit the student, or have no config.
 expect 2 dtn-train "${taught[@]}" --output "$work/no" --set model.image_size=32
 expect_text "its model.image_size is 16 x 16, but the student's is 32 x 32"
 expect 2 dtn-train "${taught[@]}" --output "$work/no" --set model.num_classes=7

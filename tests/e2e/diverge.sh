@@ -27,11 +27,11 @@ train=(dtn-train --config tiny.yaml)
 
 last_of() { readlink "$1/checkpoints/last" || echo none; }
 step_of() { sed -E 's/.*step-0*([0-9])/\1/' <<< "$1"; }
-evaluates() {  # the weights that `last` names have a finite loss
+evaluates() {  # the checkpoint `last` must have a finite loss
   expect 0 dtn-eval --checkpoint "$1/checkpoints/last" --json
   grep -qE '"loss": ?[0-9.]+' "$log" || fail "the loss of $(last_of "$1") is not finite"
 }
-# Stopped by SIGTERM after $2 lines of metrics.
+# Trains in $1 and stops the run with SIGTERM after $2 lines of metrics.
 stopped_after() {
   local run=$1 lines=$2 code=0
   shift 2
@@ -39,7 +39,7 @@ stopped_after() {
     "$bin/dtn-train" --config tiny.yaml --output "$run" --resume auto "$@" > "$log" 2>&1 || code=$?
   expect_equal "exit code of a run that was stopped" $code 75
 }
-# A diverged run: what `last`, the message, the folder, the summary and the report say.
+# Checks a diverged run: `last`, the message, the folder, the summary and the report.
 expect_retreat() {
   local run=$1 confirmed=$2
   expect_text "training diverged: .*" \
@@ -68,7 +68,7 @@ EOS
 
 expect 0 "${train[@]}" --output unbroken
 
-echo "stopped, far too large a rate, again, and as it was"
+echo "stopped; a far too large rate, three times; then the first rate"
 stopped_after run 40
 confirmed=$(last_of run)
 for _ in 1 2 3; do
@@ -88,7 +88,7 @@ expect_equal "checkpoints in the end" "$(find run/checkpoints -name 'step-*' -pr
   "$(find unbroken/checkpoints -name 'step-*' -printf '%f\n' | sort)"
 
 echo "stopped at an unconfirmed checkpoint of bad weights"
-# One step at the large rate, then killed: its weights are saved, and nobody knows yet.
+# One step at the large rate, then a kill: the bad weights are saved and not yet detected.
 expect 0 "${train[@]}" --output killed --set schedule.epochs=10
 confirmed=$(last_of killed)
 expect_equal "last of a short run" "$confirmed" step-00000030
@@ -98,7 +98,7 @@ expect 4 "${train[@]}" --output killed --resume auto "${bad[@]}"
 expect_retreat killed "$confirmed"
 aside=$(find killed/checkpoints -maxdepth 1 -name 'diverged-step-*')
 expect_equal "step set aside" "$(step_of "$aside")" 31
-# As a kill between that save and the next step leaves it.
+# The state after a kill between that save and the next step.
 mv "$aside" killed/checkpoints/step-00000031
 ln -sfn step-00000031 killed/checkpoints/last
 expect 4 "${train[@]}" --output killed --resume auto --set optim.lr=1e25
@@ -124,7 +124,7 @@ expect 0 "${fresh[@]}"
 expect_equal "last" "$(last_of fresh)" step-00000060
 
 echo "a NaN at the last step"
-# The update of step 61, the last, is far too large: its evaluation shows it.
+# The update of the last step, 61, is far too large. The evaluation after it shows this.
 end=("${train[@]}" --output fresh --resume auto --set schedule.epochs=null --set schedule.steps=61
   --set optim.lr=1e25)
 expect 4 "${end[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-eval --report: every figure of report.json and of the tables is computed again from the logits
-# of --save-logits; the page is opened in a browser where there is one.
+# dtn-eval --report: every figure of report.json and of the tables is recomputed from the logits of
+# --save-logits. The page is opened in a browser if one is installed.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -20,7 +20,7 @@ for split, names in ("train", list(tints)), ("val", ["a cat", "dog", "fish, raw"
     for k, name in enumerate(names):
         for i in range(12 if split == "train" else 14 - 4 * k):
             image(f"pets/{split}/{name}/{i}.bmp", tints[name])
-# Wrong labels are surely wrong, and a damaged file is left out.
+# Three images with a wrong label, which count as errors, and a damaged file, which is skipped.
 for i in range(3):
     image(f"pets/val/dog/wrong{i}.bmp", tints["fish, raw"])
 open("pets/val/a cat/damaged.bmp", "wb").write(b"BM")
@@ -32,8 +32,8 @@ expect 0 dtn-train --config tiny.yaml --set data=null --set data.dataset=imagefo
 grep -qF "dtn-eval --checkpoint run --report run/errors" run/report.html ||
   fail "report.html of a run does not say how to find its errors"
 
-# recompute FOLDER LOGITS WITH_FILES: compares report.json and the tables of a folder, if it has
-# any, with the logits. labels.json has the labels, and for a data set the names of the files.
+# recompute FOLDER LOGITS WITH_FILES: compares report.json of the folder, and its tables if it has
+# any, with the logits. labels.json holds the labels and, for a data set, the file names.
 cat > recompute.py << 'EOC'
 import csv, json, math, os, sys, files
 
@@ -173,7 +173,7 @@ import files, math
 metadata, tensors = files.read_safetensors("run/checkpoints/last/model.safetensors")
 dtype, shape, data = tensors["head.bias"]
 tensors["head.bias"] = files.floats(shape, [math.nan] * shape[0])
-# Without the checksums, as another program writes it.
+# No checksums in the metadata, as in a file of another program.
 metadata = {key: metadata[key] for key in ("config", "classes")}
 files.write_safetensors("diverged.safetensors", tensors, metadata)
 EOC
@@ -187,7 +187,8 @@ if [[ ! $browser ]]; then
   exit 0
 fi
 echo "the page in a browser"
-# A copy that may run a script tells how wide it is, and the first class in each order.
+# A copy without the content security policy runs a script. The script writes into the title by how
+# much the page is too wide, and the first class in each order.
 python3 - << 'EOC'
 import re
 page = open("deep/er/report.html").read()

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Every example of the manual pages runs as it stands, on small models and data in place of those that
-# the examples name, and every page that a manual names exists.
+# Every example of the manual pages runs unchanged. Small models and data replace the ones that the
+# examples name. Every page that a manual names exists.
 source "$(dirname "$0")/lib/common.sh"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$work"
 export PATH=$bin:$PATH
 
-# Configs of these names go before those that ship.
+# These configs take precedence over the shipped configs of the same names.
 export DTN_CONFIGS=$work/configs
 mkdir -p configs/sweeps
 tiny_config configs/vit_s_star_dtn.yaml
@@ -80,7 +80,7 @@ export HF_ENDPOINT=$hub/plain  # for dtn-get
 
 mapfile -t programs < <(cd "$bin" && find . -lname dtn -printf '%f\n' | sort -r)  # dtn-train first
 for program in dtn "${programs[@]}"; do
-  if [[ $program == dtn-train ]]; then rm -r runs; fi  # of `dtn train`
+  if [[ $program == dtn-train ]]; then rm -r runs; fi  # the runs of `dtn train`
   if [[ $program == dtn-sample ]]; then train_dit > "$log" 2>&1 || fail "the diffusion model fails"; fi
   if [[ $program == dtn-predict ]]; then train_restorer > "$log" 2>&1 || fail "the restorer fails"; fi
   if [[ $program == dtn-average ]]; then train_soup; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every way to fail ends with its exit code and a sentence that says what, where and what to do.
+# Each failure gives its exit code and a message: what failed, where, and what to do.
 source "$(dirname "$0")/lib/common.sh"
 
 clean_up() {
@@ -54,7 +54,7 @@ expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --positions 0,-1
 expect_text '--positions 0,-1'
 expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --type ln --positions 0,0,-1
 expect_text 'no relative positions'
-expect 0 dtn-bench norm --shape 1,2003,8 --heads 2 --steps 1  # longer than any image
+expect 0 dtn-bench norm --shape 1,2003,8 --heads 2 --steps 1  # more tokens than any image has
 
 echo "2: BatchNorm on a single value, before anything is written"
 cat > levit.yaml << 'EOF'
@@ -70,7 +70,7 @@ expect_no_file levit
 expect 0 dtn-train --config levit.yaml --threads 2 --output levit --set train.micro_batch=2
 expect 0 dtn-eval --checkpoint levit --batch-size 1
 
-echo "2: words of other programs"
+echo "2: options and keys of other programs"
 for word in lr learning-rate epochs batch-size bs workers; do
   expect 2 dtn-train "${tiny[@]}" --$word 1
   expect_text "unknown option --$word; set the config key: --set [a-z]+\.[a-z_]+=\.\.\.$"
@@ -79,7 +79,7 @@ for pair in optim.learning_rate:optim.lr train.bs:train.batch_size fp16:train.pr
   expect 2 dtn-train "${tiny[@]}" --set "${pair%:*}=1"
   expect_text "unknown key '${pair%:*}'; did you mean '${pair#*:}'\?"
 done
-expect 2 dtn-train "${tiny[@]}" --set qqqq=1  # nothing is near
+expect 2 dtn-train "${tiny[@]}" --set qqqq=1  # no key is similar
 expect_text "unknown key 'qqqq'\. Keys at the top: "
 
 echo "0: a config or a checkpoint without its option"
@@ -103,7 +103,7 @@ for program in 'dtn-train' "dtn-eval --checkpoint $work" 'dtn-bench train'; do
 done
 
 echo "2: config"
-# bad NAME CONFIG PATTERN...: a config file that must be refused with all of these.
+# bad NAME CONFIG PATTERN...: the config must be refused with a message that has all patterns.
 bad() {
   printf '%b' "$2" > "$work/$1.yaml"
   expect 2 dtn-train --config "$work/$1.yaml" --output "$work/never"
@@ -199,7 +199,7 @@ expect_text 't10k-images-idx3-ubyte: is cut short.*8192.*8191'
 printf 'hello world' > "$work/idx/t10k-images-idx3-ubyte"
 data "${idx[@]}"
 expect_text 't10k-images-idx3-ubyte: is not an IDX file'
-data --set data.size=8  # not one full batch
+data --set data.size=8  # less than one full batch
 expect_text 'batch'
 expect 3 dtn-train "${tiny[@]}" --dry-run --set data.size=8
 expect_text 'train.batch_size'
@@ -214,7 +214,7 @@ for name, first in ("good", good[0]), ("nan", math.nan), ("inf", math.inf):
     tensors = {"images": files.floats([16, 3, 16, 16], [first] + good[1:]), "labels": labels}
     files.write_safetensors(f"{folder}/{name}.safetensors", tensors)
 EOF
-# One batch is an epoch, so each step after the good ones sees the bad value.
+# An epoch is one batch, so each step after the three good steps sees the bad value.
 tensors=("${tiny[@]}" --set data.dataset=tensors --set data.root="$work" --set augment.repeats=1
   --set data.val=good.safetensors --set train.checkpoint_every=1 --set train.keep=9)
 for value in nan inf; do
@@ -226,7 +226,7 @@ for value in nan inf; do
     --set schedule.steps=12 --resume auto
   expect_text 'step 4: .*1 of 3' 'step 6: .*3 of 3' 'training diverged: .*steps 4 to 6' \
     "finite loss is $run/checkpoints/step-00000003\\." 'Lower optim.lr'
-  # Step 3 was evaluated: bad data are no reason to set it aside, and bad steps write nothing.
+  # Step 3 was evaluated, so bad data do not set its checkpoint aside. Bad steps write nothing.
   diff -r -x confirmed "$work/before" "$run/checkpoints" >&2 ||
     fail "bad steps changed the checkpoints"
   checks=$((checks + 1))
@@ -239,7 +239,7 @@ done
 expect 0 dtn-train "${tensors[@]}" --output "$work/two" --set data.train=nan.safetensors \
   --set schedule.steps=2
 expect_text 'step 2: .*2 of 3'
-# A step that is far too long.
+# A learning rate that is far too large.
 expect 4 dtn-train "${tiny[@]}" --output "$work/far" --set optim.lr=1e30 --set schedule.steps=40 \
   --set schedule.warmup_epochs=0 --set train.checkpoint_every=1 --set train.eval_every=0
 expect_text 'training diverged: .*steps [0-9]+ to [0-9]+'
@@ -256,7 +256,8 @@ checks=$((checks + 1))
 echo "1: the disk is full"
 expect 0 dtn-train "${tiny[@]}" --output "$work/whole" --set train.checkpoint_every=1 \
   --set train.keep=100 --set schedule.steps=30
-# What a full disk left must verify and, given room, go on to the same end.
+# Each checkpoint left by a full disk, or made after a resume, must load and must equal the
+# checkpoint of the uninterrupted run.
 expect_survivors() {
   local run=$1 folder
   for folder in "$run"/checkpoints/step-*; do
@@ -269,7 +270,7 @@ expect_survivors() {
 }
 full=("${tiny[@]}" --set train.checkpoint_every=1 --set train.keep=100 --set schedule.steps=30)
 
-# No file may outgrow 64 KiB: state.safetensors cannot be written, at the first step already.
+# Files are limited to 64 KiB: state.safetensors cannot be written, not even at the first step.
 code=0
 (trap '' XFSZ && ulimit -f 64 && exec "$bin/dtn-train" "${full[@]}" --output "$work/small") \
   > "$log" 2>&1 || code=$?

@@ -34,7 +34,7 @@ assert args == {"img_size": [16, 16], "patch_size": 4, "in_chans": 3, "embed_dim
                 "no_embed_class": True, "reg_tokens": 1, "pre_norm": False, "fc_norm": False,
                 "act_layer": "gelu_tanh"}, args
 assert prepared["input_size"] == [3, 16, 16] and len(prepared["mean"]) == 3
-# As another program would save the weights: without our metadata.
+# Weights without dtn's metadata, as another program saves them.
 import os
 os.mkdir("theirs")
 json.dump(config, open("theirs/config.json", "w"))
@@ -56,7 +56,7 @@ expect_no_file dtn
 expect 2 dtn-export --checkpoint vit --hub vit.onnx
 expect_text 'vit.onnx'
 
-echo "what it refuses"
+echo "refusals"
 expect 2 dtn-export --checkpoint run/checkpoints/last
 expect_text 'name what to write'
 expect 2 dtn-export --checkpoint run/checkpoints/last --opset 16 --output c.onnx
@@ -95,7 +95,7 @@ for a, b in zip(files.values_of(some["features"]), files.values_of(headless)):
     assert abs(a - b) < 1e-5 and a != 0
 assert attention["attention.0"][1] == [40, 4, 16, 16], attention["attention.0"][1]
 for maps in attention["attention.2"], read("some_attention")["attention.2"]:
-    assert maps[1][1:] == [4, 17, 17]  # the class token has joined
+    assert maps[1][1:] == [4, 17, 17]  # 16 patches and the class token
     values = files.values_of(maps)
     assert all(abs(sum(values[i:i + 17]) - 1) < 1e-5 for i in range(0, len(values), 17))
 EOF

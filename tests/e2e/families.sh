@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every family of models in whole runs, with its own normalizer and with DTN: the bits do not depend on
-# threads, on recomputed blocks, or on where the run was resumed or killed; dtn-eval finds what training
-# found, on images that are no square, or on sequences of different lengths. A run is killed once,
-# three times in the deep run.
+# Every family of models in whole runs, with its own normalizer and with DTN: the bits do not depend
+# on threads, on recomputed blocks, or on where the run was resumed or killed. dtn-eval gives the
+# figures of the training. Images are not square; sequences have different lengths. A run is killed
+# once, or three times if DTN_TEST_DEEP is set.
 source "$(dirname "$0")/lib/common.sh"
 
 seed=${DTN_TEST_SEED:-$RANDOM}
@@ -11,7 +11,7 @@ echo "random seed $seed (repeat with DTN_TEST_SEED)"
 kills=1
 if [[ ${DTN_TEST_DEEP:-} ]]; then kills=3; fi
 
-# The smallest model of a family with every kind of part in it, and how DTN is had there.
+# A small model of each family that has every kind of part, and the family's setting for DTN.
 declare -A model=(
   [vit]='preset: vit_t, image_size: [16, 24], patch_size: 4, embed_dim: 24, depth: 2, num_heads: 4,
          mlp_ratio: 2, class_token_at: 1, drop_path: 0.2'

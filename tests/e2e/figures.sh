@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Figures of a collection of sweeps: made by dtn-analyze when their runs are finished, shown on the
-# page, not made again, and no danger for the tables if they fail.
+# Figures of a collection of sweeps: dtn-analyze makes them once, when their runs are finished. The
+# page shows them. A figure that fails does not affect the tables.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -51,7 +51,7 @@ import json, re
 found = json.load(open("all/figures/distance/analysis.json"))
 assert found["inputs"]["count"] == 8
 names = [c["name"] for c in found["checkpoints"]]
-assert names == ["ViT LN", "dtn"], names  # commas separate names
+assert names == ["ViT LN", "dtn"], names  # without the comma, because commas separate names
 sources = [c["source"] for c in found["checkpoints"]]
 assert sources == ["all/norms/ln/seed-0", "all/norms/dtn/seed-0"], sources
 start = json.load(open("all/figures/start/analysis.json"))["checkpoints"]
@@ -66,7 +66,7 @@ assert "Figures made from the runs: 3 of 3." in page
 assert "Runs: norms/ln:0, again/dtn:0." in page
 EOF
 
-echo "not again, but from other inputs"
+echo "figures are made again only from other inputs"
 expect 0 "${sweep[@]}"
 if grep -qE 'analyzing|drawing' "$log"; then fail "a figure was made again"; fi
 expect 0 "${sweep[@]}" --dry-run

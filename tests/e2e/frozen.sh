@@ -38,7 +38,7 @@ EOC
 expect 0 dtn-eval --checkpoint run --task knn --json --baselines
 result "baselines" << 'EOC'
 assert list(found["baselines"]) == ["untrained", "pixels"], found
-assert found["baselines"]["pixels"]["top1"] > 50, found  # a pattern for each class, and noise
+assert found["baselines"]["pixels"]["top1"] > 50, found  # each class is a pattern with noise
 EOC
 
 echo "pictures of neighbours"
@@ -135,7 +135,7 @@ EOC
 expect 0 dtn-eval --checkpoint run --task linear --avgpool --epochs 2 --no-augment
 expect_text '^linear classifier, 2 epochs: ' 'class token and patch mean of the last block, 48 values'
 
-# One step on all rows, from the saved start: the loss of the classifier must be that of its file.
+# Each step takes all 60 rows. The reported loss must be the loss of the saved classifier.
 expect 0 dtn-eval --checkpoint run --task linear --blocks 1 --epochs 40 --lr 0.5 --batch 60 --json \
   --train-inputs train.safetensors --inputs val.safetensors --save-linear linear.safetensors
 result "loss and accuracy of the saved classifier" << 'EOC'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-get: models from a Hub that breaks off, lies, redirects, refuses and waits; and the cache, where
-# the other programs find them.
+# dtn-get: models from a Hub that breaks off, sends wrong data, redirects, refuses and delays; and
+# the cache, where the other programs find the models.
 source "$(dirname "$0")/lib/common.sh"
 source "$lib/hub.sh"
 cd "$work"
@@ -22,7 +22,7 @@ expect_whole() {  # [FILE]
 }
 expect_requests() { expect_equal "requests" "$(wc -l < "$requests")" "$1"; }
 
-echo "a whole file; then it is here"
+echo "a complete download; then the model is in the cache"
 get 0 plain
 expect_text "timm/$name from $hub, commit 0123456789" 'model: vit_tiny_patch16_224.augreg_in21k_ft_in1k, 1000 classes' \
   'license: cc-by-nc-4.0' 'origin: https://example.org/origin' 'SHA-256 as named' "^$folder\$"
@@ -90,26 +90,26 @@ expect_whole
 fresh
 get 1 again --retries 2
 expect_text 'gave up after 3 attempts'
-expect_requests 4  # the same bytes again do not begin the count anew
+expect_requests 4  # receiving the same bytes again does not reset the count of attempts
 fresh
 get 0 changes
 expect_text 'the file on the server is another one now; starting again'
 expect_whole changed
 fresh
-# All bytes were here already when the program ended.
+# All bytes were already downloaded when the program ended.
 get 1 dies --retries 0
 cp server/expected.safetensors "$weights.part"
 get 0 plain
 expect_whole
 fresh
-# The part has other bytes than it says.
+# The partial file has a wrong byte.
 get 1 dies --retries 0
 printf 'x' | dd of="$weights.part" bs=1 seek=5000 conv=notrunc status=none
 get 0 plain
 expect_text 'the pieces do not have the SHA-256 .*; starting again'
 expect_whole
 
-echo "lies"
+echo "wrong data from the server"
 fresh
 get 1 longer --retries 1
 expect_text 'gave up after 2 attempts'
@@ -162,7 +162,7 @@ http_proxy=http://127.0.0.1:1 no_proxy=127.0.0.1 get 0 plain
 expect_whole
 http_proxy=http://127.0.0.1:1 get 1 plain --force
 expect_text 'no connection to'
-expect_whole  # --force keeps the old model until the new one is whole
+expect_whole  # --force keeps the old model until the new one is complete
 
 echo "a machine without libcurl"
 fresh
@@ -235,7 +235,7 @@ wait $second || fail "the second of two fails: $(cat second.txt)"
 expect_whole
 rm server/go
 
-echo "Ctrl-C keeps the part"
+echo "a signal keeps the partial file"
 fresh
 HF_ENDPOINT=$hub/slow "$bin/dtn-get" "$name" > "$log" 2>&1 &
 first=$!
@@ -265,7 +265,7 @@ python3 "$lib/terminal.py" "$bin/dtn-get" "$name" > "$log" || fail "on a termina
 expect_text 'model.safetensors .*#.* of 0.286 MiB .*MiB/s'
 
 echo "programs find the model by its name"
-# Weights that fit: those of a run of that model, made smaller.
+# Weights that fit: from a run of a smaller version of that model.
 small=(--set model.depth=1 --set model.image_size=32 --set data.dataset=synthetic --set data.size=8
   --set model.num_classes=5 --set train.batch_size=4 --set schedule.steps=1)
 expect 0 dtn-train --config "$name" "${small[@]}" --output run
@@ -289,7 +289,7 @@ expect 0 dtn-train --config "$name" "${small[@]}" --set distill.teacher="timm/$n
 expect 0 dtn-average "$name" run --output mean.safetensors
 expect 0 dtn-export --checkpoint "$name" --output a.onnx
 expect 0 dtn-predict --checkpoint "$name" --help
-# A path goes before the name.
+# A path takes precedence over a model name.
 cp -r run "$name"
 expect 0 dtn-eval --checkpoint "$name" --inputs images.safetensors --save-logits b.safetensors
 expect_text "weights: .*$work/$name/checkpoints"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A model's folder of the Hugging Face hub, with model.safetensors and config.json, needs no config
-# of ours; names of public models are configs; what is wrong with either is said.
+# A model folder of the Hugging Face hub, with model.safetensors and config.json, needs no dtn
+# config. Names of public models are configs. Errors in the folder or the name are reported.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
@@ -11,7 +11,7 @@ small=(--set data.dataset=synthetic --set data.size=8 --set model.image_size=32 
 echo "a public model trains by its name"
 expect 0 dtn-train --config "$name" "${small[@]}" --output run
 
-# What the run has learnt, as timm would save it: no metadata, half of it in float16.
+# The trained weights as timm saves them: no metadata, and the MLP weights in float16.
 python3 - << 'EOF'
 import array, json, os, struct
 import files
@@ -41,10 +41,10 @@ run, hub = (files.values_of(files.read_safetensors(f"{n}.safetensors")[1]["logit
             for n in ("run", "hub"))
 assert max(map(abs, run)) > 0.01, run
 worst = max(abs(a - b) for a, b in zip(run, hub))
-assert 0 < worst < 2e-3 * max(map(abs, run)), worst  # of eleven bits in half of the weights
+assert 0 < worst < 2e-3 * max(map(abs, run)), worst  # float16 has 11 significant bits
 EOF
 
-echo "names of wrappers, and files that are no safetensors"
+echo "prefixes of wrappers, and files that are not safetensors"
 python3 - << 'EOF'
 import files
 _, tensors = files.read_safetensors("hub/model.safetensors")
@@ -72,7 +72,7 @@ expect 0 dtn-train --config hub "${small[@]}" --set model.init_weights=hub --out
 expect 0 dtn-info --models
 expect_text "^$name +5.7 +224 +16 +192 +12 +1000 +0.9$" '^vit_giant_patch14_dinov2.lvd142m +1136.5 '
 
-echo "what is wrong is said"
+echo "errors"
 expect 2 dtn-info vit_tiny_patch16_225
 expect_text "did you mean 'vit_tiny_patch16_224'"
 expect 2 dtn-eval --checkpoint hub --config eva02_tiny_patch14_224 --inputs images.safetensors

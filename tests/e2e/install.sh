@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What `cmake --install` and `cpack` make works without the source: programs find their configs and
-# the MPI module wherever the whole is moved, a program outside the tree builds against it, and no
-# file remembers where the source lay.
+# Installations by `cmake --install` and `cpack` work without the source: programs find their
+# configs and the MPI module after the installation is moved, a program outside the tree builds
+# against it, and no file names the source folder.
 source "$(dirname "$0")/lib/common.sh"
 
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,8 +10,8 @@ cmake --install "$build" --prefix "$work/first" > "$log"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 
-# without_source COMMAND...: the source and the build are not to be seen, where the system lets us
-# hide them.
+# without_source COMMAND...: hides the source and the build from the command, if the system allows
+# it.
 hide='mount -t tmpfs none "$0" && exec "$@"'
 if unshare --mount bash -c "$hide" "$source_folder" true 2> /dev/null; then
   without_source() { unshare --mount bash -c "$hide" "$source_folder" "$@"; }
@@ -19,7 +19,7 @@ else
   echo "SKIPPED: running with the source hidden (mounting is not allowed here)"
   without_source() { "$@"; }
 fi
-# runs PATTERN COMMAND...: ends well, without the source, and its output has the pattern.
+# runs PATTERN COMMAND...: the command must succeed without the source and print the pattern.
 runs() {
   checks=$((checks + 1))
   (cd "$work" && without_source "${@:2}") > "$log" 2>&1 ||
@@ -48,7 +48,7 @@ if [[ -e $build/lib/dtn/dtn_mpi.so ]] && command -v mpirun > /dev/null; then
     --config "$work/tiny.yaml" --set schedule.steps=2 --threads 1 --output "$work/job"
 fi
 
-echo "nothing says where the source lay"
+echo "no file names the source folder"
 checks=$((checks + 1))
 found=$(grep -rlF -- "$source_folder/" "$prefix" || true)
 [[ -z $found ]] || fail "these files name $source_folder: $found"
@@ -78,7 +78,7 @@ base: tiny.yaml
 set: {schedule.steps: 2}
 variants: [{name: ln, set: {model.norm: ln}}, {name: mine, set: {model.norm: mean_size}}]
 EOS
-# dtn-sweep alone does not know the normalizer.
+# Without --trainer, dtn-sweep does not know the normalizer.
 expect 2 dtn-sweep --config "$work/own_sweep.yaml" --output "$work/unknown"
 expect_text mean_size
 sweep=(--config "$work/own_sweep.yaml" --output "$work/own_sweep" --threads 1)

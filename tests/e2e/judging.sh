@@ -4,7 +4,7 @@ source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
 # Images of 4 classes: bright left, right, upper or lower halves of each patch of 4 x 4 pixels, with
-# noise. The files are those of MNIST.
+# noise. The files have MNIST's names and format.
 python3 - << 'EOF'
 import files, random, struct
 random.seed(1)
@@ -69,10 +69,10 @@ train, turned, back, test = (json.load(open(f"{n}.json")) for n in ("train", "tu
 assert train["count"] == train["training_images"] == 96 and train["features"] == 24, train
 scale = train["references"]["noise"]["frechet_distance"]
 assert scale > 1, scale
-# The training images are the reference: their distance is 0 but for rounding.
+# The training images are the reference: their distance is 0 except for rounding.
 assert train["frechet_distance"] < 1e-4 * scale and back["frechet_distance"] < 1e-4 * scale, (train, back)
 assert back["agreement"] == train["agreement"] and train["agreement"] > 60, train
-# One class of four is asked for wrongly.
+# The labels of one class of four are wrong.
 right = {c["label"]: c for c in train["classes"]}
 assert [c["count"] for c in train["classes"]] == [24] * 4
 found = {c["label"]: c for c in turned["classes"]}
@@ -80,7 +80,7 @@ assert found[2]["count"] == 48 and 1 not in found, found
 assert found[0]["agreement"] == right[0]["agreement"]
 assert turned["agreement"] < train["agreement"] - 10, (turned, train)
 assert abs(turned["frechet_distance"] - train["frechet_distance"]) < 1e-4 * scale
-# Test images as samples are the reference of test images, and the accuracy is dtn-eval's.
+# Test images as samples give the figures of the test-image reference, and dtn-eval's accuracy.
 images = test["references"]["test_images"]
 assert images["accuracy"] == top1 == test["agreement"], (images, top1, test["agreement"])
 assert images["count"] == images["accuracy_count"] == 40

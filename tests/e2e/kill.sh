@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kill -9 at fifty random moments, many of them within a save, loses nothing but time.
+# kill -9 at 50 random times, many during a save: the resumed run equals an uninterrupted run.
 source "$(dirname "$0")/lib/common.sh"
 
 seed=${DTN_TEST_SEED:-$RANDOM}
@@ -10,7 +10,7 @@ tiny_config "$work/tiny.yaml"
 expect 0 dtn-train --config "$work/tiny.yaml" --output "$work/one" --set schedule.steps=1
 start=$(date +%s%N)
 expect 0 dtn-train --config "$work/tiny.yaml" --output "$work/two" --set schedule.steps=1
-one_ms=$((($(date +%s%N) - start) / 1000000))  # that a run takes to come to its first step
+one_ms=$((($(date +%s%N) - start) / 1000000))  # duration of a run of one step
 
 for every in 1 2; do
   options=(--config "$work/tiny.yaml" --set schedule.steps=100 --threads 2
@@ -21,7 +21,7 @@ for every in 1 2; do
   killed=0
   in_save=0
   for _ in {1..25}; do
-    # One in four while the run starts, the others anywhere in a step, its save included.
+    # One kill in four comes while the run starts, the others anywhere in a step or its save.
     when=lines:$((1 + RANDOM % 4)).$(printf %02d $((RANDOM % 100))):$run/metrics.jsonl
     if ((RANDOM % 4 == 0)); then
       ms=$((RANDOM % (one_ms + 1)))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One model of several label sets: the same run whatever the workers, threads and interruptions; the
-# accuracy of each set; predictions for a set; and what does not fit is refused.
+# One model with several label sets: the same run for any workers, threads and interruptions; the
+# accuracy of each set; predictions for a set; sets that do not fit are refused.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"

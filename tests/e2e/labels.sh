@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Labels in a table and a validation split that is held out: the same figures as class folders, the
+# Labels in a table, and a held-out validation split: the same figures as with class folders, the
 # same split in training, evaluation and tools, and errors that name the line.
 source "$(dirname "$0")/lib/common.sh"
 
@@ -120,7 +120,7 @@ cp -r held/splits before
 expect 0 dtn-train --resume held --set schedule.steps=14
 expect_equal "lists after a resume" "$(diff -r before held/splits)" ""
 
-echo "new files move no others"
+echo "new files do not move old files to the other split"
 for i in {1..9}; do
   cp all/c0.bmp "all/new$i.bmp"
   printf 'new%s.bmp\tcat\n' "$i" >> all/labels.tsv

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-data listops: the same bytes for any number of jobs; all three files or none, whatever kills it;
-# what cannot be made is refused.
+# dtn-data listops: the same bytes for any number of jobs; all three files or none after a kill;
+# impossible requests are refused.
 source "$(dirname "$0")/lib/common.sh"
 
 cd "$work"
@@ -10,7 +10,7 @@ same_folders() {
   checks=$((checks + 1))
   diff <(list_of "$1") <(list_of "$2") >&2 || fail "$1 and $2 differ"
 }
-expect_empty() {  # what a folder holds besides what a killed process leaves
+expect_empty() {  # ignores the temporary files of a killed process
   expect_equal "files in $1" "$(find "$1" -type f ! -name '*.tmp-*')" ""
 }
 
@@ -91,7 +91,7 @@ expect 2 dtn-data stats --config listops.yaml
 expect 2 dtn-train --config listops.yaml --output run
 expect_text 'the model takes images, but the data set has sequences of tokens: .*one/basic_train.tsv'
 
-echo "what is there is left alone"
+echo "existing files are not changed"
 before=$(list_of one)
 expect 2 dtn-data listops --output one --seed 5 "${small[@]}"
 expect_text 'one already holds files \(basic_[a-z]*.tsv\) and was not changed; choose another --output'
@@ -136,7 +136,7 @@ code=0
 expect_equal "exit code where files may not grow" "$code" 1
 expect_text 'cannot write .*basic_train.tsv'
 expect_no_file full
-# Two at a time do not write to one folder.
+# Two processes cannot write to one folder at the same time.
 "$bin/dtn-data" listops --output shared --seed 5 "${many[@]}" > first.txt 2>&1 &
 first=$!
 until [[ -n $(find shared -name '*.tmp-*' 2> /dev/null) ]]; do sleep 0.01; done
@@ -147,7 +147,7 @@ code=0
 wait "$first" || code=$?
 expect_equal "exit code of the first" "$code" 75
 
-echo "what cannot be"
+echo "refusals"
 refused() {  # PATTERN OPTION...
   expect 2 dtn-data listops --output none --seed 5 "${@:2}"
   expect_text "$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every normalizer in a whole run: the bits do not depend on threads, on recomputed blocks, or on
-# where the run was resumed, running statistics included; dtn-eval finds what training found.
+# Every normalizer in a whole run: the bits, including running statistics, do not depend on threads,
+# on recomputed blocks, or on the step of a resume. dtn-eval gives the figures of the training.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -33,7 +33,7 @@ for type in $types; do
   expect_same_evaluation "$run"
 done
 
-# The running statistics are in the checkpoint under PyTorch's names, and they have moved.
+# The checkpoint has the running statistics under PyTorch's names, and training has changed them.
 python3 - "$lib" "$work/bn/checkpoints/last" << 'EOF' || fail "running statistics of BatchNorm"
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -45,7 +45,7 @@ for name in ("model", "ema"):
         assert len(values) == 24 and all(v != start for v in values), (name, which, values)
 EOF
 
-# Groups that do not divide the channels are refused, with the place.
+# Groups that do not divide the channels are refused; the error names the key.
 expect 2 dtn-train --config "$work/tiny.yaml" --set model.norm.type=gn --set model.norm.groups=5 \
   --output "$work/none"
 expect_text "groups.*5.*24"

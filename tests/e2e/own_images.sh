@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-train DIR: chooses a config for a folder of images, trains, reports errors; from scratch and with
-# weights, resumed, and with what a stranger's folder has.
+# dtn-train DIR: chooses a config for a folder of images, trains, reports errors; from scratch, with
+# weights, resumed, and with unusual, damaged and foreign files in the folder.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 export images=$(dirname "$(dirname "$lib")")/golden/data/images
@@ -17,7 +17,7 @@ for name, tint, n in (("cat", (120, 0, 0), 40), ("sea fish", (0, 120, 0), 30), (
 open("my photos/cat/broken.jpg", "wb").write(b"\xff\xd8\xff\xe0broken")
 open("my photos/cat/clip.mov", "wb").write(b"not an image")
 open("my photos/notes.txt", "w").write("not an image")
-for name in ("rotated.jpg", "cmyk.jpg", "gray16.png"):  # a phone's, a printer's, a scanner's
+for name in ("rotated.jpg", "cmyk.jpg", "gray16.png"):  # from a phone, for print, from a scanner
     shutil.copy(f"{os.environ['images']}/{name}", "my photos/cat/")
 for i in range(30):
     image(f"tags/{i}.bmp", (120 * (i % 2), 120 * (i % 3 == 0), 0))
@@ -46,7 +46,7 @@ echo "the recipe gives the same run"
 expect 0 dtn-train --config "$run/recipe.yaml" --output again
 expect_same_tensors "$run/checkpoints/last" again/checkpoints/last
 
-echo "a run is not overwritten, and goes on"
+echo "a run is not overwritten, and can be resumed"
 expect 2 dtn-train "my photos" --minutes 0.1
 expect_text 'is not empty; continue the run with --resume auto'
 expect 0 dtn-train "my photos" --resume auto
@@ -61,7 +61,7 @@ expect 0 dtn-train "my photos" --weights "$run" --minutes 0.05 --output tuned
 expect_text 'init_weights: .*my photos/checkpoints/.*model.safetensors' 'rates: '
 grep -q 'layer_decay: 0.7' tuned/recipe.yaml || fail "the recipe of weights has no layer_decay"
 
-echo "only look"
+echo "--dry-run and --print-config"
 expect 0 dtn-train "my photos" --minutes 1 --dry-run
 expect_text 'time on this machine'
 expect 0 dtn-train "my photos" --minutes 1 --print-config

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A task of one's own, which is nothing like classification and brings its own samples, is sized up,
-# trained, resumed, evaluated and swept by the programs as ours is.
+# A user-defined task that differs from classification and brings its own samples: estimates,
+# training, resume, evaluation and sweeps work as for the built-in tasks.
 source "$(dirname "$0")/lib/common.sh"
 
 own=$(dirname "$bin")/tests/two_views
-bin=/  # `expect` then takes whole paths
+bin=/  # `expect` then takes absolute paths
 cat > "$work/views.yaml" << 'EOS'
 name: views
 task: two_views
@@ -16,7 +16,7 @@ EOS
 
 echo "--dry-run"
 expect 0 "$own" --config "$work/views.yaml" --dry-run --device cpu --threads 1
-# 48 samples; the parameters are the student's and not those of model.preset.
+# 48 samples. The parameters counted are the student's, not those of model.preset.
 expect_text '^train: 48 pairs of views$' '^parameters: 720$' '^steps per epoch: 4$' \
   ' samples/s ' '^time on this machine: '
 if grep -q 'multiply-adds' "$log"; then fail "multiply-adds that the task does not tell"; fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Positions of another grid: a checkpoint tells its own grid, and other files are described by
-# model.init_image_size in every program that loads weights.
+# Positions of another grid: a checkpoint stores its grid. For other files, model.init_image_size
+# gives the grid in every program that loads weights.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
@@ -25,19 +25,19 @@ for name, (h, w) in {"large": (48, 80), "high": (40, 24)}.items():
     files.write_safetensors(f"{name}.safetensors", {"images": files.floats([2, 3, h, w], pixels)})
 EOF
 
-logits_of() {  # NAME, and the options of dtn-eval but for inputs and outputs
+logits_of() {  # NAME SIZE OPTION...: dtn-eval on SIZE.safetensors, logits in NAME.logits
   local name=$1 size=$2
   shift 2
   expect 0 dtn-eval "$@" --inputs "$size.safetensors" --save-logits "$name.logits"
 }
 
-echo "a checkpoint tells its grid"
+echo "a checkpoint stores its grid"
 logits_of own large --checkpoint run --set 'model.image_size=[48, 80]'
 expect_text 'pos_embed: interpolated from 3 x 5 to 6 x 10'
 logits_of turned high --checkpoint run --set 'model.image_size=[40, 24]'
 expect_text 'pos_embed: interpolated from 3 x 5 to 5 x 3'
 
-echo "other files ask for it"
+echo "other files need model.init_image_size"
 for size in large high; do
   expect 3 dtn-eval --checkpoint foreign.safetensors --config $size.yaml \
     --inputs $size.safetensors --save-logits none

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# dtn-predict: names from the checkpoint, pictures and folders, damage, and dtn-eval's own figures.
+# dtn-predict: names from the checkpoint, pictures and folders, damaged files, dtn-eval's figures.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
@@ -36,7 +36,7 @@ rows = list(csv.DictReader(open("table.csv")))
 assert list(rows[0]) == ["file", "rank", "label", "name", "probability"], rows[0]
 assert len(rows) == 8 and all(r["rank"] == "1" for r in rows), rows
 for r in rows:
-    assert r["file"].split("/")[2] == r["name"], r  # it has learnt as much
+    assert r["file"].split("/")[2] == r["name"], r  # the trained model is right on these images
     assert 0.5 <= float(r["probability"]) <= 1, r
 EOF
 
@@ -99,7 +99,7 @@ head -c 100 formats/val/a/4.pic > short.pic
 expect 3 dtn-predict short.pic --checkpoint "$best"
 expect_text 'short.pic: the file is cut short'
 
-echo "what it refuses"
+echo "refusals"
 expect 2 dtn-predict
 expect 2 dtn-predict --checkpoint "$best"
 expect_text 'images is required'

@@ -90,7 +90,7 @@ full |= {"teacher." + name: tensor for name, tensor in teacher.items()}
 full["dino_loss.center"] = state["dino.center"]
 files.write_safetensors("full.safetensors", full)
 EOC
-# The first rate is 0, so one step leaves the student as it is.
+# The first learning rate is 0, so one step does not change the student.
 expect 0 dtn-train --config dino.yaml --output from-full --threads 2 --set schedule.steps=1 \
   --set schedule.warmup_lr=0 --set model.init_weights=full.safetensors
 expect_text 'init_weights: student, teacher and center: each from its own tensors'
@@ -101,7 +101,7 @@ assert read("dino", "model") == read("from-full", "model")
 before, after, student = read("dino", "ema"), read("from-full", "ema"), read("dino", "model")
 for name in before:
     a, b, s = (files.values_of(t[name]) for t in (before, after, student))
-    # One step of the average, with the first momentum.
+    # One update of the moving average, with the initial momentum.
     assert all(abs(0.996 * x + 0.004 * z - y) < 1e-5 for x, y, z in zip(a, b, s)), name
 EOC
 expect 0 dtn-eval --checkpoint dino/checkpoints/last --task knn --json --save-features run.safetensors

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A report is opened in a browser: by day, by night and on a phone, without an error and without
-# asking for anything beyond itself. The report of a run shows the values below the pointer. Skipped,
-# after what needs no browser, where there is none.
+# A browser opens a report in light mode, in dark mode and at the width of a phone. The report logs
+# no error and requests nothing but itself. The report of a run shows the values below the pointer.
+# Without a browser, the test is skipped after the checks that need none.
 # KEEP=<folder> keeps the screenshots there.
 source "$(dirname "$0")/lib/common.sh"
 
 program=$(dirname "$bin")/tests/example_report
-bin=/  # `expect` then takes whole paths
+bin=/  # `expect` then takes absolute paths
 mkdir "$work/site"
 expect 0 "$program" "$work/site"
 cd "$work/site"
@@ -21,7 +21,7 @@ for name in os.listdir("figures"):
 page = open("report.html", encoding="utf-8").read()
 size = len(page.encode())
 assert size < 8 << 20, size
-# Nothing leads away: no address but the name of SVG, no script, nothing that a style could load.
+# Nothing is external: no address except SVG's namespace, no script, nothing that a style can load.
 rest = page.replace('xmlns="http://www.w3.org/2000/svg"', "")
 for pattern in r"https?:", r"//[a-z0-9]+\.", r"<script", r"\bon[a-z]+\s*=", r"@import", r"url\(":
     found = re.search(pattern, rest, re.I)
@@ -78,7 +78,7 @@ if [[ ! $browser ]]; then
   exit 77
 fi
 
-# A server that says what it is asked for, and goes when we do.
+# A server that records the requested paths and ends with the test.
 cat > "$work/serve.py" << 'EOF'
 import http.server, sys
 
@@ -102,8 +102,8 @@ for ((i = 0; i < 100; ++i)); do
 done
 site=http://127.0.0.1:$(cat "$work/port")
 
-# browse PAGE OPTION...: what the page logs is in $log, what it asks for in $work/asked. Names other
-# than the server's lead nowhere.
+# browse PAGE OPTION...: the messages of the page go to $log, its requests to $work/asked. Only the
+# server's address resolves.
 browse() {
   : > "$work/asked"
   timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage \
@@ -115,7 +115,7 @@ browse() {
   checks=$((checks + 1))
 }
 
-# expect_title PAGE PATTERN: on a phone and on a wide screen, the title that the page gives itself begins so.
+# expect_title PAGE PATTERN: on a phone and on a wide screen, the page's title begins with PATTERN.
 expect_title() {
   local width
   for width in 390 1280; do
@@ -136,11 +136,11 @@ while at < len(data):
     length, kind = struct.unpack(">I4s", data[at : at + 8])
     if kind == b"IDAT": pixels += data[at + 8 : at + 8 + length]
     at += length + 12
-print(*size, zlib.decompress(pixels)[1:4].hex())  # nothing is left of or above this pixel
+print(*size, zlib.decompress(pixels)[1:4].hex())  # PNG filters keep the first pixel
 EOF
 }
 
-echo "by day, by night and on a phone"
+echo "light, dark and on a phone"
 browse report.html --window-size=1280,1600 --blink-settings=preferredColorScheme=1 \
   --screenshot="$work/light.png"
 expect_quiet "the report"
@@ -156,7 +156,8 @@ expect_equal "the page on a phone" "$(corner "$work/phone.png")" "390 1600 fffff
 if [[ ${KEEP:-} ]]; then cp "$work"/{light,dark,phone}.png report.html "$KEEP"; fi
 
 echo "widths"
-# A copy that may run a script tells how wide it has become: pictures scroll, the page does not.
+# A copy without the policy runs a script that writes into the title by how much the page is too
+# wide: pictures scroll, the page does not.
 python3 - << 'EOF'
 import re
 page = open("report.html").read()
@@ -174,7 +175,7 @@ echo "values below the pointer"
 browse run/report.html --screenshot="$work/run.png"
 expect_equal "what the report of a run logs" "$(cat "$log")" ''
 expect_equal "what the report of a run asks for" "$(sort -u "$work/asked")" /run/report.html
-# In a copy without a policy, the pointer moves over the last epoch of the loss.
+# In a copy without the policy, a script moves the pointer to the last epoch of the loss.
 python3 - << 'EOF'
 import re
 page = open("run/report.html").read()
@@ -195,7 +196,7 @@ open("pointed.html", "w").write(page.replace("</body>", script + "</body>"))
 EOF
 expect_title pointed.html 'true epoch 2; .training2.25; .evaluation1.25 0 too wide'
 
-echo "what would be noticed"
+echo "violations are detected"
 python3 - << 'EOF'
 import re
 page = open("report.html").read()

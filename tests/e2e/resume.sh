@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A run that SIGTERM and SIGINT stop again and again ends with the bits of one that was left alone.
+# A run that SIGTERM and SIGINT stop several times ends with the bits of an uninterrupted run.
 source "$(dirname "$0")/lib/common.sh"
 
 seed=${DTN_TEST_SEED:-$RANDOM}
@@ -7,21 +7,21 @@ RANDOM=$seed
 echo "random seed $seed (repeat with DTN_TEST_SEED)"
 
 tiny_config "$work/tiny.yaml"
-# Steps that are slow enough to be met by a signal; evaluations and epochs end at different steps.
+# Steps are so slow that a signal can arrive in them; evaluations and epochs end at different steps.
 slow=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=32
   --set model.image_size=32 --set model.embed_dim=48 --set schedule.steps=72
   --set train.eval_every=4 --set train.checkpoint_every=7)
 expect 0 dtn-train "${slow[@]}" --output "$work/unbroken"
 
-# Stops the run in $1, after $after lines of metrics or at a random place; $2 names the signal, the
-# rest are options. Fails when the run was done before that.
+# Stops the run in $1 with signal $2, after $after lines of metrics or at a random point. The other
+# arguments are options. Fails if the run ended before the signal.
 interrupted() {
   local run=$1 signal=$2 code=0
   shift 2
   timeout 300 python3 "$lib/interrupt.py" "$signal" \
     "lines:${after:-$((1 + RANDOM % 9)).$((RANDOM % 10))}:$run/metrics.jsonl" \
     "$bin/dtn-train" "$@" --threads $((1 + RANDOM % 3)) > "$log" 2>&1 || code=$?
-  if ((code == 0)); then return 1; fi  # it was done before the signal
+  if ((code == 0)); then return 1; fi  # the run ended before the signal
   if ((code != 75)); then
     sed 's/^/  | /' "$log" >&2
     fail "SIG$signal: exit code $code, expected 75"
@@ -43,7 +43,7 @@ expect_unbroken() {
   cmp -s "$1/config.yaml" "$work/unbroken/config.yaml" || fail "$1/config.yaml differs"
 }
 
-# --resume auto from the start: it begins afresh where there is nothing.
+# --resume auto from the start: it starts a new run if there is none.
 stops=0
 mid_epoch=0
 for i in {1..8}; do
@@ -66,12 +66,12 @@ interrupted "$run" INT --resume "$run" || true
 expect 0 dtn-train --resume "$run/checkpoints/last"
 expect_unbroken "$run"
 
-# From an older checkpoint: the steps after it are done again, and logged once.
+# From an older checkpoint: the steps after it are repeated, and logged once.
 older=$(find "$run/checkpoints" -maxdepth 1 -name 'step-*' | sort | head -1)
 expect 0 dtn-train --resume "$older"
 expect_unbroken "$run"
 
-# Stopped within an evaluation, which is then done again, and logged once.
+# Stopped within an evaluation: the evaluation is repeated, and logged once.
 long=(--config "$work/tiny.yaml" --set data.size=4000 --set schedule.steps=3
   --set train.eval_every=2 --set train.checkpoint_every=0)
 expect 0 dtn-train "${long[@]}" --output "$work/long-unbroken"
@@ -105,7 +105,7 @@ assert abs(summary["wall_seconds"] - sum(attempt["seconds"] for attempt in attem
 assert attempts[-1]["from_step"] == 72 and attempts[-1]["to_step"] == 73, attempts
 EOF
 
-# A run from before data.resample keeps its pixels, wherever the config comes from.
+# A run older than data.resample keeps its pixels, even if the config is given again.
 sed -i '/^  resample:/d' "$run/config.yaml"
 expect 0 dtn-train "${slow[@]}" --output "$run" --resume auto --set schedule.steps=74
 expect_equal "resizing of an old run" "$(grep 'resample:' "$run/config.yaml")" '  resample: pillow12'

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# dtn-eval --suite against plain dtn-eval runs on every folder: ImageNet-C and ImageNet-R in small.
+# dtn-eval --suite on a small ImageNet-C and a small ImageNet-R must agree with plain dtn-eval on
+# every folder.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
 cd "$work"
 
-# Pictures that the model tells apart are not needed, only such that its answers differ.
+# The model need not classify these pictures correctly; its answers must only differ.
 python3 - << 'EOF'
 import os, random, files
 random.seed(5)
@@ -94,7 +95,7 @@ EOF
 expect 0 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c --suite-root c/noise
 expect_text '^shot_noise +[0-9.]+ ' '^gaussian_noise +- ' 'mean CE of 1 of 15' 'clean, 10 classes'
 
-echo "what is finished is not done again"
+echo "finished folders are not evaluated again"
 check "mark and remove" << 'EOF'
 kept = json.load(open("kept.json"))
 kept["corruptions"]["fog"]["severities"]["2"]["top1"] = 12.5

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-sample: the same images for any batch, threads and number of images; samples of PyTorch from the same
-# noise; files, pictures and errors; and the samples that a run draws.
+# dtn-sample: the same images for any batch, threads and number of images; PyTorch's samples from
+# the same noise; files, pictures and errors; and the samples that a run draws.
 source "$(dirname "$0")/lib/common.sh"
 goldens=$(cd "$(dirname "$0")/../golden/data" && pwd)/samplers.txt
 cd "$work"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-eval --inputs for models of sequences: tokens in a file give what the data set gives, whatever
-# lies behind them; what is no sequence is refused.
+# dtn-eval --inputs for sequence models: tokens in a file give the results of the data set, whatever
+# values follow the tokens; invalid sequences are refused.
 source "$(dirname "$0")/lib/common.sh"
 
 cd "$work"
@@ -46,7 +46,7 @@ def numbers(values):
 
 labelled = {"labels": files.integers(labels)}
 files.write_safetensors("padded.safetensors", {"tokens": table(max(lengths), lambda: 0), **labelled})
-# With lengths, what lies beyond is ignored, whatever it is.
+# With lengths, all values beyond a length are ignored.
 random.seed(1)
 anything = table(59, lambda: random.choice([-5, 0, 3, 16, 17, 2**31 - 1]))
 files.write_safetensors("counted.safetensors", {"tokens": anything, "lengths": numbers(lengths)})
@@ -57,7 +57,7 @@ def one(name, ids, length=None, **more):
         tensors["lengths"] = numbers([length])
     files.write_safetensors(name + ".safetensors", tensors)
 
-one("unknown", [11, 1, 2, 16, 15])  # the word that no file of ListOps has, and yet is an id
+one("unknown", [11, 1, 2, 16, 15])  # 16 is a valid id, but no file of ListOps has its word
 one("beyond", [11, 1, 17, 15])
 one("negative", [11, -1, 2, 15])
 one("inside", [11, 1, 0, 2, 15, 0])
@@ -95,7 +95,7 @@ expect 0 dtn-eval --checkpoint run --inputs padded.safetensors
 expect_text '40 sequences, .* sequences/s'
 evaluate --inputs unknown.safetensors
 
-echo "what is no sequence"
+echo "invalid sequences"
 refused() {  # NAME PATTERN
   expect 3 dtn-eval --checkpoint run --inputs "$1.safetensors"
   expect_text "$1.safetensors: $2"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-data shapes: the same bytes for any number of threads; a whole data set or none, whatever kills
-# it; a layout that COCO's tools read; what cannot be made is refused.
+# dtn-data shapes: the same bytes for any number of threads; a complete data set or none after a
+# kill; a layout that COCO's tools read; invalid options are refused.
 source "$(dirname "$0")/lib/common.sh"
 
 cd "$work"
@@ -67,11 +67,11 @@ for split, count in ("train", 60), ("val", 26):
             area = sum(xs[i - 1] * ys[i] - xs[i] * ys[i - 1] for i in range(len(xs))) / 2
             assert abs(area) == a["area"], a
 EOP
-# The pictures are a folder of images without labels, too.
+# The pictures can also be read as a folder of images without labels.
 expect 0 dtn-data verify --root one --split val --json
 expect_text '"verified":26,"bad":\[\]'
 
-echo "what is there is left alone"
+echo "existing files are not changed"
 cp -r one before
 expect 2 dtn-data shapes --output one "${small[@]}"
 expect_text 'one already holds files \((train|val|annotations)\) and was not changed; choose another --output'
@@ -102,7 +102,7 @@ expect_equal "exit code of a stopped run" "$code" 75
 expect_text '"stopped":true'
 expect_no_file stopped
 
-echo "what cannot be"
+echo "refusals"
 refused() {  # PATTERN OPTION...
   expect 2 dtn-data shapes --output none --seed 5 "${@:2}"
   expect_text "$1"

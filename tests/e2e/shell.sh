@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What shells and man are given: completion of options, names of configs, keys and values, and pages.
+# Completion of options, config names, keys and values in shells; and manual pages.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
-# completes LINE PATTERN...: what the shell would offer behind LINE has a line of each pattern.
+# completes LINE PATTERN...: the completions of LINE must match each pattern.
 completes() {
   checks=$((checks + 1))
   # shellcheck disable=SC2086
@@ -22,14 +22,14 @@ completes 'dtn-bench ' '^norm$' '^train$'
 completes 'dtn-bench norm --sh' '^--shape$'
 completes 'dtn-eval --precision ' '^bf16$' '^fp32$'
 completes 'dtn-info --keys train.b' '^train.batch_size$'
-# The program by its first word.
+# The word after `dtn` selects the program.
 completes 'dtn ' '^bench$' '^train$'
 completes 'dtn tr' '^train$'
 expect_equal "commands that begin with tr" "$(wc -l < "$log")" 1
 DTN_COMPLETE_LINE='dtn train --dr' "$bin/dtn" train > "$log"
 expect_text '^--dry-run$'
 
-# As bash calls it: it splits the line at "=", too.
+# Called as bash does; bash also splits the line at "=".
 expect 0 dtn-info --completion bash
 # shellcheck disable=SC1090
 PATH=$bin:$PATH source "$log"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Folders, the archives of ImageNet, shards and packed files train alike; packing survives kill -9.
+# Folders, ImageNet's archives, shards and packed files give the same results; packing survives
+# kill -9.
 source "$(dirname "$0")/lib/common.sh"
 
 seed=${DTN_TEST_SEED:-$RANDOM}
@@ -81,7 +82,7 @@ expect_text '"images":48,"verified":48,"bad":\[\]'
 expect_file archives/ILSVRC2012_img_train.tar.dtn-index
 expect_file shards/in-val-000000.tar+3.dtn-index
 
-echo "a data set named by options goes above the config's"
+echo "a data set named by options takes precedence over the config"
 mkdir 'folder: #2'
 cp packed/val.packed 'folder: #2/only.packed'
 cat > elsewhere.yaml << 'EOF'
@@ -125,11 +126,11 @@ options=(pack --root large --short-side 256 --jobs 1)
 start=$(date +%s%N)
 expect 0 dtn-data "${options[@]}" --output unbroken.packed
 whole_ms=$((($(date +%s%N) - start) / 1000000))
-# interrupted SIGNAL OUTPUT: packs, and sends the signal when a quarter to three quarters of the time
-# are over that an unbroken run takes. Sets $code.
+# interrupted SIGNAL OUTPUT: packs, and sends the signal after a random time: 1/4 to 3/4 of the
+# duration of an uninterrupted run. Sets $code.
 interrupted() {
   local ms=$((whole_ms / 4 + RANDOM % (whole_ms / 2 + 1)))
-  if ((ms < 650)); then ms=650; fi  # so that something has been synced
+  if ((ms < 650)); then ms=650; fi  # at least one sync is done by then
   code=0
   python3 "$lib/interrupt.py" "$1" "seconds:$((ms / 1000)).$(printf %03d $((ms % 1000)))" \
     "$bin/dtn-data" "${options[@]}" --output "$2" > "$log" 2>&1 || code=$?
@@ -169,7 +170,7 @@ sed 's/^data: .*/data: {root: flat}/; s/^augment: .*/augment: dino/; s/ label_sm
 expect 0 dtn-data preview --config views.yaml --output views.png --images 3
 expect_text '16 train images in flat/train; views of each: 2 of 16 x 16, 8 of 96 x 96' \
   '3 images in views.png'
-# The small images stand below one another: one column of 16 pixels and eight of 96.
+# The small images are stacked in one column: one column of 16 pixels and eight of 96.
 expect_equal "size of the preview" "$(python3 -c '
 import struct
 print(*struct.unpack(">II", open("views.png", "rb").read()[16:24]))')" \

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# dtn-sweep: its tables are the same whatever was killed, stopped or run side by side on the way, a
-# failing run stands in nobody's way, and folders and files that are not what it takes them for are
-# refused.
+# dtn-sweep: the tables do not depend on kills, stops or parallel runs; a failing run does not stop
+# the other runs; unsuitable folders and files are refused.
 source "$(dirname "$0")/lib/common.sh"
 
 seed=${DTN_TEST_SEED:-$RANDOM}
@@ -27,7 +26,7 @@ variants:
 EOS
 sweep=(dtn-sweep --config norms.yaml --device cpu)
 
-# Two sweeps gave the same numbers, but for the speed.
+# Two sweeps must give the same numbers, except for the speed.
 expect_same_tables() {
   check "the tables of $1 and $2 differ" "$1" "$2" << 'EOS'
 tables = []
@@ -146,7 +145,7 @@ expect_file whole/curves.svg
 expect_file whole/values.svg
 
 echo "killed"
-# One that is killed itself takes its runs along; one whose run is killed goes on with the others.
+# A killed sweep ends its runs too. A sweep whose run is killed continues with the other runs.
 running() { pgrep -f -- "--output killed/" || true; }
 kills=0
 for victim in sweep sweep sweep run run; do
@@ -156,20 +155,20 @@ for victim in sweep sweep sweep run run; do
   sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
   target=$pid
   if [[ $victim == run ]]; then
-    for _ in {1..50}; do  # until there is one
+    for _ in {1..50}; do  # until a run exists
       target=$(pgrep -P $pid dtn-train | head -1) || true
       if [[ -n $target ]] || ! kill -0 $pid 2> /dev/null; then break; fi
       sleep 0.02
     done
   fi
-  # The last runs may be done before that.
+  # The last runs may be done before the kill.
   if [[ -z $target ]] || ! kill -9 "$target" 2> /dev/null; then
     wait $pid || true
     continue
   fi
   code=0
   wait $pid 2> /dev/null || code=$?
-  # The victim may have been on its way out: then every run that was begun is done.
+  # The killed run may have been about to end. Then every run that was started is done.
   if [[ $victim == run && $code == 0 ]]; then
     expect_equal "runs that are done" "$(grep -c ' done: ' "$log")" \
       "$(grep -cE ' starts,| continues at step ' "$log")"
@@ -194,7 +193,7 @@ expect 0 "${sweep[@]}" --output killed --jobs 2
 expect_same_tables killed whole
 
 echo "stopped by signals, and two at once"
-# As soon as a run starts; then within it, twice.
+# One stop as soon as a run starts; then two stops during the run.
 for stop in "TERM lines:2:$log" INT\ lines:{50,10}:stopped/ln/seed-0/metrics.jsonl; do
   code=0
   # shellcheck disable=SC2086
@@ -223,7 +222,7 @@ code=0
 wait $pid || code=$?
 expect_equal "exit code of the first of two" $code 75
 
-echo "--only, and a line that lives on a terminal"
+echo "--only, and a progress line on a terminal"
 python3 "$lib/terminal.py" "$bin/${sweep[0]}" "${sweep[@]:1}" --output only --only ln:1 > "$log"
 expect_text $'\r\033\\[Ksweep \\[[#.]*\\] 0/1 runs  ln:1 [0-9]+ %  left '
 expect 0 "${sweep[@]}" --output only --only ln:1
@@ -242,7 +241,7 @@ variants:
   - {name: bad, set: {optim: {name: sgd, lr: 1.0e+38, clip_grad_norm: null}, train.ema: null,
                       train.checkpoint_every: 1}}
 EOS
-for begins in 'starts' 'continues at step 1' 'continues at step 1'; do  # the one with a finite loss
+for begins in 'starts' 'continues at step 1' 'continues at step 1'; do  # only step 1 is finite
   expect 1 dtn-sweep --config bad.yaml --output bad
   expect_text "bad:0 $begins, 6 steps"
   expect_text 'bad:0 failed with exit code 4: training diverged' 'failed runs .*: bad:0 \(4\)' \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Evaluations of frozen features in dtn-sweep: from the kept checkpoints, each once, also after
-# kills and stops, and in all tables.
+# Evaluations of frozen features in dtn-sweep: they use the kept checkpoints, run once each (also
+# after kills and stops), and appear in all tables.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 

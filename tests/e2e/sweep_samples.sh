@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Judged samples in dtn-sweep: one judge, each run once, also after lost results, and in all tables.
+# Judged samples in dtn-sweep: one judge judges each run once, also after results were lost; all
+# tables show the results.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# On a terminal, training shows a table with a row for each epoch, and training and evaluation draw a
-# progress bar that fits the line and ends clean.
+# On a terminal, training shows a table with a row for each epoch. Training and evaluation draw a
+# progress bar that fits the line and is removed at the end.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"
 cd "$work"
-# Fewer steps than images to evaluate: the bar counts steps all along.
+# There are fewer steps than images to evaluate: the training bar must always count steps.
 python3 "$lib/terminal.py" "$bin/dtn-train" --config tiny.yaml --output run \
   --set schedule.epochs=null --set schedule.steps=6 --set train.eval_every=3 \
   --set train.log_every=2 --set data.size=4096 > screen.txt
@@ -13,7 +13,7 @@ tr '\r' '\n' < screen.txt | sed 's/\x1b\[[0-9;]*[mK]//g' > lines.txt
 grep -q 'training \[#*\.*\] [1-6]/6  loss [0-9.]*  [0-9.]* images/s  left ' lines.txt ||
   fail "no bar with loss, rate and time left: $(head -c 2000 lines.txt)"
 grep -q 'evaluating [0-9]*/[0-9]*' lines.txt || fail "no progress of the evaluation"
-# A table of 80 columns in place of the log lines, which go to the file.
+# A table of 80 columns replaces the log lines, which go to train.log.
 grep -q '^     epoch      loss  val loss         lr       top-1     images/s          left$' lines.txt ||
   fail "no names of columns: $(head -c 2000 lines.txt)"
 grep -Eq '^ +[0-9.]+/[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.e-]+ +[0-9.]+ %[* ] +[0-9.]+ +0.0 s$' lines.txt ||
@@ -31,7 +31,7 @@ python3 "$lib/terminal.py" "$bin/dtn-eval" --checkpoint run/checkpoints/last > s
 grep -q 'evaluating' screen.txt || fail "dtn-eval shows no progress"
 grep -q 'top-1 ' screen.txt || fail "dtn-eval prints no result"
 
-# The best figure is green, and an error red; without colours there are none.
+# The best figure is green and an error is red; NO_COLOR and dumb terminals give no colours.
 again=(python3 "$lib/terminal.py" "$bin/dtn-train" --config tiny.yaml --set schedule.epochs=null
   --set schedule.steps=1)
 env -u NO_COLOR TERM=xterm "${again[@]}" --output green > screen.txt

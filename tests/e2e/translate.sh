@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The task translate: the same training for any workers, micro-batches and interruptions; evaluation,
-# grids of pictures; what a config and the files of tensors may not hold.
+# The task translate: the same training for any workers, micro-batches and interruptions;
+# evaluation; grids of pictures; errors in configs and in files of tensors.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
@@ -78,7 +78,7 @@ expect 0 dtn-train --config tiny.yaml --output killed --resume auto
 expect_same_checkpoint run/checkpoints/last killed/checkpoints/last
 expect_same_metrics run killed
 expect_no_leftovers killed
-# Without BatchNorm, whose statistics are those of a micro-batch.
+# InstanceNorm, because the statistics of BatchNorm depend on the micro-batch.
 norm=(--set model.norm=in --set train.ema=0 --set schedule.steps=6)
 expect 0 dtn-train --config tiny.yaml --output whole "${norm[@]}"
 expect 0 dtn-train --config tiny.yaml --output parts "${norm[@]}" --set train.micro_batch=2
@@ -105,7 +105,7 @@ import files, random
 random.seed(3)
 n = 5
 pixels = lambda low, high: files.floats([n, 3, 16, 16], [random.uniform(low, high) for _ in range(768 * n)])
-tensors = {"input": pixels(0, 1), "target": pixels(-0.3, 1.4)}  # pixels outside [0, 1] pass
+tensors = {"input": pixels(0, 1), "target": pixels(-0.3, 1.4)}  # pixels outside [0, 1] are accepted
 files.write_safetensors("pairs.safetensors", tensors)
 small = lambda t: (t[0], [15, 1, 16, 16], t[2])
 files.write_safetensors("grey.safetensors", {k: small(t) for k, t in tensors.items()})
@@ -209,7 +209,7 @@ expect 3 dtn-train "${tensors[@]}" "${spade[@]}" --set data.train=wrong_maps.saf
 expect_text '`map` has the label 4 at index \[4, 15, 15\]'
 
 echo "errors of configs"
-refused() {  # TEXT SETTING...: the settings are wrong; the error has the text
+refused() {  # TEXT SETTING...: the settings must be refused with an error that has the text
   local options=() setting
   for setting in "${@:2}"; do options+=(--set "$setting"); done
   expect 2 dtn-train --config tiny.yaml --output no "${options[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# dtn-predict with image-to-image models: pictures of any size, folders, grey and colour, styles, damage
-# and paths of outputs. The other programs that take such a model.
+# dtn-predict with image-to-image models: pictures of any size, folders, grey and colour, styles,
+# damaged files and paths of outputs. The other programs that take an image-to-image model.
 source "$(dirname "$0")/lib/common.sh"
 cd "$work"
 
@@ -30,7 +30,7 @@ train: {batch_size: 4, eval_every: 2, checkpoint_every: 1}
 EOC
 expect 0 dtn-train --config tiny.yaml --output run --set optim.lr=1e-12
 
-# sizes FOLDER: name, columns, rows and PNG's colour type (0 grey, 2 colour) of its pictures.
+# sizes FOLDER: name, width, height and PNG's colour type (0 grey, 2 colour) of each picture.
 sizes() {
   (cd "$1" && python3 -c '
 import pathlib, struct
@@ -43,7 +43,7 @@ expect 0 dtn-predict given --checkpoint run --output out
 expect_text '^out/deep/odd.png$' '4 images in'
 expect_equal "pictures" "$(sizes out)" \
   "deep/er/tiny.png 1 1 2; deep/grey.png 9 11 2; deep/odd.png 13 7 2; even.png 24 32 2; "
-# Almost without training, the residual model gives its input.
+# The residual model is almost untrained, so its output is its input.
 expect 0 dtn-predict out --checkpoint run --output again --json
 expect_text '^\{"file":"out/deep/odd.png","output":"again/deep/odd.png"\}'
 for name in even deep/odd deep/grey deep/er/tiny; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Uneven classes: what the programs say about them, and runs with class weights, the focal loss and
-# balanced sampling, which are the same to the last bit for any workers, threads and interruptions.
+# Uneven classes: the remarks of the programs; and runs with class weights, the focal loss and
+# balanced sampling, which give the same bits for any workers, threads and interruptions.
 source "$(dirname "$0")/lib/common.sh"
 
 tiny_config "$work/tiny.yaml"

@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr std::int64_t kMaxPixels = 1 << 20;  // larger masks would take the time
+constexpr std::int64_t kMaxPixels = 1 << 20;  // larger masks would take too long
 
 void check_mask(const dtn::CocoAnnotations& all, std::size_t i) {
   const dtn::CocoImage& image = all.images()[static_cast<std::size_t>(all.annotations()[i].image)];

@@ -41,7 +41,7 @@ Records records(std::string_view text, char delimiter) {
 
 void check_records(std::string_view text, char delimiter) {
   Records found = records(text, delimiter);
-  found.insert(found.begin(), {"first"});  // what follows it cannot be a byte order mark
+  found.insert(found.begin(), {"first"});  // then no later text can be a byte order mark
   std::string written;
   for (const auto& record : found) {
     for (std::size_t i = 0; i < record.size(); ++i) {
@@ -106,7 +106,7 @@ void check_sets(std::string_view text, const char* name) {
     const std::string path = dtn::csv_field(table.paths[i]);
     if (sets[i].empty()) written += path + ",\n";
     for (const std::string& label : sets[i]) {
-      // A label of a column may hold what divides labels in a field.
+      // A label from a column may contain the separator of labels in a field.
       if (label.find(';') != label.npos || label != dtn::csv_field(label)) return;
       written += path + "," + label + "\n";
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs one libFuzzer program for FUZZ_SECONDS (default 60), or on FUZZ_RUNS inputs, in a folder of
-# its own, from the seeds that lie beside this script when there are any. What it finds worth keeping
-# stays in FUZZ_CORPUS, if that names a folder, and the next run begins there.
+# Runs one libFuzzer program for FUZZ_SECONDS (default 60), or on FUZZ_RUNS inputs, in a temporary
+# folder. It starts from the seed files, if there are any. If FUZZ_CORPUS names a folder, useful
+# inputs are stored there, and the next run starts from them.
 set -euo pipefail
 program=$1
 name=$(basename "$program")

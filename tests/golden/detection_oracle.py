@@ -15,7 +15,7 @@ RPN_LEVELS = [(s, [8 * s]) for s in (4, 8, 16, 32, 64)]
 # Least IoU of a positive, IoU below which a box is background, least IoU of a forced match.
 RETINANET_RULE, RPN_RULE, ROI_RULE = (0.5, 0.4, 0), (0.7, 0.3, 0.3), (0.5, 0.5, 0.5)
 DENSE_UNITS, ROI_UNITS = (1, 1, 1, 1), (0.1, 0.1, 0.2, 0.2)
-MOST_STEP = math.log(1000 / 16)  # of the logarithm of a side
+MOST_STEP = math.log(1000 / 16)  # largest change of the logarithm of a side
 MASK_SIDE = 28
 MIN_SCORE, DETECTION_IOU, PROPOSAL_IOU, DETECTIONS, LEVEL_CANDIDATES = 0.05, 0.5, 0.7, 100, 1000
 
@@ -23,7 +23,7 @@ MIN_SCORE, DETECTION_IOU, PROPOSAL_IOU, DETECTIONS, LEVEL_CANDIDATES = 0.05, 0.5
 # --- Anchors -------------------------------------------------------------------------------------
 
 def anchors_of(levels, grids):
-    """[N, 4] of each level, in the order row, column, ratio, size."""
+    """Anchors [N, 4] of each level, in the order row, column, ratio, size."""
     all_ = []
     for (stride, sizes), (height, width) in zip(levels, grids):
         boxes = []
@@ -39,7 +39,7 @@ def anchors_of(levels, grids):
 
 
 def anchors_that_count(levels, grids, padded):
-    """[N] bool: the cells of an image whose own padded size is `padded`."""
+    """[N] bool: True for anchors inside an image whose own padded size is `padded`."""
     inside = []
     for (stride, sizes), (height, width) in zip(levels, grids):
         rows = torch.arange(height) < math.ceil(padded[0] / stride)
@@ -56,7 +56,7 @@ def areas(boxes):
 
 
 def ious(a, b):
-    """[N, M] of boxes [N, 4] and [M, 4]."""
+    """IoUs [N, M] of boxes [N, 4] and [M, 4]."""
     low = torch.maximum(a[:, None, :2], b[None, :, :2])
     high = torch.minimum(a[:, None, 2:], b[None, :, 2:])
     inter = (high - low).clamp(min=0).prod(-1)
@@ -87,8 +87,8 @@ def assign(boxes, truths, rule, counts=None):
 
 
 def assignment_margin(boxes, truths, rule, counts):
-    """The least distance of an IoU from a decision: a threshold, another truth that a box could
-    take, another box that a truth could."""
+    """The least distance of an IoU from a decision: from a threshold, from another truth for the
+    same box, or from another box for the same truth."""
     overlap = ious(boxes[counts], truths)
     best = overlap.max(1).values
     gaps = [(best - t).abs().min() for t in rule[:2]]
@@ -143,8 +143,8 @@ def sample(assigned, total, positive, generator):
 
 
 def mask_targets(bitmaps, boxes, padded):
-    """Values in [0, 1] of [R, 28, 28]; a target is 1 from 0.5 on. bitmaps [R, H, W], of each RoI's
-    truth."""
+    """Values [R, 28, 28] in [0, 1]; a target is 1 if its value is at least 0.5. bitmaps [R, H, W]:
+    the mask of each RoI's truth."""
     most = boxes.new_tensor([padded[1], padded[0], padded[1], padded[0]])
     boxes = torch.minimum(boxes.clamp(min=0), most)
     return torch.stack([
@@ -185,7 +185,7 @@ def retinanet_losses(logits, deltas, labels, targets):
 
 
 def rpn_losses(logits, deltas, labels, targets):
-    """Anchors outside of the sample are ignored."""
+    """Ignores anchors outside of the sample."""
     n = (labels >= 0).sum(1).clamp(min=1).sum() + (labels == BACKGROUND).sum(1).clamp(min=1).sum()
     sampled = labels != IGNORED
     cross = F.binary_cross_entropy_with_logits(logits[sampled][:, 0], (labels[sampled] >= 0)
@@ -194,7 +194,7 @@ def rpn_losses(logits, deltas, labels, targets):
 
 
 def roi_losses(logits, deltas, labels, targets):
-    """labels [R], the background the last class; targets [R, 4]."""
+    """labels [R], with the background as last class; targets [R, 4]."""
     classes = logits.shape[1] - 1
     positive = (labels < classes).nonzero().flatten()
     of_class = deltas.reshape(len(deltas), classes, 4)[positive, labels[positive]]
@@ -211,20 +211,20 @@ def mask_loss(logits, labels, targets):
 
 
 def learning_rate(base, step, warmup, first=0.001):
-    """Of a step, 0-based, before the rate falls for the first time."""
+    """Learning rate of a step, 0-based, before the first decay of the rate."""
     return base * (1 - (1 - step / warmup) * (1 - first)) if step < warmup else base
 
 
 # --- Results -------------------------------------------------------------------------------------
 
 class Margin:
-    """The least distance of a compared number from its decision, so that float32 decides alike."""
+    """Least distances of numbers from their decisions: if large, float32 decides the same."""
 
     def __init__(self):
         self.score = self.iou = math.inf
 
     def order(self, scores):
-        """Scores in falling order, whose order matters."""
+        """Records scores in falling order, whose order matters."""
         if len(scores) > 1:
             self.score = min(self.score, (scores[:-1] - scores[1:]).min().item())
 
@@ -235,7 +235,7 @@ class Margin:
 
 
 def nms(boxes, scores, threshold, margin):
-    """Indices of the boxes that stay, by falling score."""
+    """Indices of the kept boxes, by falling score."""
     if len(boxes) == 0:
         return torch.zeros(0, dtype=torch.long)
     order = scores.argsort(descending=True, stable=True)
@@ -245,7 +245,7 @@ def nms(boxes, scores, threshold, margin):
     for i in range(len(order)):
         if not above[i, kept].any():
             kept.append(i)
-    # A box that one box removes clearly may be near the threshold, or the score, of others.
+    # If one box clearly removes a box, it may be near the threshold or the score of other boxes.
     margin.cut(overlap[:, kept].max(1).values, threshold, "iou")
     gaps = (scores[kept] - scores[:, None]) * above[:, kept]
     margin.cut(gaps[above[:, kept].any(1)].amax(1), 0)
@@ -315,7 +315,7 @@ def dense_detections(outputs, anchors, size, original, margin):
 
 
 def roi_detections(logits, deltas, rois, size, original, margin):
-    """The same of Mask R-CNN for proposals [R, 4]."""
+    """Mask R-CNN's detections of one image, for proposals [R, 4]."""
     scores = logits.softmax(1)[:, :-1]
     classes = scores.shape[1]
     each = rois[:, None].expand(-1, classes, -1).reshape(-1, 4)
@@ -324,7 +324,7 @@ def roi_detections(logits, deltas, rois, size, original, margin):
 
 
 def paste(probabilities, boxes, original):
-    """Values [n, H, W] of masks [n, 28, 28] in boxes of an image; a pixel is set from 0.5 on."""
+    """Values [n, H, W] of masks [n, 28, 28] in boxes of an image; values of 0.5 or more are set."""
     height, width = original
     x = (torch.arange(width) + 0.5 - boxes[:, :1]) / (boxes[:, 2:3] - boxes[:, :1]) * 2 - 1
     y = (torch.arange(height) + 0.5 - boxes[:, 1:2]) / (boxes[:, 3:] - boxes[:, 1:2]) * 2 - 1

@@ -1,8 +1,8 @@
 """RetinaNet and Mask R-CNN on a pyramid vision transformer in PyTorch, as an oracle for detectors.
 
 Written from the papers (Lin et al., ICCV 2017; He et al., ICCV 2017; Wang et al., ICCV 2021) and
-the settings of MMDetection, made to be plain, not fast. Parameters have MMDetection's names.
-Targets, losses and results are in detection_oracle.py.
+the settings of MMDetection, for clarity, not speed. Parameters have MMDetection's names. Targets,
+losses and results are in detection_oracle.py.
 """
 import pathlib
 import sys
@@ -34,7 +34,7 @@ class TokenNorm(DynamicTokenNorm):
 
 class Backbone(Pvt):
     """The features of the four stages, [B, C, H, W], as they leave the last residual branch.
-    `size`: of the images whose positions the tables are for."""
+    `size`: size of the images that the position tables are for."""
 
     def __init__(self, size, depths, widths, heads, ratios, norm):
         super().__init__(size, depths, widths, heads, ratios)
@@ -46,7 +46,7 @@ class Backbone(Pvt):
                     block.norm2 = TokenNorm(widths[s], heads[s], pool)
 
     def positions(self, s, grid):
-        """The first row of the last table belongs to a class token that is not there."""
+        """Leaves out the first row of the last table, which belongs to a class token."""
         positions = super().positions(s, grid)
         return positions[:, 1:] if s + 1 == self.stages else positions
 
@@ -75,8 +75,8 @@ class ConvModule(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """`convolutions`: the levels above the backbone's are two convolutions of stride 2. Else there
-    is one level, every second row and column of the last one."""
+    """`convolutions`: two convolutions of stride 2 make the levels above the backbone's. Otherwise
+    there is one such level: every second row and column of the last one."""
 
     def __init__(self, widths, width, convolutions):
         super().__init__()
@@ -166,7 +166,7 @@ def roi_levels(boxes):
 
 
 def roi_features(levels, image, boxes, size):
-    """[R, C, size, size] for boxes [R, 4] of images [R]."""
+    """Features [R, C, size, size] of boxes [R, 4] in images [R]."""
     rois = torch.cat([image[:, None].to(boxes), boxes], 1)
     reads = roi_levels(boxes)
     out = levels[0].new_zeros(len(boxes), levels[0].shape[1], size, size)

@@ -39,7 +39,7 @@ def assigned_rois(batch, i, proposals):
 
 
 def mask_rcnn_losses(model, images, batch):
-    """Of all anchors that count and of all RoIs: nothing is drawn at random."""
+    """Losses over all anchors that count and all RoIs: nothing is drawn at random."""
     levels = model.levels(images)
     outputs, grids = model.dense(levels)
     anchors = [a.to(images) for a in do.anchors_of(do.RPN_LEVELS, grids)]
@@ -59,7 +59,7 @@ def mask_rcnn_losses(model, images, batch):
 
 
 def train(model, images, batch):
-    """Ten steps. Returns the losses and some weights after them."""
+    """Trains ten steps. Returns the losses and some weights after them."""
     kind = "retinanet" if model.retina else "mask_rcnn"
     losses_of = retinanet_losses if model.retina else mask_rcnn_losses
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=DECAY)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/analysis.json: what PyTorch says is inside small models, in float64.
+"""Writes tests/golden/data/analysis.json: PyTorch's analysis of small models, in float64.
 
 Needs PyTorch, and tests/peers/analysis_torch.py, which has the definitions. The test reads only the
 file, so this runs again only when a key or a model is added. Weights and images come from values(),
-which the test repeats. Of pca_points the file has the first POINTS.
+which the test repeats. The file has the first POINTS of pca_points.
 """
 import json
 import pathlib
@@ -39,7 +39,7 @@ def values(seed, count):
 
 
 def fill(model):
-    """Every tensor by its place among the names; gains and variances lie around 1."""
+    """Fills each tensor by its position among the names; gains and variances lie around 1."""
     tensors = {n: t for n, t in model.state_dict().items() if "num_batches" not in n}
     with torch.no_grad():
         for i, name in enumerate(sorted(tensors)):

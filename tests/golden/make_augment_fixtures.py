@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/augment.txt: what Pillow makes of small images by the operations of
-RandAugment, of DeiT III's three-augment and of colour jitter, called as timm and torchvision do.
+"""Writes tests/golden/data/augment.txt: Pillow's results on small images for the operations of
+RandAugment, of DeiT III's three-augment and of colour jitter, called as in timm and torchvision.
 
-Needs what make_pillow_fixtures.py needs; Pillow 9.4 to 13.0.0 give the same file. With arguments, writes another
-file with more cases from another seed: make_augment_fixtures.py FILE CASES SEED.
+Needs what make_pillow_fixtures.py needs. Pillow 9.4 to 13.0.0 give the same file. With arguments,
+writes another file with more cases from another seed: make_augment_fixtures.py FILE CASES SEED.
 
 Each line: operation filter seed width height channels kind argument crc. The kind of an image is
   p  pixel_values() of make_pillow_fixtures.py
-  n  the same squeezed into the values 100 .. 131
-  c  one colour, the first pixel of the former
+  n  p, squeezed into the values 100 .. 131
+  c  one colour, the first pixel of p
 """
 import pathlib
 import random

@@ -3,8 +3,8 @@
 
   tests/golden/make_coco_goldens.py [--scenes N] [--seed S] [--output FILE]
 
-Needs NumPy and pycocotools 2.0.11. The tests read only the file, so this runs again only when a case
-is added. With --scenes, N random scenes take the place of those of the file.
+Needs NumPy and pycocotools 2.0.11. The tests read only the file, so this runs again only when a
+case is added. With --scenes, N random scenes replace those of the file.
 
 Layout of the file:
     scene NAME boxes|masks
@@ -105,7 +105,7 @@ def random_scene(name, rng, kind):
     sizes = {i: [int(v) for v in rng.integers(30, 50, 2)] for i in images}
     grid = int(rng.choice([16, 60, 250])) if kind == "boxes" else 40
     step = max(grid // 16, 1)
-    jobs = []  # a mask for each object, in both lists
+    jobs = []  # detections: image, category, box
     for _ in range(int(rng.integers(0, 14))):
         image = images[int(rng.integers(len(images)))]
         category = scene.categories[int(rng.integers(max(len(ids) - 1, 1)))]
@@ -128,7 +128,7 @@ def random_scene(name, rng, kind):
     return scene
 
 
-# n truths apart from each other; every `miss`-th detection is none of them.
+# n separate truths; every `miss`-th detection matches no truth.
 def recall_scene(n, miss):
     scene = Scene(f"recall_{n}_{miss}", [7])
     for i in range(n):
@@ -139,7 +139,7 @@ def recall_scene(n, miss):
     return scene
 
 
-# More detections than count, and all scores equal.
+# More detections than the evaluation counts, all with equal scores.
 def crowded_scene():
     scene = Scene("over_100", [3, 9])
     for i in range(12):

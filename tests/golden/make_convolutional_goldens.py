@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/convolutional.txt: what narrow LeViTs, ResNets, RegNetYs and T2T-ViTs
-compute in evaluations, in float64: timm's, and those of tests/peers written from formulas.
+"""Writes tests/golden/data/convolutional.txt: evaluation outputs of narrow LeViTs, ResNets,
+RegNetYs and T2T-ViTs, in float64. The models are timm's, or written from formulas in tests/peers.
 
-Needs PyTorch and timm. The test reads only the file, which is laid out as that of
-make_timm_goldens.py, so this runs again only when a case is added.
+Needs PyTorch and timm. The file has the layout of those of make_timm_goldens.py. The test reads
+only the file, so this runs again only when a case is added.
 """
 import math
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/detection/arithmetic.safetensors: parts of object detectors. Needs PyTorch and
-torchvision. The tests read only the file. All values are float64, unless stated otherwise.
+"""Writes tests/golden/detection/arithmetic.safetensors: parts of object detectors. Needs PyTorch
+and torchvision. The tests read only the file. Values are float64 if no type is given.
 
   roi.features.<l>   [B, H W, C], levels of 12 x 17 and 6 x 9 cells of 4 and 8 pixels
   roi.boxes          [R, 4] float32: inside, at and outside of the borders, larger than the image

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Writes tests/golden/detection/{detector_*,retinanet_*,mask_rcnn_*}.safetensors: small detectors.
 
-The networks of detector_oracle.py run in float64. `--check` prints the differences of float32 from
-it instead. Needs PyTorch and torchvision. The tests read only the files.
+The networks of detector_oracle.py run in float64. `--check` instead prints the differences of
+float32 from them. Needs PyTorch and torchvision. The tests read only the files.
 
 A batch has B = 2 images, padded to 64 x 96, N anchors and T truths; there are K = 3 classes. Values
 are float64 where no type is given. Boxes and values that tests read as inputs are rounded.
 
-detector_weights    bfloat16: backbone.* of all; retinanet.* and mask_rcnn.*, whose names go on as
-                    in a checkpoint. A model with LayerNorm has no mean_norm_weight, var_norm_weight
-                    and pos_proj.
+detector_weights    bfloat16: backbone.* of all models; retinanet.* and mask_rcnn.*, followed by
+                    the name in a checkpoint. A model with LayerNorm has no mean_norm_weight,
+                    var_norm_weight and pos_proj.
 detector_data       images uint8 [B, 3, 64, 96]: the input is (value - 128) / 64; sizes and padded
                     int64 [B, 2], height and width of each image without and with its own padding
                     truth.boxes float32 [T, 4], truth.labels, truth.image int64 [T], truth.bitmaps
@@ -77,7 +77,7 @@ RPN_SAMPLE, ROI_SAMPLE, PASTED = (64, 32), (24, 4), 4
 GIVEN = ((10.5, 3.25, 41, 60), (-30, -20, 90.5, 110), (-90, -100, 160, 130.25),
          (-250, -200, 300, 310))
 MASK_MARGIN = 1e-5
-# Least distances from a decision in goldens whose inputs float32 computes, and has exactly.
+# Least distances from a decision, for inputs that float32 computes and for inputs that it holds.
 COMPUTED, EXACT = 1e-5, 2e-6
 
 
@@ -91,7 +91,7 @@ def values(seed, count):
 
 
 def single(tensor):
-    """Rounded to float32."""
+    """Rounds to float32."""
     return tensor.detach().float().contiguous()
 
 
@@ -170,7 +170,7 @@ def named_losses(losses):
 
 
 def clear_detections(run):
-    """run(image, margin) on images until every decision is clear: its tensors and the image."""
+    """Calls run(image, margin) until every decision is clear. Returns its tensors and the image."""
     for seed in range(1000):
         image = make_images(torch.Generator().manual_seed(100 + seed), [TEST_SIZE], TEST_PADDED)
         margin = do.Margin()
@@ -228,7 +228,7 @@ def rounded_outputs(outputs):
 
 
 def training_proposals(outputs, anchors):
-    """Boxes and scores of each image; None where a decision is not clear."""
+    """Boxes and scores of each image, or None if a decision is not clear."""
     margin = do.Margin()
     found = [do.proposals(of_image(outputs, i), anchors, size, 2000, 1000, margin)
              for i, size in enumerate(SIZES)]
@@ -257,7 +257,7 @@ def clear_mask_targets(bitmaps, boxes):
 
 
 def make_mask_rcnn(norm, weights, batch):
-    """None if a decision is not clear."""
+    """The tensors of the file, or None if a decision is not clear."""
     model = make_model("mask_rcnn", norm, weights)
     levels = model.levels(as_input(batch.images))
     outputs, grids = model.dense(levels)
@@ -348,7 +348,7 @@ def make_all():
 
 
 def difference(a, b):
-    """Largest, relative to the largest value of b."""
+    """Largest difference, relative to the largest value of b."""
     return ((a.double() - b.double()).abs().max() / b.double().abs().max().clamp(min=1e-30)).item()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/detection/outputs.safetensors: from the outputs of detectors to detections, in
+"""Writes tests/golden/detection/outputs.safetensors: detections from the outputs of detectors, in
 float64. Needs PyTorch and torchvision. The tests read only the file.
 
   dense.*      detections of RetinaNet: classes, deltas, anchors of three levels
@@ -10,8 +10,8 @@ float64. Needs PyTorch and torchvision. The tests read only the file.
   paste.*      masks of detections: logits [n, 28, 28], boxes [n, 4], masks [n, h, w] uint8 by
                torch.nn.functional.grid_sample
 
-Inputs are float32. Results are boxes [n, 4] and scores [n] float64, and labels [n] int64. An IoU
-that is near its threshold, and scores that are nearly equal, would be an error of the script.
+Inputs are float32. Results are boxes [n, 4] and scores [n] float64, and labels [n] int64. The
+script fails if an IoU is near its threshold, or if scores are nearly equal.
 """
 import math
 import pathlib
@@ -168,7 +168,7 @@ def targets(generator):
             most = torch.tensor([padded_w, padded_h] * 2)
             boxes = regions.clamp(min=0).minimum(most).double()
             values = roi_align(canvas[None, None], [boxes], CELLS, 1.0, 0, True)[:, 0]
-            # Values that are 1/2 but for rounding are set.
+            # Values that equal 1/2 except for rounding are set.
             out[f"target.{index}.{mirrored}"] = (values >= 0.5 - 1e-9).to(torch.uint8)
     return out
 

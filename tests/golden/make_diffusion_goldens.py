@@ -11,8 +11,8 @@ diffusion transformer in float64. Needs PyTorch. The tests read only the files.
   dit_expected.safetensors    after the last step: model.*, ema.*; of each of the 10 steps: loss,
                               mse, vb [10]
 
-Batch b of an epoch is rows 4 b .. 4 b + 3. The third of qkv.bias that belongs to the keys has no
-gradient but rounding, which AdamW enlarges: a test in float32 leaves it out.
+Batch b of an epoch is rows 4 b .. 4 b + 3. The keys' third of qkv.bias has no gradient but
+rounding, which AdamW enlarges; tests in float32 leave it out.
 
   make_diffusion_goldens.py           writes the files
   make_diffusion_goldens.py --check   prints how far the same steps in float32 end
@@ -113,7 +113,7 @@ def below(u):
 
 
 def negative_log_mass(x, mean, log_variance):
-    """Of the pixel value x and its surroundings, 1 / 255 to each side."""
+    """Negative log of the mass around the pixel value x, 1 / 255 to each side."""
     scale = (-log_variance / 2).exp()
     high = below((x - mean + 1 / 255) * scale)
     low = below((x - mean - 1 / 255) * scale)
@@ -217,7 +217,7 @@ class DiT(nn.Module):
 
 
 def rounded(tensor):
-    """Values that float32 holds."""
+    """Rounds to values that float32 holds."""
     return tensor.float().double()
 
 
@@ -226,7 +226,7 @@ def normal(generator, *shape):
 
 
 def images_of(generator, *shape):
-    """In [-1, 1], some at the ends."""
+    """Images in [-1, 1], with some values at the ends."""
     return rounded((1.2 * normal(generator, *shape)).clamp(-1, 1))
 
 
@@ -264,7 +264,7 @@ def make_data():
 
 
 def make_model():
-    """Weights far from where a training starts, at which most gradients are 0."""
+    """Weights far from the initial ones, with which most gradients are 0."""
     model = DiT().double()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -277,7 +277,7 @@ def make_model():
 
 
 def train(model, data):
-    """Ten steps; the values of each, and the average of the weights."""
+    """Ten steps. Returns the losses of each step, and the average of the weights."""
     process, average = Process(), copy.deepcopy(model)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=LR, weight_decay=0)

@@ -41,7 +41,7 @@ def values(seed, count):
 
 
 def positions():
-    """Sines, then cosines, of the column in the first half of the channels and of the row after."""
+    """Sines, then cosines: the column in the first half of the channels, the row in the second."""
     n = D // 4
     omega = 10000 ** (-torch.arange(n, dtype=torch.float64) / n)
     rows, columns = torch.meshgrid(torch.arange(GRID[0]), torch.arange(GRID[1]), indexing="ij")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/losses/multilabel.safetensors: figures of samples with any number of classes, as
-scikit-learn and PyTorch compute them. Needs both; the test reads only the file.
+"""Writes tests/golden/losses/multilabel.safetensors: figures of samples with any number of classes,
+by scikit-learn and PyTorch. Needs both; the test reads only the file.
 
-  logits [N, K] float32, labels [N, K] uint8; rounded, so that many logits are equal; the last class
-         has no sample, and the one before it all
+  logits [N, K] float32, labels [N, K] uint8; rounded, so that many logits are equal; no sample has
+         the last class, and every sample has the one before it
   threshold [1], ap [K] (-1 without a sample), map [1], f1 [K], precision [K], recall [K],
   f1_micro [1], f1_macro [1], loss [1], all float64
 """

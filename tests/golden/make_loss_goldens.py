@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/losses/weighted.safetensors: softmax losses with class weights. Needs PyTorch.
-The test reads only the file. All values are float64, unless stated otherwise.
+"""Writes tests/golden/losses/weighted.safetensors: softmax losses with class weights. Needs
+PyTorch. The test reads only the file. Values are float64 if no type is given.
 
   logits [B, K], labels [B] and partners [B] int64, share [B] float32, weights [K]
-  soft   [B, K], the targets of images that were mixed: share of the label, the rest of the partner
+  soft   [B, K], targets of mixed images: `share` of the label, the rest of the partner
   <case>.loss [1], <case>.gradient [B, K]
 
 Cases whose names begin with "ce" are torch.nn.CrossEntropyLoss(weight, label_smoothing): "_labels"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/norms.txt: what PyTorch's normalizers compute, in float64.
+"""Writes tests/golden/data/norms.txt: results of PyTorch's normalizers, in float64.
 
 Needs PyTorch (Debian 12: python3-torch). The test reads only the file, so this runs again only when
-a case is added. Each line is a case, what it is (y, dx, dweight, dbias, running_mean, running_var)
-and the values. Inputs come from values(), which the test repeats.
+a case is added. Each line has a case, the name of a result (y, dx, dweight, dbias, running_mean,
+running_var) and its values. Inputs come from values(), which the test repeats.
 """
 import pathlib
 

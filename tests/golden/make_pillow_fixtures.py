@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data: small images and what Pillow and torchvision make of them.
+"""Writes tests/golden/data: small images, and their results in Pillow and torchvision.
 
-Needs Pillow, numpy and torchvision. Pillow 13 resizes some images vertically first, where Pillow up
-to 12.3 never does, so those files exist twice: the script writes the ones of the version it runs
-with. What is committed is of Pillow 9.4 (torchvision 0.14) and 13.0.0 (torchvision 0.26); 11.3, 12.2
-and 12.3.0 gave the same files as 9.4. scaled.txt is the same of all. images.txt is of 13.0.0: there an
-index beyond the palette is black, in 9.4 it is the grey of the index. The tests read only the files,
-so this runs again only when a case is added.
+Needs Pillow, numpy and torchvision. Pillow 13 resizes some images vertically first; Pillow up to
+12.3 never does. So those files exist twice, and the script writes the ones of its Pillow version.
+The committed files are of Pillow 9.4 (torchvision 0.14) and 13.0.0 (torchvision 0.26); 11.3, 12.2
+and 12.3.0 gave the same files as 9.4. scaled.txt is the same in all versions. images.txt is of
+13.0.0: there an index beyond the palette is black, in 9.4 it is the grey of the index. The tests
+read only the files, so this runs again only when a case is added.
 
-  images/*              files to decode; one that exists is kept, as encoders change
-  images.txt            file width height channels crc(RGB) crc(L); of PIC and HDR, which Pillow does
-                        not read, the pixels are those of stb_files.py
-  upright.txt           file orientation width height crc(RGB) crc(L), of files with that EXIF orientation
-                        in place of their own
-  scaled.txt            file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of their size
+  images/*              files to decode; existing ones are kept, as encoders change
+  images.txt            file width height channels crc(RGB) crc(L); for PIC and HDR, which Pillow
+                        does not read, of the pixels of stb_files.py
+  upright.txt           file orientation width height crc(RGB) crc(L), of files with that EXIF
+                        orientation in place of their own
+  scaled.txt            file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of a side
   resample_<order>.txt  seed width height channels filter x0 y0 x1 y1 out_width out_height crc
   eval_<order>.txt      seed width height image_size crop_pct filter crc(float32 CHW)
   light_<order>.txt     seed width height left top crop_width crop_height flip image_size filter
@@ -90,8 +90,8 @@ def jpeg(seed, width, height, mode, **options):
 
 
 def with_sampling(data, factors):
-    """Declares other sampling factors for the first component. With a size that gives as many
-    blocks per MCU and as many MCUs, the data stay valid: this makes kinds Pillow does not write."""
+    """Declares other sampling factors for the first component, for kinds that Pillow does not
+    write. The data stay valid if the size gives as many blocks per MCU and as many MCUs."""
     at = max(data.find(b"\xff\xc0\x00\x11\x08"), data.find(b"\xff\xc2\x00\x11\x08"))
     return data[:at + 11] + bytes([factors]) + data[at + 12:]
 
@@ -113,7 +113,7 @@ def with_segments(data, *segments):
 
 
 def turbo_jpeg(seed, width, height, **environment):
-    """4:2:0, with what libjpeg-turbo's own encoder takes from the environment; None without it."""
+    """A 4:2:0 JPEG of libjpeg-turbo's encoder with these variables; None without the library."""
     found = ctypes.util.find_library("turbojpeg")
     if not found:
         return None
@@ -207,7 +207,7 @@ def moving_webp(width, height, *frames):
 
 
 def pnm(kind, width, height, largest=None, comment=b""):
-    """Binary PBM (4), PGM (5) or PPM (6), with samples that may exceed the largest."""
+    """Binary PBM (4), PGM (5) or PPM (6), with samples that may exceed the largest value."""
     rng = random.Random(width * 100 + height)
     row = (width + 7) // 8 if kind == 4 else width * (3 if kind == 6 else 1)
     size = row * height * (2 if largest and largest > 255 else 1)
@@ -320,7 +320,7 @@ def make_other_files():
 
 
 def stored_file(name, data):
-    """The bytes of images/<name>, which is written if it does not exist."""
+    """Returns the bytes of images/<name>. Writes the file first if it does not exist."""
     file = HERE / "images" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
@@ -357,7 +357,7 @@ def write_images():
 
 def with_orientation(data, value):
     """The file with another EXIF orientation."""
-    entry = bytes((1, 0x12, 0, 3, 0, 0, 0, 1, 0))  # big-endian, but for the last byte of the value
+    entry = bytes((1, 0x12, 0, 3, 0, 0, 0, 1, 0))  # big-endian, without the last byte of the value
     at = data.index(entry) + len(entry)
     data = data[:at] + bytes([value]) + data[at + 1:]
     chunk = data.find(b"eXIf")
@@ -386,7 +386,7 @@ def write_scaled():
             picture = Image.open(io.BytesIO(data))
             if picture.format != "JPEG":
                 continue
-            # What draft() does, at a scale of our choice.
+            # Does the work of draft(), at a chosen scale.
             scale = 8 // eighths
             size = tuple((side + scale - 1) // scale for side in picture.size)
             (kind, _, offset, options), = picture.tile
@@ -437,7 +437,7 @@ def write_eval():
         crop_pct = rng.choice((0.875, 0.9, 0.95, 1.0, 1.25, 0.33))
         if int(image_size / crop_pct) < 1:
             crop_pct = 1.0
-        if i % 10 == 0:  # already as it should be
+        if i % 10 == 0:  # already of the right size
             width = height = image_size
             crop_pct = 1.0
         name = ("bilinear", "bicubic")[i % 2]
@@ -482,7 +482,7 @@ def write_center():
     for i in range(60):
         width, height = rng.randint(1, 150), rng.randint(1, 150)
         size, channels = rng.choice((1, 7, 16, 28, 33)), rng.choice((1, 3))
-        if i % 6 == 0:  # already as it should be
+        if i % 6 == 0:  # already of the right size
             width = height = size
         elif i % 6 == 1:  # only halved
             width, height = 4 * size + rng.randint(0, 3), 4 * size + rng.randint(0, 3)

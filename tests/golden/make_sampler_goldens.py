@@ -9,10 +9,9 @@ Layout of the file:
     model KEYS                              of the config
     tensor NAME SHIFT SCALE SHAPE...        values(seed) * SCALE + SHIFT, seed = 1, 2, ...
     case NAME SAMPLER GUIDANCE ETA CLIP SIGMA : VALUES...   samples [N, C, H, W]
-Cases with SIGMA 1 have the network with a learned variance, whose tensors follow `model` first;
-the others the second network. The noise is values(1000) * NOISE for x [N, C, H, W], and
-values(2000 + k) * NOISE for z of step k. The
-config has diffusion.beta_end 0.004.
+Cases with SIGMA 1 use the first network, with a learned variance; the others use the second. Each
+network has a `model` line and its tensors. The noise is values(1000) * NOISE for x [N, C, H, W],
+and values(2000 + k) * NOISE for z of step k. The config has diffusion.beta_end 0.004.
 """
 import math
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/self_supervised: what DINO, supervised contrastive learning, k-NN and a
-linear probe give in float64. Needs PyTorch. The tests read only the files.
+"""Writes tests/golden/self_supervised: results of DINO, supervised contrastive learning, k-NN and a
+linear probe in float64. Needs PyTorch. The tests read only the files.
 
   dino_views.safetensors            global [12, 2, 3, 16, 16], local [12, 3, 3, 8, 8]: given views
   dino_<case>.yaml                  the config of dtn-train, without the paths of the two files
@@ -20,8 +20,8 @@ linear probe give in float64. Needs PyTorch. The tests read only the files.
   linear.safetensors                the same inputs, linear.{weight,bias} at the start and expected
                                     .linear.{weight,bias}; epochs, batch, lr, top1, top5, loss
 
-Batch b of an epoch is rows 4 b .. 4 b + 3. The third of qkv.bias that belongs to the keys has no
-gradient but rounding, which AdamW enlarges: a test in float32 leaves it out.
+Batch b of an epoch is rows 4 b .. 4 b + 3. The keys' third of qkv.bias has no gradient but
+rounding, which AdamW enlarges; tests in float32 leave it out.
 
   make_self_supervised_goldens.py           writes the files
   make_self_supervised_goldens.py --check   compares gradients with finite differences and prints
@@ -69,7 +69,7 @@ MODELS = {
 
 
 def rounded(tensor):
-    """Values that float32 holds."""
+    """Rounds to values that float32 holds."""
     return tensor.float().double()
 
 
@@ -83,7 +83,7 @@ def make_backbone(style):
 
 
 def fill(network, seed, gains=0.0):
-    """Weights far from where a training starts; `gains`: spread of the last layer's gains."""
+    """Sets weights far from the initial ones; `gains`: spread of the last layer's gains."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in network.named_parameters():
@@ -103,7 +103,7 @@ def fill(network, seed, gains=0.0):
 
 
 def save(name, tensors):
-    """Floating point as float32, but for scalars and what is exact in a config."""
+    """Saves floating-point tensors as float32, except scalars, which a config may hold exactly."""
     safetensors_io.save(FOLDER / f"{name}.safetensors",
                         {k: v.float() if v.is_floating_point() and v.ndim > 0 else v
                          for k, v in tensors.items()})
@@ -118,7 +118,7 @@ def text_of(value):
 
 
 def write_config(name, task, style, sections):
-    """A config that dtn-train runs once data.train and model.init_weights are set."""
+    """Writes a config that dtn-train runs once data.train and model.init_weights are set."""
     lines = [f"name: {name}\ntask: {task}\nmodel:\n{MODELS[style]}",
              f"  image_size: {SIDE}\n  patch_size: {PATCH}\n  embed_dim: {WIDTH}\n",
              f"  depth: {DEPTH}\n  num_heads: {HEADS}\n  mlp_ratio: {MLP_RATIO}\n  drop_path: 0\n",
@@ -210,7 +210,7 @@ def supcon_cases():
     yield "no_positives", ((0, 1, 2, 3, 4), 1, 0.1, 0.1)
     yield "one_class", ((5, 5, 5, 5), 3, 0.1, 0.07)
     yield "three_views", ((0, 0, 1, 2, 1), 3, 0.07, 0.07)
-    yield "no_labels", ((0, 1, 2, 3, 4, 5, 6), 2, 0.1, 0.07)  # each sample for itself: SimCLR
+    yield "no_labels", ((0, 1, 2, 3, 4, 5, 6), 2, 0.1, 0.07)  # each sample is its own class: SimCLR
     yield "no_labels_three_views", ((0, 1, 2, 3), 3, 0.1, 0.1)
 
 
@@ -305,12 +305,12 @@ def make_features(seed, spread):
 
 
 def ranking(votes):
-    """Classes by falling votes, the lower one first where votes are equal."""
+    """Classes by falling votes; with equal votes, the lower class comes first."""
     return sorted(range(len(votes)), key=lambda k: (-votes[k], k))
 
 
 def knn(data, k, temperature=0.07):
-    """Ranked classes of each query, and the smallest gap on which a decision hung: between the
+    """Returns the ranked classes of each query, and the smallest gap that decides: between the
     similarities of neighbours k and k + 1, or between the votes of two classes that have some."""
     bank, queries = (f / f.norm(dim=1, keepdim=True)
                      for f in (data["train_features"], data["features"]))
@@ -349,7 +349,7 @@ PROBE_EPOCHS, PROBE_BATCH, PROBE_LR = 5, 64, 0.4  # the last batch has 8 rows
 
 
 def write_linear():
-    """The rate is PROBE_LR in the first epoch: `--lr` times batch / 256 of the program."""
+    """The rate of the first epoch is PROBE_LR: the program's `--lr` times batch / 256."""
     data = make_features(500, 1.5)
     generator = torch.Generator().manual_seed(501)
     weight = rounded(0.01 * normal(generator, CLASSES, FEATURES)).requires_grad_()
@@ -381,7 +381,7 @@ def write_linear():
 
 
 def check_matrix():
-    """Against PyTorch's own interpolation, called as the public code of DINO calls it."""
+    """Compares with PyTorch's own interpolation, called as in the public code of DINO."""
     for size, new_size in ((14, 6), (4, 2), (4, 6), (14, 20)):
         whole = torch.eye(size, dtype=torch.float64)[None, :, None]  # each unit vector a channel
         whole = whole.expand(-1, -1, size, -1).contiguous()
@@ -394,7 +394,7 @@ def check_matrix():
 
 
 def check_gradients(name):
-    """Central differences at a few entries of every tensor, after four steps."""
+    """Compares with central differences at a few entries of each tensor, after four steps."""
     dino, views = make_dino(name), make_views()
     run(dino, views, 4)
     batch = [v[:BATCH] for v in views]
@@ -419,8 +419,8 @@ def check_gradients(name):
 
 
 def drift(name):
-    """How far float32 ends from float64, and how far the tensors moved, relative to the largest
-    value of a tensor. The biases of keys are left out."""
+    """Prints the distance of float32 from float64 at the end, and how far the tensors moved,
+    relative to the largest value of a tensor. Leaves out the biases of keys."""
     views, wide, narrow = make_views(), make_dino(name), make_dino(name)
     start = copy.deepcopy(wide.student)
     run(wide, views)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/timm.txt and stages.txt: what narrow networks compute, in float64.
+"""Writes tests/golden/data/timm.txt and stages.txt: outputs of narrow networks, in float64.
 
 Needs PyTorch and timm. The tests read only the files, so this runs again only when a case is added.
 The cases of timm.txt are those of tests/peers/timm_parity.py; those of stages.txt are timm's Swin
 and PVTv2, and PVT from its formulas, each with LayerNorm and with DTN. A case is
 
   case NAME
-  model KEYS                       ours, as the text of a config's section `model`
+  model KEYS                       dtn's, as the text of a config's section `model`
   tensor NAME SHIFT SCALE DIMS...  of timm's file, in the order of the seeds 1, 2, ...
   output DIMS... VALUES...
 
 Weights and images come from values(), which the test repeats: norms, gains, biases, tokens and
-positions are as far from where they start as those of a trained network.
+positions are as far from their initial values as in a trained network.
 """
 import pathlib
 import sys
@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE.parent / "peers"))
 import hierarchical  # noqa: E402
 import timm_parity  # noqa: E402
 
-IMAGES, BATCH = 1000, 2  # the images' seed
+IMAGES, BATCH = 1000, 2  # IMAGES: seed of the images
 
 
 def values(seed, count):
@@ -50,7 +50,7 @@ def range_of(name, shape):
 
 
 def write_model(out, name, model, keys, size, resize=False):
-    """The case of a network with weights of ours; `resize`: they are for images of another size."""
+    """Writes the case of a network with our weights; `resize`: they are for another image size."""
     print("case", name.replace(" ", "_"), file=out)
     print("model", ", ".join(f"{k}: {v}" for k, v in keys.items()), file=out)
     state = model.state_dict()

@@ -5,8 +5,8 @@ The networks are those of tests/peers/unet_torch.py, trained as in unet_parity.p
 PyTorch. The tests read only the files.
 
   NAME.yaml                    the config of dtn-train, without the paths of the two files
-  NAME_data.safetensors        input [12, 2, 8, 8], target [12, 1, 8, 8], and as read style [12],
-                               map [12, 8, 8]
+  NAME_data.safetensors        input [12, 2, 8, 8], target [12, 1, 8, 8], and if a norm reads them
+                               style [12], map [12, 8, 8]
   NAME_init.safetensors        initial weights and running statistics
   NAME_expected.safetensors    after the last step: model.*; of each of the 10 steps: loss [10]
 
@@ -29,7 +29,7 @@ FOLDER = HERE / "translate"
 ROWS, BATCH = 12, 4
 SMALL = dict(image_size=[8, 8], channels=2, out_channels=1, embed_dim=[8, 16], depth=1)
 RUNS = {
-    # Styles of a table into BatchNorm, moments through a network.
+    # Styles from a table in BatchNorm, moments through a network.
     "cbn_dms": dict(**SMALL, decoder_norm={"type": "cbn", "hidden": 4},
                     condition=parity.condition("index"), shortcut="dms", labels=False,
                     loss={"l1": 0, "l2": 0.5, "charbonnier": 0.5}),

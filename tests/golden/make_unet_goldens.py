@@ -117,7 +117,7 @@ def fields_of(keys):
 
 
 def model_of(keys):
-    """A network with the values of the file, and what the file says of each tensor."""
+    """Returns a network with the values of the file, and the range of each tensor."""
     model = unet_of(keys).double()
     ranges = {}
     for seed, (name, tensor) in enumerate(model.state_dict().items(), 1):
@@ -127,7 +127,7 @@ def model_of(keys):
 
 
 def results_of(model, fields):
-    """The output in evaluation, in training, and the gradients of the latter."""
+    """Returns the output in evaluation, the output in training, and the gradients in training."""
     with torch.no_grad():
         evaluated = model.eval()(**fields)
     output = model.train()(**fields)
@@ -165,7 +165,7 @@ def write_case(out, name, case):
 
 
 def check_case(name, case):
-    """The same in float32. Shares of the bounds of unet_test.cpp."""
+    """Prints the differences of float32, as shares of the bounds of unet_test.cpp."""
     keys = keys_of(case)
     fields = fields_of(keys)
     expected = results_of(model_of(keys)[0], fields)
@@ -178,7 +178,7 @@ def check_case(name, case):
 
     shares = {tensor: share(gradient, expected[2][tensor]) / 2
               for tensor, gradient in found[2].items()
-              if not tensor.endswith("pos_proj.bias")}  # has no gradient but rounding
+              if not tensor.endswith("pos_proj.bias")}  # its gradient is only rounding
     worst = max(shares, key=shares.get)
     print(f"{name:22s} evaluation {share(found[0], expected[0]):.3f}, output "
           f"{share(found[1], expected[1]):.3f}, gradients {shares[worst]:.3f} ({worst})")

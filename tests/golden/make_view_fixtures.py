@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/views_<order>.txt: views of images as DINO's and SupCon's pipelines cut
-them, by Pillow and torchvision with given parameters.
+"""Writes tests/golden/data/views_<order>.txt: views of images as in DINO's and SupCon's pipelines,
+by Pillow and torchvision with given parameters.
 
-Needs what make_pillow_fixtures.py needs, which says what <order> is: pillow13 with Pillow 13,
-otherwise pillow12. The tests read only the files.
+Has the requirements of make_pillow_fixtures.py. <order> is pillow13 with Pillow 13, otherwise
+pillow12. The tests read only the files.
 
 Each line:
   seed width height channels            of pixel_values() of make_pillow_fixtures.py
@@ -55,13 +55,13 @@ def random_box(rng, width, height):
 
 
 def random_factors(rng):
-    """The ranges of DINO."""
+    """Random factors in the ranges of DINO."""
     return (rng.uniform(0.6, 1.4), rng.uniform(0.6, 1.4), rng.uniform(0.8, 1.2),
             rng.uniform(-0.1, 0.1))
 
 
 def draws(rng):
-    """One step at a time, every order of the jitter, the ends of the ranges, then any mixture."""
+    """Single steps, every order of the jitter, the ends of the ranges, then random mixtures."""
     yield NOTHING
     for change in (dict(flip=1), dict(gray=1), dict(solarize=1), dict(sigma=0.1), dict(sigma=2.0)):
         yield NOTHING | change

@@ -208,7 +208,7 @@ class Dino:
         return losses, teacher
 
     def step(self, crops, small):
-        """One step on global and local views. Returns what the step logs."""
+        """One step on global and local views. Returns the logged values."""
         o, now = self.options, self.schedules()
         losses, teacher = self.losses(crops, small)
         keep = o["center_momentum"]

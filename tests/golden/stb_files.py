@@ -1,6 +1,6 @@
 """Writes small GIF, TGA, PSD, PIC and HDR files for make_pillow_fixtures.py.
 
-Pillow does not read PIC and HDR. For these make_* also gives the RGB pixels that are expected.
+Pillow does not read PIC and HDR. For these, make_* also returns the expected RGB pixels.
 """
 import random
 import struct
@@ -187,7 +187,7 @@ def make_psd():
 
 
 def pic_runs(values, mixed):
-    """A row of pixels [width, channels] as runs, with values in plain between them if `mixed`."""
+    """A row of pixels [width, channels] as runs, with plain values between them if `mixed`."""
     data, at = b"", 0
     while at < len(values):
         end = at + 1

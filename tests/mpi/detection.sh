@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Detectors in two processes: the same bytes when the training is repeated, the losses and figures of one process.
-# Each image is a micro-batch: a micro-batch divides by its own truths.
+# Trains detectors in two processes. A repeated run gives the same bytes. Losses and figures are
+# those of one process. Each image is a micro-batch, because the loss of a micro-batch is divided by
+# the number of its own truths.
 source "$(dirname "$0")/../e2e/lib/common.sh"
 source "$(dirname "$0")/lib/ranks.sh"
 cd "$work"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# kill -9 of either process at eight moments (twenty in the deep run), the start among them, where
-# mpirun itself may hang: the job ends, nothing is lost, and the run comes to the bits of one that
-# nobody disturbed.
+# Kills either process with SIGKILL at eight random moments (twenty in the deep run). Some moments
+# are at the start, where mpirun itself may hang. The job ends, nothing is lost, and the resumed run
+# ends with the bits of a run without interruption.
 source "$(dirname "$0")/../e2e/lib/common.sh"
 source "$(dirname "$0")/lib/ranks.sh"
 
@@ -22,8 +22,8 @@ for ((i = 0; i < tries; ++i)); do
   if ((${#processes[@]} == 2)); then
     kill -KILL "${processes[RANDOM % 2]}" 2> /dev/null && kills=$((kills + 1))
   fi
-  ended 90  # a whole run, where other tests have the cores
-  if ((code == 0)); then rm -rf "$work/killed"; fi  # it was done: once more
+  ended 90  # enough for a whole run on a busy machine
+  if ((code == 0)); then rm -rf "$work/killed"; fi  # the run had finished: start again
 done
 echo "killed $kills times"
 ((4 * kills >= 3 * tries)) || fail "only $kills of $tries jobs were there to be killed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every task trains the same model in any number of processes: to rounding, and bit for bit when it is
-# repeated. DINO's centre and SupCon's pairs are those of the whole batch.
+# Each task trains the same model in any number of processes, apart from rounding. A repeated run
+# gives the same bits. DINO's centre and SupCon's pairs are over the whole batch.
 source "$(dirname "$0")/../e2e/lib/common.sh"
 source "$(dirname "$0")/lib/ranks.sh"
 cd "$work"
@@ -20,7 +20,7 @@ config diffusion "model: {preset: dit_tiny, image_size: 8, patch_size: 2, channe
   embed_dim: 24, depth: 2, num_heads: 2, learn_sigma: true, label_dropout: 0.2}" \
   "schedule: {steps: 12}" "diffusion: {sample_every: 12, sample_steps: 5}"
 
-# Without BatchNorm, whose statistics are those of the samples of a process.
+# Uses InstanceNorm, because BatchNorm's statistics are over the samples of one process.
 config translate "model: {preset: unet_tiny, image_size: 16, embed_dim: [8, 16], depth: [2, 1],
   shortcut: dms, norm: in}" "augment: light" "schedule: {steps: 12}"
 sed -i 's/^data: .*/data: {dataset: synthetic, size: 80, corruptions: [fog\/1-3]}/' translate.yaml

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds every key of dtn-analyze against PyTorch in float64 (analysis_torch.py).
+"""Compares every key of dtn-analyze with PyTorch in float64 (analysis_torch.py).
 
   python3 tests/peers/analysis.py --bin build/bin
 
-For each model: random weights and images, saved for dtn-analyze, and the largest difference of each
-key, in units of the key's largest value where that is above 1. Exits with 1 above a bound of 1e-4.
-Needs PyTorch; not part of the tests, which hold the library against tests/golden/data/analysis.json.
+For each model, saves random weights and images for dtn-analyze, and prints the largest difference
+of each key, relative to the key's largest value if that is above 1. Exits with 1 above a bound of
+1e-4. Needs PyTorch; not part of the tests, which compare with tests/golden/data/analysis.json.
 """
 import argparse
 import json
@@ -52,7 +52,7 @@ def build(spec, depth=3):
 
 
 def shake(model):
-    """Weights large enough to matter, exact in float32."""
+    """Makes weights large enough to matter, and exact in float32."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.add_(torch.randn_like(p) * (0.5 if "_norm_weight" in name else 0.15))
@@ -99,7 +99,7 @@ def same_form(a, b):
 
 
 def difference(ours, theirs):
-    """Infinity where the shapes differ."""
+    """Largest difference; infinity if the shapes differ."""
     if not same_form(ours, theirs):
         return float("inf")
     x, y = numbers(ours), numbers(theirs)

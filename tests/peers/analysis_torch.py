@@ -1,8 +1,8 @@
-"""What dtn-analyze says of a vision transformer, from the definitions in docs/analyze.md, in PyTorch.
+"""The figures of dtn-analyze in PyTorch, from the definitions in docs/analyze.md.
 
-Everything is dense and in the type of the model (float64), and all images are seen at once. Shares
-nothing with the library: attention from q and k, the means that normalizers subtract from their
-formulas, P as a T x T matrix.
+Everything is dense and in the type of the model (float64), and all images are processed at once.
+Nothing is shared with the library: attention is computed from q and k, the means that normalizers
+subtract from their formulas, and P is a T x T matrix.
 """
 import math
 
@@ -17,7 +17,7 @@ PARTS = ("norm", "attn", "mlp")
 
 
 def subtracted(norm, x):
-    """What the normalizer sees and the mean that it subtracts, or None: x [B, T, C]."""
+    """The input of the normalization, and the mean that it subtracts or None. x [B, T, C]."""
     if isinstance(norm, DynamicTokenNorm):
         batch, tokens, channels = x.shape
         heads = norm.heads
@@ -67,7 +67,7 @@ def places(grid):
 
 
 def attention_figures(a, extra, grid):
-    """a [B, H, T, T] with `extra` tokens ahead, of which the first is the class token."""
+    """a [B, H, T, T] with `extra` tokens ahead; the first of them is the class token."""
     patches = a[:, :, extra:]
     alone = patches[..., extra:]
     alone = alone / alone.sum(-1, keepdim=True)
@@ -127,7 +127,7 @@ def site_figures(norm, x, y, extra, grid, heads):
 
 
 def position_figures(norm, grid, token):
-    """Of one row of P, over tokens."""
+    """Figures of one row of P over tokens."""
     if not isinstance(norm, DynamicTokenNorm):
         return None
     s, (height, width) = norm.pool, norm.grid
@@ -143,7 +143,7 @@ def position_figures(norm, grid, token):
 
 
 def rollout(weights, images):
-    """weights: of each layer [B, H, T, T]."""
+    """weights: [B, H, T, T] of each layer."""
     r = None
     for a in weights:
         m = a[:images].mean(1)

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Holds dtn's LeViT, ResNet, RegNetY and T2T-ViT against PyTorch.
+"""Compares dtn's LeViT, ResNet, RegNetY and T2T-ViT with PyTorch.
 
   python3 tests/peers/convolutional.py --bin build/bin
 
-LeViT-128S, ResNet-50 and RegNetY-160 are timm's; T2T-ViT_t-14, which timm has not, is written
-from its formulas in t2t_torch.py, and in LeViT with Dynamic Token Normalization that takes the
-place of timm's BatchNorm behind the projections of attentions. For each row, at 224 pixels and at
-another size, a model with random weights and statistics of its own inputs is saved: the logits of
-dtn-eval must be PyTorch's (float32). Then dtn-train and PyTorch take a step of SGD from there:
-the weights and running statistics must be as near to those of float64 as PyTorch's float32, which
-takes the batch in either order, as small variances under BatchNorm make much of roundings; and
-PyTorch, which loads dtn's checkpoint strictly, must give dtn's logits. Exits with 1 when a bound
-is passed. Needs PyTorch and timm; not part of the tests.
+LeViT-128S, ResNet-50 and RegNetY-160 are timm's. timm lacks T2T-ViT_t-14: t2t_torch.py has its
+formulas. In LeViT, Dynamic Token Normalization replaces timm's BatchNorm after the projections of
+attentions. Each row runs at 224 pixels and at another size. A model with random weights, and
+statistics of its own inputs, is saved: the logits of dtn-eval must be PyTorch's (float32). Then
+dtn-train and PyTorch take a step of SGD. dtn's weights and running statistics must be as near to
+those of float64 as PyTorch's float32, with the batch in either order, since small variances under
+BatchNorm enlarge roundings. PyTorch loads dtn's checkpoint strictly and must give dtn's logits.
+Exits with 1 if a bound is exceeded. Needs PyTorch and timm; not part of the tests.
 """
 import argparse
 import copy
@@ -67,7 +66,7 @@ class LinearTokenNorm(nn.Module):
 
 
 def with_token_norms(model):
-    """LeViT with DTN behind the projections of its attentions."""
+    """LeViT with DTN after the projections of its attentions."""
     for module in model.modules():
         if type(module).__name__ == "Attention":
             module.proj.ln = LinearTokenNorm(module.proj.ln, module.resolution)
@@ -101,7 +100,7 @@ def same(name):
 
 LATE = dict(class_token_at=10)
 DTN = dict(norm="{type: dtn}")
-# What makes PyTorch's model, what dtn is told, its names in dtn, and the second size.
+# Function that makes PyTorch's model, dtn's keys, function for dtn's names, and the second size.
 CASES = {
     "levit_128s": (levit, dict(preset="levit_128s"), levit_name, (160, 240)),
     "levit_128s dtn": (lambda s: with_token_norms(levit(s)), dict(preset="levit_128s", **DTN),
@@ -123,13 +122,13 @@ def some_images(count, size):
 
 
 def ends_branch(name):
-    """Whether a gain is the last of a residual branch: small ones keep a deep model tame."""
+    """Returns True if a gain ends a residual branch. Small ones keep a deep model stable."""
     return re.search(r"(proj\.ln|mlp\.ln2|attn\.proj\.ln)\.bn\.weight$|bn3\.weight$|"
                      r"conv3\.bn\.weight$", name) is not None
 
 
 def settle(model, images):
-    """Random gains and biases, and statistics like those of what passes through."""
+    """Sets random gains and biases, and running statistics like those of the images."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name == "pos_embed":
@@ -148,7 +147,7 @@ def settle(model, images):
     for m in norms:
         m.momentum = 0.1
         m.running_mean.add_(0.1 * m.running_var.sqrt() * torch.randn_like(m.running_mean))
-        # Random attention averages tokens that differ away, and what is left is not blown up again.
+        # Random attention averages differences of tokens away. The 0.2 keeps the rest from growing.
         m.running_var.mul_(0.8 + 0.4 * torch.rand_like(m.running_var)).add_(0.2)
     return model.eval()
 
@@ -201,7 +200,7 @@ def after_step(model, images, labels, dtype):
 
 
 def step_error(before, exact, got):
-    """How far all tensors together are from where they should be, to how far they went."""
+    """Distance of all tensors together from the exact ones, relative to the length of the step."""
     off = sum((got[name].double() - t).square().sum().item() for name, t in exact.items())
     way = sum((t - before[name].double()).square().sum().item() for name, t in exact.items())
     return math.sqrt(off / way)

@@ -8,7 +8,7 @@ in memory: no files are read. The default is 2 images of 448 x 320 (width x heig
 and 7 truths. No drop path. First the fast model is compared with tests/golden/detector_oracle.py.
 
 A round is dtn, then each form of PyTorch in a process of its own. Rates are medians over the
-rounds; ours counts against the best form. The words of a form:
+rounds; dtn is compared with the best form. The words of a form:
 
   eager, compiled   kernels as Python calls them; torch.compile of forward and losses
   first, last       convolutions on contiguous or channels_last maps

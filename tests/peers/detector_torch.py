@@ -1,11 +1,11 @@
 """RetinaNet on PVT in PyTorch, made to be fast: the network and a training step.
 
-Numbers are those of tests/golden/detector_oracle.py; check() compares them. Done for speed:
+The results are those of tests/golden/detector_oracle.py; check() compares them. Done for speed:
 
   attention by scaled_dot_product_attention
   DTN by the separable theorem on pooled cells (dtn_separable_torch.py)
   convolutions on channels_last maps, which the tokens are already, or on contiguous ones
-  the focal loss as that of background alone, corrected at the few positives
+  the focal loss as if all were background, corrected at the few positives
   AdamW fused
 
 Images all have the size of the batch. Targets are assigned in every step, and not compiled.
@@ -28,7 +28,7 @@ LEVELS, RULE = do.RETINANET_LEVELS, do.RETINANET_RULE
 
 
 class PooledTokenNorm(SeparableTokenNorm):
-    """SeparableTokenNorm whose statistics are those of cells of pool x pool tokens."""
+    """SeparableTokenNorm with the statistics of cells of pool x pool tokens."""
 
     def __init__(self, channels, heads, grid, pool, product):
         super().__init__(channels, heads, tuple(n // pool for n in grid), product=product)

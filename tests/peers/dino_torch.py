@@ -11,9 +11,9 @@ numbers are computed faster:
 
   log-softmax of the student once for all pairs, summed over the views before the product with q
   clip and average by torch._foreach_*, AdamW fused, attention in one kernel, patches by one product
-  the last block works for the class token's row alone
-  freed memory stays with the process, in huge pages; `--memory returned` gives it back, as
-  installed, which is about 5 % slower and has the smaller peak
+  the last block computes only the class token's row
+  freed memory stays with the process, in huge pages; `--memory returned` gives it back, as in a
+  plain installation, which is about 5 % slower and has a smaller peak
 
 Each form runs in a process of its own: eager and compiled, and on AMD processors as installed and
 with MKL's fast path (mkl.py). The peak is the resident memory of the whole process. Needs PyTorch

@@ -16,7 +16,7 @@ import tempfile
 
 import torch
 
-import dit_torch  # before the two of tests/golden, whose folder it adds to the path
+import dit_torch  # first: it adds the folder of tests/golden to the path
 import safetensors_io
 import make_diffusion_goldens as training
 import make_dit_goldens as network
@@ -29,7 +29,7 @@ SAMPLING_STEPS = 10
 
 
 def largest_difference(a, b):
-    """Relative to the largest value."""
+    """Largest difference, relative to the largest value of b."""
     return ((a - b).abs().max() / b.abs().max()).item()
 
 
@@ -90,7 +90,7 @@ def training_differences():
 
 
 def sample_difference(program, guidance):
-    """With four channels, of which guidance changes three."""
+    """Compares samples with four channels, of which guidance changes three."""
     torch.manual_seed(0)
     training.CHANNELS = 4
     weights = training.make_model().state_dict()

@@ -10,7 +10,7 @@ with untrained models. For dtn it takes the difference of two runs of dtn-sample
 with --short-steps, so that their start does not count; a process of PyTorch warms up first.
 
 A round is dtn, then each form of PyTorch in a process of its own. Rates are medians over the
-rounds; ours counts against the best form. The words of a form:
+rounds; dtn is compared with the best form. The words of a form:
 
   eager, compiled   kernels as Python calls them; torch.compile
   frozen            `sample`: torch.compile with weights as constants, which it may rearrange
@@ -118,7 +118,7 @@ def peer(args, case, form, way):
 # --- dtn's side ----------------------------------------------------------------------------------
 
 def run_program(args, name, *arguments):
-    """What the program prints and logs."""
+    """Returns the output and the log of the program."""
     command = [pathlib.Path(args.bin) / name, *arguments, "--device", "cpu", "--threads",
                str(args.threads)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -173,7 +173,7 @@ def text_of(median):
 
 
 def measure(args, case):
-    """The rounds of one case: medians of dtn, and of each way and form of PyTorch."""
+    """Runs the rounds of one case. Returns medians of dtn, and of each way and form of PyTorch."""
     norm, dtype, guidance = case
     ours, theirs = [], {}
     ways = list(itertools.product(mkl.ways(), forms(args, norm, dtype)))

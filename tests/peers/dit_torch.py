@@ -1,7 +1,7 @@
 """Diffusion transformers (DiT) in PyTorch, made to be fast: the network, a training step, DDIM.
 
 The condition enters by adaLN-zero, and the model predicts the variance as well. Process and loss
-are those of tests/golden/make_diffusion_goldens.py. Numbers are those of the plain formulas;
+are those of tests/golden/make_diffusion_goldens.py. The results are those of the plain formulas;
 dit_parity.py compares them. Done for speed:
 
   the modulations of all blocks by one product, patches by one product, features of the noise level
@@ -104,10 +104,10 @@ class Block(nn.Module):
 
 
 class DiT(nn.Module):
-    """`norm`: ln, or dtn in the blocks, whose statistics take the products `product` of
-    dtn_separable_torch.py. `stream`: the type of the tokens between the blocks, by default that of
-    their sum. Parameters have the names of the public code but for SHORT_NAMES and `modulations`,
-    which has the rows of all blocks."""
+    """`norm`: ln, or dtn in the blocks. `product`: dtn's products, see dtn_separable_torch.py.
+    `stream`: the type of the tokens between the blocks, by default that of their sum. Parameters
+    have the names of the public code, except SHORT_NAMES and `modulations`, which has the rows of
+    all blocks."""
 
     def __init__(self, width, depth, heads, patch, norm="ln", product="kron", stream=None,
                  channels=CHANNELS, image=(SIDE, SIDE), classes=CLASSES, sigma=True):
@@ -181,14 +181,14 @@ class DiT(nn.Module):
 # --- Training ------------------------------------------------------------------------------------
 
 def example_batch(batch):
-    """Random latents, and what is drawn for them: images, labels, times, noise."""
+    """A batch of random latents: images, labels, times, noise."""
     shape = batch, CHANNELS, SIDE, SIDE
     return (torch.randn(shape), torch.arange(batch) % CLASSES, torch.randint(STEPS, (batch,)),
             torch.randn(shape))
 
 
 class Training:
-    """Whole steps: the noise is added, forward, loss with the variational bound, backward, AdamW,
+    """Whole steps: adding noise, forward, loss with the variational bound, backward, AdamW,
     average. `autocast`: products in bfloat16. `compiled`: by torch.compile."""
 
     def __init__(self, model, autocast=False, compiled=False, lr=LEARNING_RATE, average=AVERAGE):
@@ -222,7 +222,7 @@ class Training:
 # --- Sampling ------------------------------------------------------------------------------------
 
 def kept_times(steps):
-    """The times of DDIM: multiples of the least stride that has exactly so many."""
+    """The times of DDIM: multiples of the smallest stride that has exactly `steps` of them."""
     stride = -(-STEPS // steps)
     times = range(0, STEPS, stride)
     if len(times) != steps:

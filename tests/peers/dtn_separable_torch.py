@@ -1,8 +1,8 @@
 """Dynamic Token Normalization by the separable theorem, as a PyTorch module made to be fast.
 
-The exponent of P is a sum of a term in x and a term in y, and the softmax runs over the whole
-grid, so that P = Py (x) Px, two small matrices for each head. Parameters and numbers are those of
-DynamicTokenNorm in vit_torch.py (variant "paper"), which makes P of all pairs of tokens.
+The exponent of P is a sum of a term in x and a term in y, and the softmax runs over the whole grid,
+so P = Py (x) Px, with two small matrices per head. Parameters and results are those of
+DynamicTokenNorm in vit_torch.py (variant "paper"), which makes P for all pairs of tokens.
 """
 import torch
 import torch.nn.functional as F
@@ -12,16 +12,16 @@ from vit_torch import init_local
 
 
 def aligned(matrices):
-    """The same matrices with rows 16 bytes apart or a multiple, as fast product kernels want."""
+    """The same matrices with a row stride of 16 bytes or a multiple, for fast product kernels."""
     width = matrices.shape[-1]
     return F.pad(matrices, (0, -width % 8))[..., :width]
 
 
 class SeparableTokenNorm(nn.Module):
     """`product`: "kron" multiplies Py (x) Px out and averages over all tokens in one product per
-    head, which tensor cores take in their stride; "axes" averages along x, then along y.
-    `product_type`: the type of the operands of these products, by default that of the input. All
-    else is computed in float32 or better. `affine`: False leaves out the gain and the shift."""
+    head, which is fast on tensor cores; "axes" averages along x, then along y. `product_type`: the
+    type of the operands of these products, by default that of the input. All else is computed in
+    float32 or better. `affine`: False leaves out the gain and the shift."""
 
     def __init__(self, channels, heads, grid, eps=1e-5, product="kron", product_type=None,
                  affine=True):
@@ -77,8 +77,8 @@ class SeparableTokenNorm(nn.Module):
 
         var_ln, mean_ln = torch.var_mean(wide, -1, correction=0)
         mean_ln, var_ln = (s.view(batch, height, width, 1, 1) for s in (mean_ln, var_ln))
-        # Shifting a channel leaves its variance as it is. Where its mean is far from zero, the
-        # difference of the two moments would cancel; relative to any one token it does not.
+        # A shift of a channel does not change its variance. If the mean is far from zero, the
+        # difference of the two moments cancels. Relative to any one token, it does not.
         by_head = wide.view(batch, height, width, heads, -1)
         pivot = by_head[:, :1, :1].detach()
         centred = by_head - pivot

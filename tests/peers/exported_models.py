@@ -1,5 +1,5 @@
-"""Small models of every option, with weights as training leaves them, for the parity scripts of
-what leaves dtn: ONNX files and PyTorch modules.
+"""Small models of every option, with weights like those after training, for the parity scripts of
+ONNX files and PyTorch modules.
 """
 import pathlib
 import subprocess
@@ -25,7 +25,7 @@ def other(name, **options):
     return {"norm": {"type": name, **options}}
 
 
-# Model keys of each.
+# Model keys, by name.
 MODELS = {
     "ln, paper's": PAPER,
     "deit": TIMM,
@@ -87,7 +87,7 @@ def run(*command):
 
 
 def make_checkpoint(programs, folder, model, batch=5):
-    """A file with our metadata in `folder`, beside data.safetensors; its path, and the images."""
+    """Writes a file with our metadata, and data.safetensors. Returns the path and the images."""
     torch.manual_seed(len(as_yaml(model)))
     images, labels = torch.randn(batch, 3, SIDE, SIDE), torch.arange(batch) % CLASSES
     safetensors_io.save(folder / "data.safetensors", {"images": images, "labels": labels})
@@ -111,7 +111,7 @@ train: {{batch_size: {batch}}}
 
 
 def logits(programs, checkpoint, images, *options):
-    """What dtn-eval computes in float32."""
+    """The logits of dtn-eval in float32."""
     folder = pathlib.Path(checkpoint).parent
     safetensors_io.save(folder / "images.safetensors", {"images": images})
     run(programs / "dtn-eval", "--checkpoint", checkpoint, "--inputs",

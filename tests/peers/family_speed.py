@@ -4,12 +4,12 @@
   python3 tests/peers/family_speed.py --bench build/bin/dtn-bench --models swin_t,pvt_tiny --compile
 
 A row is measured in one run: dtn, PyTorch, dtn again; the better of dtn's two counts. PyTorch's
-models are timm's, with its fused attention, and those of pvt_torch.py and t2t_torch.py with
-PyTorch's, all with fused AdamW, in processes of their own; `compiled` is torch.compile's. DTN in
-PyTorch has one dense matrix per head, of cells where the statistics are pooled, and one product
-for all images. No drop path, clipping or average of weights on either side. ResNet's images are
-channels_last, where that is faster. On AMD processors PyTorch runs twice, as installed and with MKL's
-fast path (mkl.py). Needs PyTorch and timm; not part of the tests.
+models are timm's with its fused attention, and those of pvt_torch.py and t2t_torch.py with
+PyTorch's fused attention. All use fused AdamW and run in separate processes; `compiled` means
+torch.compile. DTN in PyTorch has one dense matrix per head, over cells if the statistics are
+pooled, and one product for all images. No drop path, clipping or average of weights on either side.
+ResNet's images are channels_last, where that is faster. On AMD processors PyTorch runs twice, as
+installed and with MKL's fast path (mkl.py). Needs PyTorch and timm; not part of the tests.
 """
 import argparse
 import json
@@ -32,7 +32,7 @@ import t2t_torch
 from vit_torch import DynamicTokenNorm
 
 SIZE, CLASSES = (224, 224), 1000
-OWN = {"levit_128s": "bn", "resnet50": "bn"}  # the others' is ln
+OWN = {"levit_128s": "bn", "resnet50": "bn"}  # own norm of a preset; the others have ln
 PEAK_PER_PAGE = 1024
 
 

@@ -7,16 +7,16 @@
   gpu_speed.py --smoke                                      checks the peer itself, on the CPU
 
 Both sides take the step of the configs vit_s_star_ln and vit_s_star_dtn: bf16, drop path 0.1, label
-smoothing 0.1, AdamW, no clipping, the whole batch at once, random images that are on the device
-already. gpu_variants.py says what each form is. A step is timed by CUDA events from the end of the
-one before; nothing waits in between, compilation and warm-up are left out, the median counts.
+smoothing 0.1, AdamW, no clipping, the whole batch at once, random images that are already on the
+device. gpu_variants.py describes the forms. CUDA events time a step from the end of the step
+before; nothing waits in between. Compilation and warm-up are left out, and the median counts.
 
 One variant prints one JSON object: norm, variant, images_per_second, step_ms, peak_bytes, torch,
-gpu, batch, steps and compile_seconds, which is all that comes before the warm-up. One that cannot
-run exits with 1; the last line on stderr says why. Without --variant each runs in a process of its
-own, so that a crash takes no other along; each prints its object as one line, dtn's are called
-dtn-bench, and a table on stderr closes: it exits with 0 when something of PyTorch was measured, and
-dtn as well if --bench was given. Needs PyTorch 2.11, but for --list; not part of the tests.
+gpu, batch, steps and compile_seconds, the time of everything before the warm-up. A variant that
+cannot run exits with 1; the last line on stderr gives the reason. Without --variant each runs in a
+separate process, so that a crash ends no other. Each prints its object as one line, dtn's are
+called dtn-bench, and stderr ends with a table. The exit code is 0 if a variant of PyTorch was
+measured, and with --bench also dtn. Needs PyTorch 2.11, except for --list; not part of the tests.
 """
 import argparse
 import json
@@ -38,7 +38,8 @@ def note(text):
 
 
 def run_in_group(command, seconds):
-    """stdout of a command. RuntimeError says why there is none; none of its children stays."""
+    """Returns the stdout of a command and ends its children. Raises RuntimeError with the
+    reason."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                start_new_session=True)
     try:
@@ -82,7 +83,7 @@ def theirs(args, name, seconds):
 
 
 def measure_all(args):
-    """The records of all that could be measured, and why the rest could not, by name."""
+    """Returns the records of what could be measured, and the reasons for the rest, by name."""
     begin, records, failures = time.monotonic(), [], {}
     jobs = [(v.name, lambda seconds, name=v.name: theirs(args, name, seconds))
             for v in variants(args.norm)]
@@ -124,7 +125,7 @@ def print_table(norm, records, failures):
 
 
 def reason_of(error):
-    """One line. What torch.compile throws wraps what went wrong, so both ends are told."""
+    """One line. torch.compile wraps the original error, so the line has the first and the last."""
     texts = []
     while error:
         texts.append(f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
@@ -133,7 +134,7 @@ def reason_of(error):
 
 
 def measure_one(args):
-    """Exit code, after a record on stdout or a reason on stderr."""
+    """Prints a record on stdout, or a reason on stderr. Returns the exit code."""
     try:
         variant = parse(args.norm, args.variant)
     except ValueError as error:
@@ -142,7 +143,7 @@ def measure_one(args):
     try:
         from training_torch import measure
         record = measure(variant, args.batch, args.steps, args.warmup, args.tiny)
-    except Exception as error:  # what a compiler may throw has no common type
+    except Exception as error:  # errors of a compiler have no common type
         traceback.print_exc()
         note(f"{args.variant}: {reason_of(error)}")
         return 1

@@ -1,12 +1,12 @@
 """The forms of a training step in PyTorch that gpu_speed.py measures, each by its name.
 
-A name says what the form is: words of the table below, at most one of each group, in this order.
-The lists at the end start with what should be fastest and then vary one thing at a time; any other
+A name consists of words of the table below, at most one of each group, in this order. The lists at
+the end start with the form that should be fastest, and then vary one thing at a time. Any other
 name that the table allows can be measured too. Needs no PyTorch.
 """
 import dataclasses
 
-# Group -> word -> what it stands for.
+# Group -> word -> meaning.
 WORDS = {
     "source": {
         "module": "DTN by the separable theorem, dtn_separable_torch.py",
@@ -90,7 +90,7 @@ Variant = dataclasses.make_dataclass(
 
 
 def parse(norm, name):
-    """The variant of that name; ValueError says what is wrong with the name."""
+    """Returns the variant of that name. Raises ValueError if the name is wrong."""
     words = name.split("-")
     found = {group: word for group, known in WORDS.items() for word in words if word in known}
     unknown = [w for w in words if not any(w in known for known in WORDS.values())]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Holds dtn's PVT, PVTv2 and Swin against timm's, and PVT, which timm lacks, against its formulas.
+"""Compares dtn's PVT, PVTv2 and Swin with timm's, and PVT, which timm lacks, with its formulas.
 
   python3 tests/peers/hierarchical.py --bin build/bin
 
-For each row a model with random weights is saved as it is, under timm's names: the logits of
-dtn-eval must be PyTorch's (float32). Then dtn-train takes a step, and the checkpoint, which timm
-loads strictly, must give the logits that dtn gives. The rows with DTN have its formulas, written
-out with all pairs of tokens, in place of the norms. `steps` rows are narrow networks: their weights
-after ten AdamW steps against PyTorch's in float64, as a fraction of each tensor's largest value.
-Exits with 1 when a bound is passed. Needs PyTorch and timm; not part of the tests.
+Each row saves a model with random weights, under timm's names. The logits of dtn-eval must be
+PyTorch's (float32). Then dtn-train takes a step; timm loads the checkpoint strictly and must give
+dtn's logits. Rows with DTN have its formulas, written out with all pairs of tokens, in place of the
+norms. `steps` rows are narrow networks: they compare the weights after ten AdamW steps with
+PyTorch's in float64, relative to each tensor's largest value. Exits with 1 if a bound is exceeded.
+Needs PyTorch and timm; not part of the tests.
 """
 import argparse
 import pathlib
@@ -66,14 +66,14 @@ STEPS_ROWS = {"steps swin": ("swin_t", False), "steps swin dtn": ("swin_t", True
 
 
 class TokenNorm(DynamicTokenNorm):
-    """Of tokens [B, T, C] or of a grid [B, h, w, C]."""
+    """DTN of tokens [B, T, C] or of a grid [B, h, w, C]."""
 
     def forward(self, x):
         return super().forward(x.flatten(1, -2)).view(x.shape)
 
 
 def grids_of(preset, size):
-    """Of every stage."""
+    """The grid of every stage."""
     grids = []
     for stride in (4, 2, 2, 2):
         size = [-(-n // stride) if preset == "pvt_v2_b3" else n // stride for n in size]
@@ -99,8 +99,8 @@ def put_dtn_in(model, preset, size, heads):
 
 
 def shift_as_released(model):
-    """timm shifts windows along the longer side of a grid whose other side one window takes up; the
-    release does not."""
+    """If one window covers the shorter side of a grid, timm shifts windows along the longer side.
+    The release does not."""
     for block in (block for blocks in blocks_of(model) for block in blocks):
         if min(block.input_resolution) <= block.window_size[0]:
             block.shift_size, block.attn_mask = (0, 0), None
@@ -139,7 +139,7 @@ def make_narrow(preset, size, window, classes, positions):
 
 
 def narrow_config(preset, size, window, classes, with_dtn, positions):
-    """The keys of the section `model` for such a network."""
+    """The keys of the section `model` for a narrow network."""
     config = dict(preset=preset, image_size=size, init_image_size=size, num_classes=classes,
                   norm="dtn" if with_dtn else "ln")
     if preset == "swin_t":
@@ -148,10 +148,10 @@ def narrow_config(preset, size, window, classes, with_dtn, positions):
 
 
 def trained_like(model):
-    """Away from where training starts, so that every term counts."""
+    """Moves weights away from the initial ones, so that every term counts."""
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "attn.pos_proj" in name:  # of squares of up to 56
+            if "attn.pos_proj" in name:  # offsets up to 56, and squares
                 p.copy_(p * torch.tensor([0.1, 0.1, 0.001]))
                 continue
             noise = 0.5 if "bias_table" in name else 0.1 if p.ndim == 1 else 0.02
@@ -160,7 +160,7 @@ def trained_like(model):
 
 
 def in_timms_names(model, state):
-    """Of dtn's checkpoint."""
+    """The tensors of dtn's checkpoint, under timm's names."""
     if isinstance(model, Pvt):
         return state
     module = swin_transformer if hasattr(model, "layers") else pvt_v2

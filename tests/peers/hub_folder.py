@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the folders that dtn-export --hub writes against timm.
+"""Compares the folders that dtn-export --hub writes with timm.
 
   python3 tests/peers/hub_folder.py --bin build/bin
 

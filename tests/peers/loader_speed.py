@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Images per second and core that the loader prepares, against torchvision on Pillow, in one run:
-dtn, torchvision, dtn, torchvision, ..., each on one thread.
+"""Images per second and core that the loader prepares, compared with torchvision on Pillow, in one
+run: dtn, torchvision, dtn, torchvision, ..., each on one thread.
 
   python3 tests/peers/loader_speed.py --bench build/bin/dtn-bench --root imagenet --split val
 
---root holds <split>/<class>/<image>; a hundred images or more, all of them in the page cache after
-the first round. Prints the best round of either side. Needs torchvision (Debian:
+--root holds <split>/<class>/<image>: a hundred images or more, which all stay in the page cache
+after the first round. Prints the best round of either side. Needs torchvision (Debian:
 python3-torchvision). Not part of the tests.
 """
 import argparse
@@ -41,7 +41,7 @@ def deit(size):
 
 
 def pipelines(size):
-    """name: (settings of ours, torchvision's)"""
+    """name: (settings of dtn, torchvision's)"""
     evaluation = [transforms.Resize(int(size / 0.875), interpolation=BICUBIC),
                   transforms.CenterCrop(size)]
     return {

@@ -70,7 +70,7 @@ VIEWS = {
 
 
 def generated():
-    """JPEGs whose spectrum falls as that of photographs."""
+    """JPEGs with a spectrum like that of photographs."""
     for seed in range(FILES):
         rng, pixels = np.random.default_rng(seed), np.zeros((HEIGHT, WIDTH, 3))
         for step in (125, 50, 20, 8, 3, 1):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every normalizer against PyTorch: numbers, then speed.
+"""Compares every normalizer with PyTorch: numbers, then speed.
 
   python3 tests/peers/norms.py parity --bench build/bin/dtn-bench
   python3 tests/peers/norms.py speed  --bench build/bin/dtn-bench
@@ -68,7 +68,7 @@ def set_flags(options):
 
 
 def disturb(module):
-    """Away from the symmetric start, so that every term counts."""
+    """Moves parameters away from the symmetric start, so that every term counts."""
     with torch.no_grad():
         for p in module.parameters():
             p.add_(torch.randn_like(p) * 0.3)
@@ -106,7 +106,7 @@ def compare(bench, kind, options, training, shape):
     assert got.keys() == want.keys(), (sorted(got), sorted(want))
     worst, where = 0.0, ""
     for name, w in want.items():
-        if name == "dpos_proj.bias":  # inert; PyTorch's is its own rounding
+        if name == "dpos_proj.bias":  # inert; PyTorch's gradient is rounding
             continue
         error = ((got[name].double() - w).abs().max() / w.abs().max().clamp(min=1e-3)).item()
         if not error <= worst:

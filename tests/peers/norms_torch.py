@@ -77,7 +77,7 @@ class BatchNorm(Affine):
 
 
 class SwitchableNorm(Affine):
-    """Luo et al., ICLR 2019, with LayerNorm's statistics those of a token."""
+    """Luo et al., ICLR 2019. The statistics of LayerNorm are those of a token."""
 
     def __init__(self, *args, momentum=0.1, **kwargs):
         super().__init__(*args, **kwargs)
@@ -105,7 +105,7 @@ class SwitchableNorm(Affine):
 
 
 class _Power(torch.autograd.Function):
-    """PowerNorm's step on what its group scaling left; see Shen et al., ICML 2020, Algorithm 2."""
+    """PowerNorm's step after its group scaling; see Shen et al., ICML 2020, Algorithm 2."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, denominator, ema_gz, alpha):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds dtn-export's ONNX files against dtn-eval.
+"""Compares dtn-export's ONNX files with dtn-eval.
 
   python3 tests/peers/onnx_parity.py --bin build/bin
 
-For a model of each option: ONNX's checker passes the file, with full inference of shapes, and
+For a model of each option, ONNX's checker passes the file, with full inference of shapes, and
 onnxruntime gives dtn-eval's logits for batches of 1 and of 5, at every opset asked for. Exits with
-1 when the bound is passed. Needs PyTorch, onnx and onnxruntime; not part of the tests.
+1 if the bound is exceeded. Needs PyTorch, onnx and onnxruntime; not part of the tests.
 """
 import argparse
 import pathlib

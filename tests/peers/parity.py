@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds dtn's numbers against PyTorch's: logits of the same weights, and ten AdamW steps.
+"""Compares dtn's numbers with PyTorch's: logits of the same weights, and ten AdamW steps.
 
   python3 tests/peers/parity.py --bin build/bin
 
-For each model: the logits of dtn-eval against PyTorch's (float32), then weights after ten steps of
-dtn-train on a `tensors` data set against PyTorch's in float64, as a fraction of each tensor's
-largest value. Exits with 1 when a bound is passed. Needs PyTorch; not part of the tests.
+For each model, compares the logits of dtn-eval with PyTorch's (float32), then the weights after ten
+steps of dtn-train on a `tensors` data set with PyTorch's in float64, relative to each tensor's
+largest value. Exits with 1 if a bound is exceeded. Needs PyTorch; not part of the tests.
 """
 import argparse
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the public models that dtn knows by name against timm.
+"""Compares the public models that dtn knows by name with timm.
 
   python3 tests/peers/public_models.py --bin build/bin                 the tables alone: a minute
   python3 tests/peers/public_models.py --bin build/bin --logits        the networks, at full size
@@ -50,7 +50,7 @@ def parameters_of(programs, name):
 
 
 def compare_row(programs, name):
-    """What is not as in timm, as sentences."""
+    """Returns a sentence for each difference from timm."""
     cfg = timm.get_pretrained_cfg(name)
     with torch.device("meta"):
         model = timm.create_model(name)
@@ -88,7 +88,7 @@ def architectures_of(names):
 
 
 def trained_like(model):
-    """Norms, gains, biases, tokens and positions away from where they start."""
+    """Moves norms, gains, biases, tokens and positions away from their initial values."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             if p.ndim != 2:

@@ -86,8 +86,8 @@ class PatchEmbed(nn.Module):
 
 
 class Pvt(nn.Module):
-    """`size`: height and width of the images whose positions the tables are for. mhsa_position: a
-    bias of the attention for where keys stand, in all stages but the last."""
+    """`size`: height and width of the images that the position tables are for. mhsa_position: a
+    positional bias of the attention, in all stages except the last."""
 
     def __init__(self, size, depths, widths=(64, 128, 320, 512), heads=(1, 2, 5, 8),
                  ratios=(8, 8, 4, 4), reductions=(8, 4, 2, 1), classes=1000, mhsa_position=False):
@@ -112,7 +112,7 @@ class Pvt(nn.Module):
         self.head = nn.Linear(widths[-1], classes)
 
     def positions(self, s, grid):
-        """Of a stage on a grid: the table, resized where it is for another grid."""
+        """The position table of a stage, resized if the grid is another one."""
         table, own = getattr(self, f"pos_embed{s + 1}"), self.grids[s]
         first = int(s + 1 == self.stages)
         if tuple(grid) == own:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Holds ten steps of dtn's recipes against timm and PyTorch in float64.
+"""Compares ten steps of dtn's recipes with timm and PyTorch in float64.
 
   python3 tests/peers/recipes.py --bin build/bin
 
 A narrow DeiT with random weights learns the same sixteen images for ten steps, by dtn-train in
-float32 and by timm's optimizers, losses, layer decay and clipping in float64 (Muon and
-distillation by their formulas in PyTorch). Each tensor may differ by 5e-4 of its largest weight.
-The key third of qkv biases is left out: it has no gradient but rounding. With Lion one weight in
-10,000 may differ more, by a multiple of 2 lr. Exits with 1 when a row is further away. Needs
-PyTorch and timm; not part of the tests.
+float32, and by timm's optimizers, losses, layer decay and clipping in float64. Muon and
+distillation follow their formulas in PyTorch. Each tensor may differ by 5e-4 of its largest weight.
+The keys' third of qkv biases is left out: it has no gradient but rounding. With Lion one weight in
+10,000 may differ more, by a multiple of 2 lr. Exits with 1 if a row differs more. Needs PyTorch and
+timm; not part of the tests.
 """
 import argparse
 import math
@@ -41,7 +41,7 @@ def decayed(model):
 
 
 class Muon(torch.optim.Optimizer):
-    """The matrices of blocks, by the formulas of its paper; the rest is AdamW's."""
+    """Updates the matrices of blocks by the formulas of Muon's paper, and the rest by AdamW."""
 
     def __init__(self, model, lr, quintic=False, nesterov=True, original_scale=False):
         matrices = {id(p) for n, p in model.named_parameters()
@@ -147,7 +147,7 @@ ROWS = {
 
 
 def make(seed, distilled=False):
-    """Weights large enough to matter, which float32 holds."""
+    """A model with weights large enough to matter, which float32 holds."""
     torch.manual_seed(seed)
     kind = VisionTransformerDistilled if distilled else VisionTransformer
     model = kind(img_size=SIDE, patch_size=16, embed_dim=WIDTH, depth=DEPTH, num_heads=HEADS,
@@ -207,8 +207,8 @@ def by_timm(row, model, teacher, images, labels):
 
 
 def compare(row, got, want, lr):
-    """The largest difference by the largest weight, of all tensors, and how many weights Lion moved
-    the other way."""
+    """Returns the largest difference relative to the largest weight of its tensor, the number of
+    weights that Lion moved the other way, and the number of all weights."""
     worst, turned, count = 0.0, 0, 0
     for name, w in want.items():
         difference = (got[name].double().reshape(w.shape) - w).abs()

@@ -25,7 +25,7 @@ def save(path, tensors, metadata=None):
 
 
 def metadata(path):
-    """Of one of our files, without the checksums, which do not hold for other tensors."""
+    """The metadata of a dtn file without checksums, which do not hold for other tensors."""
     with open(path, "rb") as f:
         (length,) = struct.unpack("<Q", f.read(8))
         kept = json.loads(f.read(length)).get("__metadata__", {})

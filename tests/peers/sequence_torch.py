@@ -1,6 +1,6 @@
-"""Transformers of token sequences in PyTorch by their formulas: dense attention, BigBird's blocks as
-a mask and Reformer's hashes, with LayerNorm, InstanceNorm, BatchNorm or Dynamic Token Normalization
-that leave pads out. Parameters have dtn's names."""
+"""Transformers of token sequences in PyTorch by their formulas. Attention is dense, BigBird's
+blocks as a mask, or Reformer's hashes. LayerNorm, InstanceNorm, BatchNorm or Dynamic Token
+Normalization leave pads out. Parameters have dtn's names."""
 import math
 
 import numpy
@@ -41,7 +41,7 @@ class InstanceNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Of all tokens of the batch that count; statistics that run are looked at, not renewed."""
+    """BatchNorm over all tokens of the batch that count. Running statistics are not updated."""
 
     def __init__(self, channels, eps):
         super().__init__()
@@ -107,7 +107,7 @@ def split_heads(x, heads):
 
 
 class DenseAttention(nn.Module):
-    """With `mask` [H, T, T], only where it is true."""
+    """Dense attention; with `mask` [H, T, T], only where it is true."""
 
     def __init__(self, channels, heads, mask=None):
         super().__init__()
@@ -127,7 +127,7 @@ class DenseAttention(nn.Module):
 
 
 def block_mask(tokens, heads, block, random_blocks, layer):
-    """BigBird's, drawn as by NumPy's permutation, which the released code takes."""
+    """BigBird's mask, drawn by NumPy's permutation as in the released code."""
     n = -(-tokens // block)
     last = (1024 // block if n * block > 1024 else n) - 1
     draw = numpy.random.RandomState(layer)
@@ -158,7 +158,7 @@ def block_mask(tokens, heads, block, random_blocks, layer):
 
 
 class HashedAttention(nn.Module):
-    """Reformer's with one round of hashes."""
+    """Reformer's attention, with one round of hashes."""
 
     def __init__(self, channels, heads, buckets):
         super().__init__()

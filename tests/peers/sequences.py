@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Holds dtn's models of token sequences against PyTorch.
+"""Compares dtn's models of token sequences with PyTorch.
 
   python3 tests/peers/sequences.py parity --bin build/bin
   python3 tests/peers/sequences.py speed --bin build/bin
 
-`parity`: narrow models of 199 tokens at most, of random weights, on expressions of different
+`parity`: narrow models with at most 199 tokens and random weights, on expressions of different
 lengths. The logits of dtn-eval --inputs must be PyTorch's in float64, to 1e-4 of the largest. Then
-dtn-train takes ten steps of Adam by the recipe of the Long-Range Arena, without dropout, and so does
-PyTorch: dtn's weights must be as near to those of float64 as PyTorch's own in float32, or four times
-as far. `speed`: training steps of the full dense model, 2000 tokens that all count, beside PyTorch
-with fused attention and Adam, eager and compiled, on AMD processors as installed and with MKL's fast
-path (mkl.py). Needs PyTorch and NumPy; not part of the tests.
+dtn-train and PyTorch take ten steps of Adam by the recipe of the Long-Range Arena, without dropout.
+dtn's weights may be as far from those of float64 as the bound, or four times as far as PyTorch's
+own in float32. `speed`: training steps of the full dense model, 2000 tokens that all count, beside
+PyTorch with fused attention and Adam, eager and compiled, on AMD processors as installed and with
+MKL's fast path (mkl.py). Needs PyTorch and NumPy; not part of the tests.
 """
 import argparse
 import copy
@@ -34,7 +34,7 @@ import safetensors_io
 from sequence_torch import SequenceTransformer
 
 BOUND = 1e-4       # of the largest logit
-STEP_BOUND = 1e-3  # of the way that weights went in ten steps
+STEP_BOUND = 1e-3  # of the distance that weights moved in ten steps
 STEPS, BATCH, WARMUP, PEAK_RATE = 10, 8, 4, 0.004
 SHAPE = dict(max_length=199, channels=32, heads=4, depth=2)
 SPARSE = {"dense": {}, "bigbird": dict(block=16), "reformer": dict(buckets=4)}
@@ -119,8 +119,8 @@ def after_steps(model, tokens, labels, dtype):
 
 
 def way_error(before, exact, got):
-    """How far all tensors together are from where they should be, to how far they went. The bias of
-    pos_proj falls out of its softmax: what moves it is rounding."""
+    """Distance of all tensors together from the exact ones, relative to how far they moved. Leaves
+    out the bias of pos_proj, which has no effect under a softmax: only rounding moves it."""
     names = [name for name in exact if not name.endswith("pos_proj.bias")]
     off = sum((got[name].double() - exact[name]).square().sum().item() for name in names)
     way = sum((exact[name] - before[name].double()).square().sum().item() for name in names)

@@ -1,6 +1,6 @@
 """Checks on the CPU that every variant of gpu_variants.py is the same training step as the plain
-model of vit_torch.py: same logits and same gradients of the loss, with drop path. And that the
-separable DTN is the dense one. Nothing is compiled."""
+model of vit_torch.py: same logits and same gradients of the loss, with drop path. Also checks that
+the separable DTN equals the dense one. Nothing is compiled."""
 import dataclasses
 import math
 import sys
@@ -14,12 +14,12 @@ from training_torch import TINY, Training
 from vit_fast_torch import FastVisionTransformer, smoothed_loss
 from vit_torch import DynamicTokenNorm, VisionTransformer
 
-# Not square and not a multiple of 8, unlike most: what confuses rows and columns shows.
+# Not square and no multiple of 8, so that confused rows and columns show.
 GRID, HEADS, CHANNELS = (3, 5), 3, 24
 
 
 class Given(torch.nn.Module):
-    """Drop path with masks that are given, two for each block, in the place of drawn ones."""
+    """Drop path with given masks, two per block, in place of random ones."""
 
     def __init__(self, kept):
         super().__init__()
@@ -34,7 +34,7 @@ class Checks:
         self.failed = 0
 
     def close(self, what, actual, expected, bound):
-        """The largest difference, as a fraction of the largest value that was expected."""
+        """Checks the largest difference, relative to the largest expected value."""
         error = ((actual - expected).abs().max() / expected.abs().max()).item()
         self.that(what, error <= bound, f"{error:.1e}, bound {bound:.1e}")
 
@@ -45,12 +45,12 @@ class Checks:
 
 
 def rounding(dtype, length):
-    """What sums of that length may differ by in another order, with room for some in a row."""
+    """Bound for two orders of a sum of that length, with room for several sums in a row."""
     return 16 * torch.finfo(dtype).eps * math.sqrt(length)
 
 
 def gradients(model):
-    """Of all parameters by name; zero where a parameter has no effect."""
+    """Gradients of all parameters by name; zero where a parameter has no effect."""
     return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
             for name, p in model.named_parameters()}
 
@@ -64,7 +64,7 @@ def away_from_start(model):
 
 
 def check_step(checks, variant, dtype):
-    """Logits and gradients of a whole step against the plain model's."""
+    """Compares logits and gradients of a whole step with the plain model's."""
     plain = VisionTransformer(norm=variant.norm, **TINY)
     away_from_start(plain)
     fast = FastVisionTransformer(variant, **TINY)
@@ -77,7 +77,7 @@ def check_step(checks, variant, dtype):
         block.drop_path = Given(masks)
     expected = plain(images)
     smoothed_loss(expected, labels).backward()
-    with torch.set_grad_enabled(variant.attention != "flex"):  # which has none on the CPU
+    with torch.set_grad_enabled(variant.attention != "flex"):  # flex has no gradients on the CPU
         logits = fast(images, kept)
     bound = rounding(dtype, CHANNELS * TINY["image"])
     kind = str(dtype)[6:]
@@ -86,7 +86,7 @@ def check_step(checks, variant, dtype):
         return
     smoothed_loss(logits, labels).backward()
     of_plain, of_fast = gradients(plain), gradients(fast)
-    inert = [n for n in of_plain if n.endswith("pos_proj.bias")]  # zero but for rounding
+    inert = [n for n in of_plain if n.endswith("pos_proj.bias")]  # zero except for rounding
     scale = max(g.abs().max() for g in of_plain.values())
     for name in inert:
         checks.that(f"{variant.name}, {name} has no effect, {kind}",
@@ -99,7 +99,7 @@ def check_step(checks, variant, dtype):
 
 
 def check_norm(checks, product, dtype, mean):
-    """The separable DTN against the dense one, on channels with that mean and deviation 1."""
+    """Compares the separable DTN with the dense one, on channels with that mean and deviation 1."""
     dense = DynamicTokenNorm(CHANNELS, HEADS, GRID)
     away_from_start(dense)
     separable = SeparableTokenNorm(CHANNELS, HEADS, GRID, product=product)
@@ -109,11 +109,11 @@ def check_norm(checks, product, dtype, mean):
     dy = torch.randn(x.shape, dtype=torch.float64).to(dtype)
     results = []
     for norm, kind in ((dense, torch.float64), (separable, dtype)):
-        at = x.to(kind).clone().requires_grad_()  # of its own, or gradients would add up
+        at = x.to(kind).clone().requires_grad_()  # separate, or gradients would add up
         y = norm(at)
         y.backward(dy.to(kind))
         results.append({"y": y.detach(), "dx": at.grad, **gradients(norm)})
-    # The input itself is rounded alike for both; what is lost is lost relative to the mean.
+    # Both round the input alike. Errors are relative to the mean.
     bound = rounding(dtype, GRID[0] * GRID[1] * CHANNELS) * max(1, mean)
     for name, expected in results[0].items():
         if name != "pos_proj.bias":
@@ -122,7 +122,7 @@ def check_norm(checks, product, dtype, mean):
 
 
 def check_learning(checks, variant):
-    """Whole steps in bfloat16 as they are measured: the loss falls, the masters are what moves."""
+    """Checks whole bfloat16 steps, as measured: the loss falls, parameters are rounded masters."""
     training = Training(dataclasses.replace(variant, execution="eager", graph=""), TINY, 8, "cpu")
     before = [p.detach().clone() for p in training.model.parameters()]
     losses = [training.step().item() for _ in range(12)]
@@ -133,14 +133,14 @@ def check_learning(checks, variant):
     checks.that(f"{variant.name}, bfloat16 parameters are the float32 ones, rounded",
                 all(torch.equal(named[n], m.to(torch.bfloat16))
                     for n, m in training.masters.items()))
-    # A bias under a softmax stays, and so may what bfloat16 cannot move in so few steps.
+    # A bias under a softmax does not move. Steps that are too small for bfloat16 do not show.
     moved = sum(not torch.equal(a, b) for a, b in zip(before, training.model.parameters()))
     checks.that(f"{variant.name}, parameters move", moved > 0.7 * len(before),
                 f"{moved} of {len(before)}")
 
 
 def functions():
-    """The variants that differ in what they compute, not only in how they run on a GPU."""
+    """The variants with different computations, not only different ways to run on a GPU."""
     kinds = {}
     for variant in variants("ln") + variants("dtn"):
         kind = dataclasses.replace(variant, name="", execution="", graph="", partition="",

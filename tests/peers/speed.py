@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""dtn against PyTorch on this machine, each ratio measured in one run: dtn, PyTorch, dtn again.
+"""Compares dtn with PyTorch on this machine, each ratio in one run: dtn, PyTorch, dtn again.
 
   python3 tests/peers/speed.py norm  --bench build/bin/dtn-bench
   python3 tests/peers/speed.py train --bench build/bin/dtn-bench --batch 16 --steps 3
 
-`train` times whole steps of ViT-S* in several forms of PyTorch (gpu_variants.py has the words), each in
-a process of its own; ours counts against the best of them. On AMD processors each form runs twice, as
-installed and with MKL's fast path (mkl.py); `norm` runs with it. Needs PyTorch 2; not part of the
-tests.
+`train` times whole steps of ViT-S* in several forms of PyTorch (gpu_variants.py has the words),
+each in a process of its own; dtn is compared with the best form. On AMD processors each form runs
+twice, as installed and with MKL's fast path (mkl.py); `norm` runs with it. Needs PyTorch 2; not
+part of the tests.
 """
 import argparse
 import json
@@ -70,7 +70,7 @@ def compare_norm(args):
               f"{max(first['fraction_of_gemm'], second['fraction_of_gemm']):.3f}", flush=True)
 
 
-# Plain programs first, then what is faster: attention in one kernel in all of them, "lastrow" as ours.
+# Plain forms first, then faster ones. All have attention in one kernel; "lastrow" is as in dtn.
 LAYER_NORM = {"fp32": ["eager-flash-fp32res-allrows", "eager-flash-fp32res-lastrow",
                        "compiled-flash-fp32res-lastrow"],
               "bf16": ["eager-flash-fp32res-allrows", "eager-flash-bf16res-lastrow",

@@ -20,7 +20,7 @@ class Mlp(nn.Module):
 
 
 class Qkv(nn.Module):
-    """The weights of an attention; what is made of them differs."""
+    """The weights of an attention, which different modules use in different ways."""
 
     def __init__(self, width, out):
         super().__init__()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds dtn's models against timm's, for every option that public checkpoints need.
+"""Compares dtn's models with timm's, for every option that public checkpoints need.
 
   python3 tests/peers/timm_parity.py --bin build/bin
 
-For each row a narrow timm model with random weights is saved as it is; the logits of dtn-eval must
-be timm's (float32). Then dtn-train takes a step from these weights, and timm, which loads the
-checkpoint strictly, must give the logits that dtn gives. Exits with 1 when the bound is passed.
-Needs PyTorch and timm; not part of the tests.
+Each row saves a narrow timm model with random weights. The logits of dtn-eval must be timm's
+(float32). Then dtn-train takes a step from these weights; timm loads the checkpoint strictly and
+must give dtn's logits. Exits with 1 if the bound is exceeded. Needs PyTorch and timm; not part of
+the tests.
 """
 import argparse
 import functools
@@ -33,7 +33,7 @@ FREE_PREFIX = dict(no_embed_class=True)
 CLIP = dict(pre_norm=True, norm_layer=functools.partial(torch.nn.LayerNorm, eps=1e-5))
 GAP = dict(global_pool="avg", class_token=False)
 
-# What timm is told, and what dtn is; features have no step to take.
+# timm's options, and dtn's. Models of features (num_classes 0) take no step.
 CASES = {
     "deit": ({}, {}),
     "deit3": (dict(init_values=1e-6, **FREE_PREFIX), dict(layer_scale=1e-6, pos_embed="patch")),

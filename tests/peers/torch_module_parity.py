@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds tools/pytorch/dtn_torch.py against dtn's programs.
+"""Compares tools/pytorch/dtn_torch.py with dtn's programs.
 
   python3 tests/peers/torch_module_parity.py --bin build/bin
 
-For a model of each option: the module's logits are dtn-eval's; a step of gradient descent by
-dtn-train moves each tensor as the module's gradients say; and a file that the module saves is one
-that dtn-eval reads, with the same logits. Exits with 1 when a bound is passed. Needs PyTorch; not
-part of the tests.
+For a model of each option, the module's logits must be dtn-eval's; a step of gradient descent by
+dtn-train must move each tensor as the module's gradients say; and dtn-eval must read a file that
+the module saves, with the same logits. Exits with 1 if a bound is exceeded. Needs PyTorch; not part
+of the tests.
 """
 import argparse
 import pathlib
@@ -22,12 +22,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/pyto
 import dtn_torch  # noqa: E402
 
 LOGITS_BOUND = 1e-4  # of the largest logit, or of 1
-GRADIENT_BOUND = 5e-4  # of the largest of each tensor's
-RATE = 1.0  # of the step, so that differences of weights are gradients
+GRADIENT_BOUND = 5e-4  # of the largest gradient of each tensor
+RATE = 1.0  # of the step: differences of weights are gradients
 
 
 def gradients_of_dtn(programs, folder, checkpoint):
-    """Of the mean cross-entropy over data.safetensors: what a step of plain descent takes off."""
+    """Gradients of the mean cross-entropy over data.safetensors, as differences of weights."""
     config = dtn_torch.read_safetensors(checkpoint)[1]["config"]
     (folder / "step.yaml").write_text(config)
     run(programs / "dtn-train", "--config", folder / "step.yaml", "--output", folder / "step",
@@ -40,8 +40,8 @@ def gradients_of_dtn(programs, folder, checkpoint):
 
 
 def gradient_error(module, images, labels, want):
-    """The worst tensor's, of its largest. What all keys have added to them has no gradient but
-    rounding."""
+    """The largest error relative to the largest gradient of its tensor, and the tensor's name.
+    Leaves out biases of keys, which have no gradient but rounding."""
     module.zero_grad()
     torch.nn.functional.cross_entropy(module(images), labels).backward()
     worst, where = 0.0, ""
@@ -55,7 +55,7 @@ def gradient_error(module, images, labels, want):
         if name.endswith("qkv.bias"):
             keep = [i for i in range(3 * channels) if not channels <= i < 2 * channels]
             got, expected = got[keep], expected[keep]
-        # The difference of float32 weights cannot tell gradients below their rounding apart.
+        # Differences of float32 weights cannot resolve gradients below the rounding of the weights.
         rounding = 2.0 ** -23 * p.abs().max().item() / RATE
         error = (got.double() - expected).abs().max().item()
         error = max(0.0, error - rounding) / max(expected.abs().max().item(), 1e-6)

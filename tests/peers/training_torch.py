@@ -1,5 +1,4 @@
-"""A training step of ViT-S* in PyTorch in the form that a variant of gpu_variants.py asks for, and
-how long it takes."""
+"""Times a training step of ViT-S* in PyTorch, in the form of a variant of gpu_variants.py."""
 import math
 import statistics
 import sys
@@ -21,12 +20,12 @@ SETTLING_STEPS = 3  # torch.compile runs a step, records its CUDA graph in the n
 
 
 def set_up_process(variant, on_gpu):
-    """Settings of the whole process, which is why each variant has one of its own."""
-    torch.set_float32_matmul_precision("high")  # TF32 for what is float32
-    if variant.partition == "recompute":  # two rules by which cheap results are kept all the same
+    """Sets options of the whole process, so each variant needs a process of its own."""
+    torch.set_float32_matmul_precision("high")  # TF32 for products of float32
+    if variant.partition == "recompute":  # turns off two rules that keep cheap results
         torch._functorch.config.ban_recompute_used_far_apart = False
         torch._functorch.config.ban_recompute_long_fusible_chains = False
-    # torch.compile keeps its results on disk under a key that does not hold the attention.
+    # torch.compile keeps its results on disk under a key that does not contain the attention.
     torch.compiler.config.cache_key_tag = variant.attention
     if not on_gpu:
         return
@@ -35,7 +34,7 @@ def set_up_process(variant, on_gpu):
     for name, enable in (("cudnn", cuda.enable_cudnn_sdp), ("flash", cuda.enable_flash_sdp),
                          ("efficient", cuda.enable_mem_efficient_sdp)):
         enable(name == variant.attention)
-    cuda.enable_math_sdp(False)  # the attention asked for fails rather than give way to this one
+    cuda.enable_math_sdp(False)  # otherwise it silently replaces the chosen attention
     if variant.graph:  # warm-up and capture on one stream, which must not be the default one
         torch.cuda.set_stream(torch.cuda.Stream())
 
@@ -48,14 +47,14 @@ def compile_as(variant, function, on_gpu):
     options = modes.get(variant.execution, {})
     if isinstance(options, str):
         options = dict(torch._inductor.list_mode_options(options))
-        if on_gpu:  # else it would say in a log only that it went without graphs
+        if on_gpu:  # otherwise a run without graphs is only logged
             options["triton.cudagraph_or_error"] = True
     return torch.compile(function, fullgraph=True, dynamic=False, options=options or None)
 
 
 def narrow_parameters(model):
-    """Turns parameters to bfloat16, but for those of DTN, which computes in float32. Returns the
-    float32 ones that stand behind them, by name."""
+    """Converts parameters to bfloat16, except those of DTN, which computes in float32. Returns the
+    float32 masters of the converted parameters, by name."""
     wide = {id(p) for m in model.modules() if isinstance(m, (DynamicTokenNorm, SeparableTokenNorm))
             for p in m.parameters()}
     masters = {}
@@ -67,7 +66,7 @@ def narrow_parameters(model):
 
 
 class Training:
-    """Random images that lie on the device, whole steps on them. `dtype`: what they compute in."""
+    """Whole steps on random images on the device. `dtype`: the type of the computation."""
 
     def __init__(self, variant, shape, batch, device, dtype=torch.bfloat16):
         torch.manual_seed(0)
@@ -96,7 +95,7 @@ class Training:
         groups = decay_groups(self.model, WEIGHT_DECAY, self.masters)
         if self.variant.optimizer == "foreach":
             return torch.optim.AdamW(groups, lr=LEARNING_RATE, foreach=True)
-        if self.variant.graph and self.device == "cuda":  # where a schedule can still change lr
+        if self.variant.graph and self.device == "cuda":  # a tensor: schedules can change it
             lr = torch.tensor(LEARNING_RATE, device=self.device)
             return torch.optim.AdamW(groups, lr=lr, fused=True, capturable=True)
         return torch.optim.AdamW(groups, lr=LEARNING_RATE, fused=True)
@@ -136,7 +135,7 @@ class Training:
 
 
 def seconds_of_steps(step, steps, on_gpu):
-    """Of each step, from the end of one to the end of the next; nothing waits in between."""
+    """Times from the end of each step to the end of the next; nothing waits in between."""
     if not on_gpu:
         ends = [time.perf_counter()]
         for _ in range(steps):
@@ -154,7 +153,7 @@ def seconds_of_steps(step, steps, on_gpu):
 
 
 def measure(variant, batch, steps, warmup, tiny=False):
-    """The record of one variant; any exception says why there is none."""
+    """Returns the record of one variant. Raises an exception if there is none."""
     on_gpu = not tiny
     if on_gpu and not torch.cuda.is_available():
         raise RuntimeError("PyTorch sees no CUDA device; --list, --smoke and --tiny need none")
@@ -164,7 +163,7 @@ def measure(variant, batch, steps, warmup, tiny=False):
     step = training.step
     first_loss = step().item()
     if on_gpu:
-        torch.cuda.reset_peak_memory_stats()  # leaves out what a compiler tried
+        torch.cuda.reset_peak_memory_stats()  # leaves out the memory of compilation
     for _ in range(SETTLING_STEPS - 1):
         step().item()
     if variant.graph and on_gpu:

@@ -4,11 +4,11 @@
   python3 tests/peers/unet_parity.py --bin build/bin
   python3 tests/peers/unet_parity.py --bin build/bin --only spade,dms
 
-For each model: outputs of dtn-eval against PyTorch in float64, as a fraction of the largest value,
-then weights and running statistics after ten steps of dtn-train on a `tensors` data set, as a
-fraction of the largest value of each tensor. Before that, parameters and multiply-adds of the
-presets. Exits with 1 if a bound is passed. `--float32` runs PyTorch in float32 in place of the
-programs: it shows how much of the bounds rounding takes. Needs PyTorch; not part of the tests.
+For each model, compares the outputs of dtn-eval with PyTorch in float64, relative to the largest
+value, then weights and running statistics after ten steps of dtn-train on a `tensors` data set,
+relative to the largest value of each tensor. Before that, compares parameters and multiply-adds of
+the presets. Exits with 1 if a bound is exceeded. `--float32` runs PyTorch in float32 in place of
+the programs, to show the share of rounding in the bounds. Needs PyTorch; not part of the tests.
 """
 import argparse
 import pathlib
@@ -198,7 +198,7 @@ def decay_groups(model):
 
 
 def of_peer(spec, weights, data, dtype, batch=BATCH):
-    """The same of PyTorch, and the loss of each step."""
+    """The same from PyTorch, and the loss of each step."""
     model = unet_of(keys_of(spec)).to(dtype)
     model.load_state_dict(weights)
     fields = {k: v.to(dtype) if v.is_floating_point() else v for k, v in data.items()}
@@ -225,7 +225,7 @@ def difference(found, expected):
 
 
 def check(spec, args):
-    """The differences of outputs and of weights, and which weight has the largest."""
+    """The differences of outputs and of weights, and the name of the weight with the largest."""
     torch.manual_seed(args.seed)
     model = unet_of(keys_of(spec))
     shake(model)
@@ -244,7 +244,7 @@ def check(spec, args):
 
 @torch.no_grad()
 def multiply_adds(model, fields):
-    """Of convolutions and linear layers, for one image: `fields` have a batch of 1."""
+    """Multiply-adds of convolutions and linear layers for one image; `fields` have a batch of 1."""
     total = 0
 
     def add(layer, _, output):

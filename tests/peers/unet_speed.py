@@ -9,7 +9,7 @@ Both sides have one batch in memory: 64 images of 32 x 32 for unet_tiny, 8 of 12
 unet_small. Models have BatchNorm, ReLU and, by default, the shortcut concat.
 
 A round is dtn, then each form of PyTorch in a process of its own. Rates are medians over the
-rounds; ours counts against the best form. The words of a form:
+rounds; dtn is compared with the best form. The words of a form:
 
   eager, compiled   kernels as Python calls them; torch.compile of forward and loss
   first, last       convolutions on contiguous or channels_last maps

@@ -1,7 +1,7 @@
 """Image-to-image encoder-decoders (`unet`) in PyTorch: every normalizer, every shortcut.
 
 Parameters have the names and shapes of dtn. Inputs are the fields of task translate: `input`
-[B, Ci, H, W] and, as far as a norm reads them, `style` [B] int64, `vector` [B, K], `map`
+[B, Ci, H, W] and, if a norm reads them, `style` [B] int64, `vector` [B, K], `map`
 [B, K, H, W] or [B, H, W] int64, `style_image` [B, Ci, H, W].
 """
 import dataclasses
@@ -28,19 +28,19 @@ ACTIVATIONS = {"relu": F.relu, "silu": F.silu, "gelu": F.gelu}
 # --- Moments -------------------------------------------------------------------------------------
 
 def standardized(x, dims):
-    """x by the moments over `dims`, then the mean and the deviation, whose variance is biased."""
+    """x normalized by the moments over `dims`, the mean, and the deviation (biased variance)."""
     var, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
     std = torch.sqrt(var + EPS)
     return (x - mean) / std, mean, std
 
 
 def positional(x):
-    """By the moments over the channels of each position."""
+    """Normalizes by the moments over the channels of each position."""
     return standardized(x, 1)
 
 
 def instance(x):
-    """By the moments over the positions of each channel."""
+    """Normalizes by the moments over the positions of each channel."""
     return standardized(x, (2, 3))
 
 
@@ -78,7 +78,7 @@ class DynamicMomentShortcut(nn.Module):
 
 @dataclasses.dataclass
 class Given:
-    """What the norms at one resolution read besides their input; None: nothing does."""
+    """Inputs of the norms at one resolution besides x; None if no norm reads them."""
     style: torch.Tensor = None  # [B]
     vector: torch.Tensor = None  # [B, K]
     mapped: torch.Tensor = None  # [B, M]
@@ -132,7 +132,7 @@ class InstanceNorm(OfSite, NORMS["in"]):
 
 
 def over_tokens(norm, *names_of_site):
-    """The class of a norm of tokens [B, T, C], for images."""
+    """Returns a class that applies a norm of tokens [B, T, C] to images."""
     class OverTokens(norm):
         def __init__(self, site, **options):
             super().__init__(*(getattr(site, name) for name in names_of_site), EPS, **options)
@@ -247,7 +247,7 @@ READERS_OF_VECTOR = {"adain_mlp", "cbn", "adaln"}
 # --- The network ---------------------------------------------------------------------------------
 
 class VectorCondition(nn.Module):
-    """The vector c [B, K] of the norms, and what `mapping` makes of it, [B, M]."""
+    """The vector c [B, K] of the norms, and the output of `mapping` for it, [B, M]."""
 
     def __init__(self, channels, width, condition, maps):
         super().__init__()

@@ -1,8 +1,8 @@
-"""The vision transformer of vit_torch.py, the same parameters and numbers, written to be fast.
+"""A faster vision transformer with the parameters and results of vit_torch.py.
 
-What it does differently, each with the same result: patches by one matrix product, attention by
-PyTorch's own kernels, one kernel for drop path and the sum with the residual, all masks of drop
-path drawn at once, and a last block that works for the class token's row alone.
+Differences, each with the same result: patches by one matrix product, attention by PyTorch's
+kernels, one kernel for drop path and the sum with the residual, all masks of drop path drawn at
+once, and a last block that computes only the class token's row.
 """
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from vit_torch import DynamicTokenNorm, VisionTransformer
 
 
 class ReleasedTokenNorm(DynamicTokenNorm):
-    """The dense module; among bfloat16 activations it computes as autocast has it."""
+    """The dense module. With bfloat16 activations it computes under autocast."""
 
     def forward(self, x):
         if x.dtype != torch.bfloat16:
@@ -22,7 +22,7 @@ class ReleasedTokenNorm(DynamicTokenNorm):
 
 
 def make_norm(variant):
-    """What VisionTransformer takes as its `norm`."""
+    """Returns the argument `norm` of VisionTransformer."""
     if variant.norm == "ln":
         return "ln"
     if variant.source == "released":
@@ -40,8 +40,8 @@ def add_branch(x, branch, kept):
 
 
 def attend_of_one(q, k, v):
-    """Attention of one query: q is [B, 1, H, D], k and v are [B, T, H, D]. So few products are
-    best left to a compiler, and no attention kernel is made for them."""
+    """Attention of one query: q is [B, 1, H, D], k and v are [B, T, H, D]. No attention kernel is
+    made for so few products; a compiler handles them best."""
     wide = torch.promote_types(q.dtype, torch.float32)
     scores = (q * k).sum(-1, keepdim=True, dtype=wide) * q.shape[-1] ** -0.5  # [B, T, H, 1]
     return (scores.softmax(1).to(v.dtype) * v).sum(1)
@@ -53,8 +53,8 @@ def smoothed_loss(logits, labels):
 
 
 class FastVisionTransformer(VisionTransformer):
-    """Calls need `kept`, [2 depth, B], of the activations' type: what each branch is multiplied by
-    for each image, 0 where drop path leaves it out."""
+    """Calls need `kept` [2 depth, B] in the type of the activations: the factor of each branch for
+    each image, 0 where drop path leaves it out."""
 
     def __init__(self, variant, **shape):
         super().__init__(norm=make_norm(variant), **shape)

@@ -1,7 +1,7 @@
-"""The same models in PyTorch, written from the equations, as a peer to hold dtn against.
+"""dtn's models in PyTorch, written from the equations, to compare dtn with.
 
 DTN is dense here, as in the authors' code: a T x T matrix per head. Parameter names are timm's and
-the released ones, so a state dict of this module is what dtn loads.
+those of the release, so dtn loads a state dict of this module.
 """
 import math
 
@@ -22,7 +22,7 @@ def key_offsets(grid):
 
 
 def init_local(weight):
-    """Eq. 7, in place, of weights [H, 3]."""
+    """Initializes weights [H, 3] in place by Eq. 7."""
     with torch.no_grad():
         weight.normal_(std=0.02)
         k = math.isqrt(len(weight))
@@ -40,8 +40,8 @@ class DynamicTokenNorm(nn.Module):
         super().__init__()
         self.fixed_lambda, self.position = fixed_lambda, position
         self.grid, self.pool, self.only_var = grid, pool, only_var
-        self.per_image = per_image  # build P anew for each image, as the released code does
-        self.folded = folded  # one product per head over all images, which P per image rules out
+        self.per_image = per_image  # build P for each image, as the released code does
+        self.folded = folded  # one product per head over all images; impossible with P per image
         self.heads, self.eps, self.variant = heads, eps, variant
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
@@ -202,8 +202,8 @@ class PatchEmbed(nn.Module):
 class VisionTransformer(nn.Module):
     """flavour "paper": class token joins before block `cls_at`, positions of the patches only.
     flavour "deit": class token first, positions for all. mhsa_position: a positional bias in the
-    attention of the blocks before the class token joins. image: a side, or (height, width). norm: "ln", "dtn", a name of NORMS, or a
-    function of (channels, heads, grid, eps)."""
+    attention of the blocks before the class token joins. image: a side, or (height, width). norm:
+    "ln", "dtn", a name of NORMS, or a function of (channels, heads, grid, eps)."""
 
     def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
                  classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper",
@@ -257,8 +257,8 @@ class VisionTransformer(nn.Module):
 
 
 def decay_groups(model, weight_decay, masters=None):
-    """AdamW groups as dtn forms them: matrices and convolutions decay, the rest does not. Where
-    `masters` has a parameter's name, its tensor there is what AdamW updates."""
+    """AdamW groups as in dtn: matrices and convolutions decay, the rest does not. If `masters` has
+    a parameter's name, AdamW updates that tensor."""
     skip = ("pos_embed", "cls_token", "mean_norm_weight", "var_norm_weight")
     decay, rest = [], []
     for name, p in model.named_parameters():

@@ -60,8 +60,8 @@ class Sanitizer(Stage):
         return Step(group, 0, 1, fail)
 
     def sanitizer(self, tool, program, seconds, log, *arguments):
-        """Returns the command line. Except for memcheck, it checks only kernels whose names contain
-        dtn."""
+        """Runs the sanitizer on a program. Racecheck checks only kernels with dtn in their
+        names."""
         options = ["--tool", tool, "--error-exitcode", "9"]
         if tool == "racecheck":
             options += ["--kernel-regex", "kns=dtn"]

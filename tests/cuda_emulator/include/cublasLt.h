@@ -81,8 +81,8 @@ enum cublasLtReductionScheme_t {
   CUBLASLT_REDUCTION_SCHEME_MASK = 0x7,
 };
 
-// A selection of some hundreds of tiles: those that the emulator candidates, and those used to
-// check the order.
+// A selection of some hundreds of tiles: the candidates of the emulator, and those used to check
+// the order.
 enum cublasLtMatmulTile_t {
   CUBLASLT_MATMUL_TILE_UNDEFINED = 0,
   CUBLASLT_MATMUL_TILE_64x64 = 15,

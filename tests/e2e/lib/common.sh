@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/dtn-e2e-XXXXXX")
 log=$work/log.txt  # output of the last command that `expect` ran
 touch "$log"
 export PYTHONPATH=$lib PYTHONDONTWRITEBYTECODE=1
-# Waiting threads must sleep: these tests share a busy machine and run more threads than it has cores.
+# Waiting threads must sleep: the tests share a busy machine and run more threads than it has cores.
 export OMP_WAIT_POLICY=passive
 checks=0
 
@@ -55,7 +55,7 @@ expect_text() {
   done
 }
 
-# check WHAT [ARGUMENT...]: the Python program on standard input must run without an error. It asserts; its
+# check WHAT [ARGUMENT...]: the Python program on standard input must pass its assertions. Its
 # variable `log` has the last output.
 check() {
   checks=$((checks + 1))
@@ -90,8 +90,8 @@ expect_same_checkpoint() {
   done
 }
 
-# Of two checkpoint folders, the weights, averages and moments, whatever the configs in their metadata
-# say.
+# Two checkpoint folders must hold the same weights, averages and moments. The configs in their
+# metadata may differ.
 expect_same_tensors() {
   checks=$((checks + 1))
   python3 - "$lib" "$1" "$2" << 'EOF' || fail "the tensors of $1 and $2 differ"
@@ -104,7 +104,7 @@ for name in sorted(os.listdir(sys.argv[2])):
 EOF
 }
 
-# dtn-eval must find of a finished run what its last evaluation found.
+# dtn-eval of a finished run must give the figures of the run's last evaluation.
 expect_same_evaluation() {
   expect 0 dtn-eval --checkpoint "$1/checkpoints/last" --json
   checks=$((checks + 1))
@@ -116,21 +116,21 @@ assert found.get("top1") == said["top1"] and abs(found["loss"] - said["loss"]) <
 EOF
 }
 
-# The metrics of two runs must be the same but for the speed, and name each step once.
+# The metrics of two runs must be the same, except for the speed, and contain each step once.
 expect_same_metrics() {
   checks=$((checks + 1))
   python3 "$lib/compare_metrics.py" "$1/metrics.jsonl" "$2/metrics.jsonl" ||
     fail "the metrics of $1 and $2 differ"
 }
 
-# A run that ended must have left nothing half-written behind.
+# A run must not leave half-written files.
 expect_no_leftovers() {
   local found
   found=$(find "$1" -name '*.tmp-*' -o -name '.trash-*')
   expect_equal "half-written files in $1" "$found" ""
 }
 
-# A tiny model that still has everything: DTN, class token, drop path, all of DeiT's augmentation,
+# A tiny model with all features: DTN, class token, drop path, all of DeiT's augmentation,
 # gradient accumulation, a moving average, and epochs of 5 steps.
 tiny_config() {
   cat > "$1" << EOF

@@ -1,4 +1,4 @@
-"""Compares two metrics.jsonl but for the speed; every (step, split) may appear once."""
+"""Compares two metrics.jsonl except for the speed; every (step, split) may appear once."""
 import json
 import sys
 

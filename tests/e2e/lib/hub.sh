@@ -1,5 +1,5 @@
-# Sourced by the tests that need a Hub: starts tests/e2e/lib/hub_server.py in $work/server. Sets $hub
-# to its address. Nothing of the user's settings takes part.
+# Sourced by the tests that need a Hub: starts tests/e2e/lib/hub_server.py in $work/server. Sets
+# $hub to its address. The user's settings are not used.
 unset HF_TOKEN HF_HUB_OFFLINE XDG_CACHE_HOME SSL_CERT_FILE
 unset http_proxy https_proxy all_proxy no_proxy HTTPS_PROXY ALL_PROXY NO_PROXY
 mkdir "$work/server"

@@ -40,7 +40,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        # A request to a proxy names the server, too.
+        # A request to a proxy also names the server.
         path = re.sub("^http://[^/]+", "", self.path)
         _, self.how, *parts = path.split("/")
         self.parts, self.file = parts, parts[-1]
@@ -76,7 +76,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
                 "X_Linked_Etag": f'"{hashlib.sha256(data).hexdigest()}"'}
 
     def answer_part(self, data, until=None, **headers):
-        """The bytes from those that are asked for up to `until`, where the connection breaks."""
+        """Sends the requested bytes up to `until`, where the connection breaks."""
         first = int((self.headers.get("Range") or "bytes=0-")[6:-1])
         if first >= len(data):
             self.answer(416, Content_Range=f"bytes */{len(data)}", **headers)
@@ -88,7 +88,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     def break_off(self, data, **headers):
-        """A third of the file with each request."""
+        """Sends a third of the file with each request."""
         third = -(-len(data) // 3)
         first = int((self.headers.get("Range") or "bytes=0-")[6:-1])
         self.answer_part(data, until=first + third, **headers)
@@ -135,7 +135,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
                 self.answer(200, data, **self.facts(data))
         self.serve(answer)
 
-    def do_again(self):  # ignores ranges, and always breaks off behind 1.5 MiB of 2
+    def do_again(self):  # ignores ranges, and always breaks off after 1.5 of 2 MiB
         def answer(_):
             data = weights_of(size=2 << 20)
             self.send_response(200)
@@ -154,13 +154,13 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.answer_part(data, 100_000 if self.count == 1 else None, **self.facts(data))
         self.serve(answer)
 
-    def do_longer(self):  # says more bytes than it has
+    def do_longer(self):  # announces more bytes than it has
         self.serve(lambda data: self.answer_part(data + bytes(50), until=len(data)))
 
-    def do_shorter(self):  # sends more bytes than the Hub says
+    def do_shorter(self):  # sends more bytes than the Hub announces
         self.serve(lambda data: self.answer(200, data, X_Linked_Size=str(len(data) - 9)))
 
-    def do_endless(self):  # without a length, more than the Hub says
+    def do_endless(self):  # sends no length, and more bytes than the Hub announces
         def answer(data):
             self.send_response(200)
             self.send_header("X-Linked-Size", str(len(data)))
@@ -170,19 +170,19 @@ class Hub(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.serve(answer)
 
-    def do_damaged(self):  # another checksum than that of the content
+    def do_damaged(self):  # the checksum is not that of the content
         def answer(data):
             self.answer_part(data, **self.facts(data[:-1] + b"\0"))
         self.serve(answer)
 
-    def do_cut(self):  # no whole safetensors file, and no checksum
+    def do_cut(self):  # an incomplete safetensors file without a checksum
         self.serve(lambda data: self.answer_part(data[:200_000]))
 
     def do_pointer(self):
         text = b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 300080\n"
         self.serve(lambda data: self.answer_part(text))
 
-    def do_storage(self):  # weights of another server, as the Hub has them
+    def do_storage(self):  # redirects to another server for the weights, as the Hub does
         other = self.server.other.server_port
         self.serve(lambda data: self.answer(
             302, Location=f"http://127.0.0.1:{other}/blob/a/b/model.safetensors",
@@ -206,7 +206,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
     def do_noweights(self):
         self.serve(lambda data: self.answer(404, X_Error_Code="EntryNotFound"))
 
-    def do_busy(self):  # asks to come back once
+    def do_busy(self):  # asks once to retry in 1 s
         def answer(data):
             if self.count == 1:
                 self.answer(429, Retry_After="1")
@@ -214,7 +214,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
                 self.answer_part(data, **self.facts(data))
         self.serve(answer)
 
-    def do_later(self):  # asks to come back in an hour
+    def do_later(self):  # asks to retry in an hour
         self.answer(503, Retry_After="3600")
 
     def do_fails(self):

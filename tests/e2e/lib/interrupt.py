@@ -1,8 +1,8 @@
 """interrupt.py SIGNAL WHEN COMMAND...: runs a command, sends it a signal and exits as it does.
 
-WHEN is `seconds:0.25` after the start, or `lines:3.75:FILE`: once FILE has grown by 3 lines and then
-0.75 of the time has passed that the last of them took. A command that a signal killed gives 128 +
-signal, as in a shell; one that ended before gives its own code.
+WHEN is `seconds:0.25` after the start, or `lines:3.75:FILE`: FILE has grown by 3 lines, and then
+0.75 of the duration of the last line has passed. The exit code is 128 + signal for a command that
+a signal killed, as in a shell. A command that ended before the signal gives its own code.
 """
 import os
 import signal

@@ -59,7 +59,7 @@ void compare(const NormConfig& config, const Setting& s, bool affine, bool gated
   const std::int64_t terms = s.batch * s.grid.tokens() + s.channels;
   test::expect_close(run(DType::kFloat32, false), want, test::float32_tolerance(4 * terms),
                      what + ", float32");
-  // Rounded are the sum, the norm and y; or dy of the norm, dx and dbranch.
+  // The sum, the norm and y are rounded; in the backward pass dy of the norm, dx and dbranch.
   test::expect_close(run(DType::kBFloat16, false), want, test::bfloat16_tolerance(gated ? 5 : 3),
                      what + ", bfloat16");
 }
@@ -77,7 +77,7 @@ TEST(ModulatedNorms, MatchReferences) {
   }
 }
 
-// Kernels that mix the tokens with a full matrix, or of cells, apply the modulation too.
+// Kernels with a full mixing matrix, or with statistics of cells, apply the modulation too.
 TEST(ModulatedNorms, DtnVariantsMatchReferences) {
   using S = std::string;
   const std::vector<std::vector<NormOption>> variants = {
@@ -96,7 +96,7 @@ TEST(ModulatedNorms, DtnVariantsMatchReferences) {
   }
 }
 
-// One node of the tape for LayerNorm without affine; a sum in another.
+// LayerNorm without affine is one node of the tape, and a gated sum is another.
 TEST(ModulatedNorms, LayerNormWithoutAffineIsOnePass) {
   for (bool affine : {true, false}) {
     NormConfig config;

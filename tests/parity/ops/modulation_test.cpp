@@ -85,7 +85,7 @@ TEST(ModulationParity, GatedLayerNorms) {
   }
 }
 
-// Returns sum, y and the gradients of all inputs. The sum also goes on as a residual.
+// Returns sum, y and the gradients of all inputs. The sum is also used as a residual.
 std::vector<Tensor> run_gated(bool fused, Size s, DType dtype) {
   const Shape shape{s.batch, s.tokens(), s.channels};
   auto leaf = [&](const Shape& of, std::uint32_t stream, DType type) {

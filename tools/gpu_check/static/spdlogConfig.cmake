@@ -1,4 +1,4 @@
-# Debian has spdlog and fmt as shared libraries alone; their headers do without these.
+# Debian has spdlog and fmt only as shared libraries; their headers also work without a library.
 find_package(Threads REQUIRED)
 find_path(SPDLOG_HEADERS spdlog/spdlog.h REQUIRED)
 if(NOT TARGET spdlog::spdlog)
