@@ -120,6 +120,7 @@ std::string curves_svg(const SweepReport& report) {
 
 std::string values_svg(const SweepReport& report) {
   constexpr double kRow = 30, kTop = 70, kBelow = 50, kSide = 16, kBetween = 36;
+  constexpr double kRight = 26;  // half the label of the last tick, of up to seven digits
   constexpr double kDot = 6, kPaperDot = 9;
   const SweepConfig& sweep = report.sweep;
   std::vector<std::string> rows;
@@ -134,7 +135,7 @@ std::string values_svg(const SweepReport& report) {
   }
   const bool paper = !there.data.empty();
   const double height = kTop + kRow * static_cast<double>(rows.size()) + kBelow;
-  const double left = kSide + names + 12, room = kWidth - left - kSide;
+  const double left = kSide + names + 12, room = kWidth - left - kRight;
   const double width = paper ? (room - kBetween) / 2 : room;
   plot::Canvas canvas(kWidth, height);
   canvas.text({kSide, 24}, plot::fitted(sweep.title, plot::kTitleText, kWidth - 2 * kSide),
