@@ -26,7 +26,7 @@ std::vector<std::string> feature_columns(const SweepFeatures& features) {
 std::string feature_cell(const SweepConfig& sweep, const VariantResult& r,
                          const std::vector<FeaturePoint>& points, std::size_t i) {
   const auto paper = paper_feature(sweep, r.variant, points[i]);
-  return beside_paper(mean_text(r.features[i], kFeatureDigits),
+  return beside_paper(mean_text_of(r.features[i], kFeatureDigits, r.runs.size()),
                       paper ? format("%.*f", kFeatureDigits, *paper) : "");
 }
 

@@ -60,8 +60,8 @@ TableText sample_table(const SweepReport& report) {
     std::vector<std::string>& row = table.rows.emplace_back();
     row = {sweep.variants[r.variant].label};
     for (const SampleStatistics& samples : r.samples) {
-      row.push_back(mean_text(samples.agreement, kAgreementDigits));
-      row.push_back(mean_text(samples.distance, kDistanceDigits));
+      row.push_back(mean_text_of(samples.agreement, kAgreementDigits, r.runs.size()));
+      row.push_back(mean_text_of(samples.distance, kDistanceDigits, r.runs.size()));
     }
   }
   return table;

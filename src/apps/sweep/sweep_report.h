@@ -103,6 +103,9 @@ std::string rate_title(const SweepConfig& sweep);
 std::string metric_text(const SweepConfig& sweep, double value);
 // Returns for instance "80.50 ± 0.35", or "-" if there are no values.
 std::string mean_text(const std::optional<Statistics>& s, int digits);
+// The same of an evaluation after the training, for instance "80.50 ± 0.35 (2 of 3)" if only two of
+// three runs have a result.
+std::string mean_text_of(const std::optional<Statistics>& s, int digits, std::size_t runs);
 // Formats a count with 4 digits and a unit: "22.05 M", "5.736 G"; "999" below a thousand.
 std::string count_text(double count);
 // Returns our value followed by the paper's in parentheses, if that is not empty.

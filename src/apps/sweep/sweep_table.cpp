@@ -72,7 +72,7 @@ std::string probability_cell(const VariantResult& r) {
 
 std::string robustness_cell(const VariantResult& r, const std::string& suite) {
   const auto at = r.suites.find(suite);
-  return at == r.suites.end() ? "-" : mean_text(at->second, 1);
+  return at == r.suites.end() ? "-" : mean_text_of(at->second, 1, r.runs.size());
 }
 
 std::string robustness_paper_cell(const SweepVariant& variant, const std::string& suite) {
@@ -224,6 +224,11 @@ std::string mean_text(const std::optional<Statistics>& s, int digits) {
   if (!s) return "-";
   const std::string mean = format("%.*f", digits, s->mean);
   return s->std ? cat(mean, " ± ", format("%.*f", digits, *s->std)) : mean;
+}
+
+std::string mean_text_of(const std::optional<Statistics>& s, int digits, std::size_t runs) {
+  std::string text = mean_text(s, digits);
+  return !s || s->n == runs ? text : cat(text, " (", s->n, " of ", runs, ")");
 }
 
 std::string count_text(double count) {

@@ -174,6 +174,10 @@ void keep_evaluated_checkpoints(const FeaturesFile& features, ExperimentConfig& 
     fail(last.where, "epochs: the run has no epoch ", last.value, "; schedule.epochs is ",
          *config.schedule.epochs);
   }
+  if (config.train.early_stop.patience) {
+    fail(last.where, "epochs: with train.early_stop.patience, a run may end before one of these; ",
+         "leave one of the two out");
+  }
   // The last step of a run always has a checkpoint.
   std::int64_t common = 0;
   for (const Written<int>& epoch : features.epochs) {

@@ -142,6 +142,8 @@ TEST_F(SweepFeatureRuns, ResultsAreKeptWithoutWeights) {
   const auto results = collect_results(sweep, others, costs_of(sweep, standard_registries()));
   ASSERT_EQ(results[0].features.size(), 4u);
   EXPECT_EQ(results[0].features[0]->n, 1u);
+  expect_contains(feature_markdown(report(sweep, others)),
+                  "| LayerNorm | linear, 2 blocks | 40.50 (1 of 2) | 51.00 ± 0.71 |");
   EXPECT_EQ(results[0].features[3]->mean, 51);
   EXPECT_EQ(features_left(sweep, others), 4u) << "of the run to do; the rest has no weights";
   EXPECT_EQ(evaluate_features(sweep, options_, others), SweepStatus::kFinished);
@@ -221,6 +223,18 @@ TEST_F(SweepFeatureRuns, DryRunCountsThem) {
   EXPECT_EQ(forecast.text.find("nothing is left"), std::string::npos);
   EXPECT_EQ(evaluate_features(sweep, options_, runs), SweepStatus::kFinished);
   expect_contains(describe_sweep(sweep, options_).text, "nothing is left to do");
+}
+
+// The checkpoints of an epoch are found by the length of the run.
+TEST_F(SweepFeatureRuns, EpochsNeedRunsOfOneLength) {
+  features();
+  const std::string text = "base_sweep: s.yaml\nset: {train.early_stop.patience: 3}\n";
+  const auto load_text = [&](const std::string& more) {
+    load_sweep(write("early.yaml", text + more), {}, standard_registries().schemas());
+  };
+  expect_contains(error_of([&] { load_text(""); }),
+                  "epochs: with train.early_stop.patience, a run may end before one of these");
+  load_text("features: {evaluations: [{name: knn, task: knn}]}\n");
 }
 
 TEST_F(SweepFeatureRuns, ModelsMustHaveTheFeatures) {
