@@ -14,8 +14,8 @@ std::vector<Key> dino_keys() {
       value(KEY(dino.bottleneck_dim), kWidth,
             "width of the normalized vector before the last layer of the projection head"),
       value(KEY(dino.norm_last_layer),
-            "keeps the norms of the last layer's rows at 1; false trains them, which can help if "
-            "the training is stable"),
+            "the norms of the last layer's rows, which start at 1, are not trained; false trains "
+            "them, which can help if the training is stable"),
       value(KEY(dino.freeze_last_layer_epochs), kCount,
             "number of epochs at the start in which the last layer of the projection head does not "
             "change"),

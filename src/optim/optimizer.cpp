@@ -65,15 +65,11 @@ void average_parameters_into(ParameterStore& to, const ParameterStore& from, con
                              const UpdateState* state) {
   DTN_CHECK(to.flat_size() == from.flat_size(), "average_parameters_into: cannot average ",
             from.flat_size(), " values into ", to.flat_size());
-  // Skips frozen values, which rounding would change.
-  for (const FlatRange& live : from.live_ranges()) {
-    const std::int64_t end = std::min(live.end, from.flat_size());
-    if (live.begin >= end) continue;
-    EmaStep step{end - live.begin, static_cast<float*>(to.values().raw()) + live.begin,
-                 static_cast<const float*>(from.values().raw()) + live.begin, 0, state};
-    step.device_decay = decay;
-    run_on(to.device(), step);
-  }
+  // Frozen values, too: they may have started with other values in `to`.
+  EmaStep step{from.flat_size(), static_cast<float*>(to.values().raw()),
+               static_cast<const float*>(from.values().raw()), 0, state};
+  step.device_decay = decay;
+  run_on(to.device(), step);
   to.refresh_bfloat16();
 }
 
@@ -81,7 +77,7 @@ MovingAverage::MovingAverage(ParameterStore& store, double decay, bool warmup)
     : store_(store), decay_(decay), warmup_(warmup), average_(store.values().clone()) {}
 
 void MovingAverage::update(const UpdateState* state) {
-  // Skips frozen values: their average is the value itself, which rounding would change.
+  // Skips frozen values, whose average is the value itself.
   for (const auto& [begin, end] : store_.live_ranges()) {
     run_on(store_.device(), EmaStep{end - begin, static_cast<float*>(average_.raw()) + begin,
                                     static_cast<const float*>(store_.values().raw()) + begin,

@@ -40,4 +40,12 @@ std::int64_t settled_from(const ExperimentConfig& config, const RunLength& run) 
   return std::max(steps, config.schedule.warmup_steps.value_or(0));
 }
 
+bool is_settled(const ExperimentConfig& config, const RunLength& run, std::int64_t step) {
+  const Period& every = config.train.log_every;
+  const std::int64_t steps = every.epochs ? every.count * run.steps_per_epoch : every.count;
+  if (steps == 0) return false;  // the line of the last step is about all steps
+  const std::int64_t earlier_line = (step - 1) / steps * steps;
+  return earlier_line >= settled_from(config, run);
+}
+
 }  // namespace dtn

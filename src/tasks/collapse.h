@@ -30,4 +30,7 @@ std::optional<TaskWarning> collapse_warning(const DinoConfig& config, double ent
 // rate, of the epochs with a frozen last layer, and of the first epoch.
 std::int64_t settled_from(const ExperimentConfig& config, const RunLength& run);
 
+// Returns true if the start was over before all steps of the log line at `step`.
+bool is_settled(const ExperimentConfig& config, const RunLength& run, std::int64_t step);
+
 }  // namespace dtn

@@ -173,7 +173,7 @@ std::optional<TaskWarning> Dino::warning(const std::vector<Named<double>>& means
                                          const RunLength& run) const {
   const auto entropy = std::ranges::find(means, "teacher_entropy", &Named<double>::name);
   if (entropy == means.end()) return std::nullopt;
-  return collapse_warning(config_.dino, entropy->value, step > settled_from(config_, run));
+  return collapse_warning(config_.dino, entropy->value, is_settled(config_, run, step));
 }
 
 Fields Dino::outputs(Context& ctx, const Fields& batch) {

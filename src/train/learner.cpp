@@ -37,6 +37,16 @@ std::vector<std::uintptr_t> signature_of(const Fields& batch) {
   return signature;
 }
 
+// The products of a training step, in TF32 if that is its precision. Those of an evaluation are in
+// float32.
+class StepProducts {
+ public:
+  explicit StepProducts(Precision precision) { cuda::allow_tf32(precision == Precision::kTf32); }
+  ~StepProducts() { cuda::allow_tf32(false); }
+  StepProducts(const StepProducts&) = delete;
+  StepProducts& operator=(const StepProducts&) = delete;
+};
+
 }  // namespace
 
 Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Communicator* ranks,
@@ -58,7 +68,6 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
   task.prepare_training(compute_);
   task.use_scheduled(pipeline_.memory().inputs.scheduled);
   pipeline_.set_inputs(usual_inputs(0, config.optim.lr));
-  if (device.type == DeviceType::kCuda) cuda::allow_tf32(train_.precision == Precision::kTf32);
   if (compute_ == DType::kBFloat16) {
     for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
   }
@@ -185,6 +194,7 @@ void Learner::update(std::size_t parts) {
 // Does the part of a step that is the same each time. On a CUDA device it is captured.
 void Learner::run_step(const Fields& batch, const std::vector<MicroBatch>& parts,
                        std::int64_t step) {
+  const StepProducts products(train_.precision);
   pipeline_.zero_sums();
   parameters_.zero_gradients();
   if (task_.needs_whole_batch() && parts.size() > 1) preview(batch, parts, step);
@@ -210,6 +220,7 @@ void Learner::start_step(const Fields& batch, std::int64_t step, double lr) {
 }
 
 void Learner::add_gradients(const Fields& batch, std::int64_t step) {
+  const StepProducts products(train_.precision);
   const std::vector<MicroBatch> parts = micro_batches_.of(batch.count());
   if (task_.needs_whole_batch() && parts.size() > 1) preview(batch, parts, step);
   for (const MicroBatch& part : parts) accumulate(batch, part, step);

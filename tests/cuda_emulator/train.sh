@@ -122,3 +122,13 @@ for precision in tf32 bf16; do
   expect 0 dtn-train "${small[@]}" --device cuda --set train.precision=$precision \
     --set schedule.steps=4 --output "$work/$precision"
 done
+
+# Evaluations of a training in tf32 are in float32, as those of dtn-eval.
+checks=$((checks + 1))
+expect 0 dtn-eval --checkpoint "$work/tf32/checkpoints/last" --json --device cuda
+python3 - "$work/tf32/metrics.jsonl" "$(grep '^{' "$log")" << 'EOP' || fail "evaluation in tf32"
+import json, sys
+last = [l for l in map(json.loads, open(sys.argv[1])) if l.get("split") == "val"][-1]
+want = json.loads(sys.argv[2])["loss"]
+assert abs(last["loss"] - want) < 1e-6 * want, (last, want)
+EOP

@@ -91,8 +91,9 @@ void run(CpuQueue&, const EmaStep& args) {
   const EmaFactors f = factors_of(args);
   if (!f.apply) return;
   for_all_vectors(args.count, [=](std::int64_t i, auto count) {
-    VecF next = f.decay * load_n(args.average + i, count) + f.rest * load_n(args.param + i, count);
-    store_n(args.average + i, next, count);
+    const VecF average = load_n(args.average + i, count), param = load_n(args.param + i, count);
+    const VecF next = f.decay * average + f.rest * param;
+    store_n(args.average + i, average == param ? average : next, count);  // without rounding
   });
 }
 

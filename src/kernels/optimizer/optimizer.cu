@@ -87,7 +87,8 @@ struct EmaMap : UpdateMap<EmaStep, 4, true, &EmaStep::average, &EmaStep::param> 
     if (!f.apply) return;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-      v[0][k] = __fmaf_rn(f.decay, v[0][k], __fmul_rn(f.rest, v[1][k]));
+      const float next = __fmaf_rn(f.decay, v[0][k], __fmul_rn(f.rest, v[1][k]));
+      v[0][k] = v[0][k] == v[1][k] ? v[0][k] : next;  // without rounding
     }
     cuda::store_values(args.average + i, v[0]);
   }

@@ -7,6 +7,8 @@
 namespace dtn {
 namespace {
 
+using test::element;
+
 void build(ParameterStore& store, std::uint32_t stream) {
   store.add("weight", {70, 31}, InitKind::kZeros, Decay::kYes);
   store.add("bias", {5}, InitKind::kZeros, Decay::kNo);
@@ -60,6 +62,29 @@ TEST(AverageParametersInto, KeepsEveryBitWithDecayOneOrASkippedUpdate) {
   state.finite = 1;
   average_parameters_into(teacher, student, &decay, &state);
   EXPECT_FALSE(test::same_bits(teacher.values(), before));
+}
+
+// A teacher may start with other values than the student, such as those of a public file.
+TEST(AverageParametersInto, AveragesFrozenValues) {
+  ParameterStore teacher, student;
+  build(teacher, 1);
+  build(student, 11);
+  student.freeze([](const Parameter& p) { return p.name == "weight"; }, false);
+  const double decay = 0.75, weight = element(teacher.find("weight")->variable.value(), 9);
+  const double wanted = element(student.find("weight")->variable.value(), 9);
+  average_parameters_into(teacher, student, &decay);
+  EXPECT_NEAR(element(teacher.find("weight")->variable.value(), 9), 0.75 * weight + 0.25 * wanted,
+              1e-6);
+}
+
+// Rounded products would move values that are already equal.
+TEST(AverageParametersInto, KeepsEqualValues) {
+  ParameterStore teacher, student;
+  build(teacher, 1);
+  build(student, 1);
+  const Tensor before = teacher.values().clone();
+  for (const double decay : {0.996, 0.9, 0.3}) average_parameters_into(teacher, student, &decay);
+  EXPECT_TRUE(test::same_bits(teacher.values(), before));
 }
 
 TEST(AverageParametersInto, RejectsStoresOfOtherSize) {

@@ -55,5 +55,24 @@ TEST(Collapse, StartEndsWithTheLongestOfItsParts) {
   EXPECT_EQ(settled_from(config, run), 31);
 }
 
+// A mean over the end of the warm-up would contain steps of the start.
+TEST(Collapse, AllStepsOfALogLineMustBeAfterTheStart) {
+  const RunLength run{1000, 10};
+  ExperimentConfig config;
+  config.dino.freeze_last_layer_epochs = 0;
+  config.schedule.warmup_epochs = 2.5;
+  const auto first_settled = [&](const Period& log_every) {
+    config.train.log_every = log_every;
+    std::int64_t step = 1;
+    while (step <= 1000 && !is_settled(config, run, step)) ++step;
+    return step;
+  };
+  EXPECT_EQ(first_settled({1, false}), 26);
+  EXPECT_EQ(first_settled({20, false}), 41) << "the line of step 40 has the steps 21 to 40";
+  EXPECT_EQ(first_settled({25, false}), 26);
+  EXPECT_EQ(first_settled({1, true}), 31);
+  EXPECT_EQ(first_settled({0, false}), 1001) << "the only line is that of the last step";
+}
+
 }  // namespace
 }  // namespace dtn

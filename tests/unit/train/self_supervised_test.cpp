@@ -81,6 +81,19 @@ TEST(SelfSupervised, RanksChangeNothing) {
   }
 }
 
+TEST(SelfSupervised, OnlyTheStudentOfDinoDropsPaths) {
+  const auto first_step = [](const char* drop_path) {
+    return run_of(golden_config(
+        "dino_frozen", "dino",
+        {"schedule.epochs=null", "schedule.steps=1", cat("model.drop_path=", drop_path)}));
+  };
+  const FinishedRun all = first_step("0"), dropping = first_step("0.9");
+  EXPECT_NE(all.logged("loss"), dropping.logged("loss"));
+  for (const char* of_teacher : {"teacher_entropy", "center_norm"}) {
+    EXPECT_EQ(all.logged(of_teacher), dropping.logged(of_teacher)) << of_teacher;
+  }
+}
+
 TEST(SelfSupervised, ThreadsAndWorkersChangeNoBit) {
   for (const auto& run : kRuns) {
     SCOPED_TRACE(run.first);
