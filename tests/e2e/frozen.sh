@@ -41,6 +41,19 @@ assert list(found["baselines"]) == ["untrained", "pixels"], found
 assert found["baselines"]["pixels"]["top1"] > 50, found  # each class is a pattern with noise
 EOC
 
+echo "baselines of images that cannot be compared"
+python3 - << 'EOC'
+import files
+for name, side in ("wide", 24), ("narrow", 16):
+    images = files.floats([4, 3, side, side], [0.1 * i for i in range(4 * 3 * side * side)])
+    tensors = {"images": images, "labels": files.integers([0, 1, 0, 1])}
+    files.write_safetensors(f"{name}.safetensors", tensors)
+EOC
+expect 2 dtn-eval --checkpoint run --task knn --baselines --train-inputs wide.safetensors \
+  --inputs narrow.safetensors --save-features never.safetensors
+expect_text '--baselines compares pixels, but training images are \[3, 24, 24\] and evaluated'
+test ! -e never.safetensors || fail "the error came after the evaluation"
+
 echo "pictures of neighbours"
 expect 0 dtn-eval --checkpoint run --task knn --save-neighbors near.html
 checks=$((checks + 1))
@@ -182,7 +195,7 @@ expect 0 dtn-eval --checkpoint run --task linear --linear linear.safetensors --b
   --inputs val_unlabelled.safetensors
 expect_text '^linear classifier of linear.safetensors: no accuracy, because the evaluated images have'
 expect 3 dtn-eval --checkpoint run "${given[@]}" linear.safetensors # 10 classes in the validation split, 4 in the file
-expect_text 'linear.safetensors and .*label [4-9]'
+expect_text 'has 10 classes, linear.safetensors has 4 classes'
 expect 2 dtn-eval --checkpoint run "${given[@]}" odd.safetensors --inputs val.safetensors
 expect_text 'linear.weight is \[4, 25\], for 25 features, but there are 24 .*belongs to another model'
 expect 2 dtn-eval --checkpoint run "${given[@]}" wide.safetensors --inputs val.safetensors
@@ -195,6 +208,65 @@ for training in '--epochs 3' '--lr 1' '--batch 8' --no-augment '--save-linear x'
   expect 2 dtn-eval --checkpoint run "${given[@]}" linear.safetensors $training
 done
 expect 2 dtn-eval --checkpoint run --task knn --linear linear.safetensors
+
+
+echo "a given classifier, and a folder with validation images alone"
+python3 - << 'EOC'
+import os, files
+for name in "abcd":
+    for i in range(3):
+        for split in "both/train", "both/val", "alone/val":
+            os.makedirs(f"{split}/{name}", exist_ok=True)
+            shade = lambda x, y: (60 * "abcd".index(name), 9 * i + x, (x * y) % 256)
+            open(f"{split}/{name}/{i}.bmp", "wb").write(files.bmp(16, 16, shade))
+EOC
+for root in both alone; do
+  expect 0 dtn-eval --checkpoint run "${given[@]}" linear.safetensors --set data.size=null \
+    --set data.dataset=imagefolder --set data.root=$root --save-features $root.safetensors
+  grep '^{' "$log" | grep -o '"top1.*"count":[0-9]*' > $root.txt
+done
+expect_text 'linear.safetensors does not name its classes; they are assumed to have the order of'
+expect_equal "figures without training images" "$(cat alone.txt)" "$(cat both.txt)"
+cmp both.safetensors alone.safetensors || fail "labels without training images"
+rm -r alone/val/d
+expect 3 dtn-eval --checkpoint run "${given[@]}" linear.safetensors --set data.size=null \
+  --set data.dataset=imagefolder --set data.root=alone
+expect_text 'alone.* has 3 classes.*, linear.safetensors has 4 classes'
+
+echo "a given classifier with names, and other classes than its own"
+folder=(--set data.size=null --set data.dataset=imagefolder --set "data.root=$work/both")
+expect 0 dtn-eval --checkpoint run --task linear --blocks 1 --no-augment --epochs 300 --lr 10 \
+  --batch 12 "${folder[@]}" --save-linear named.safetensors
+expect_text 'top-1 100.00 %'
+rm -r both/{train,val}/{a,b}
+expect 0 dtn-eval --checkpoint run "${given[@]}" named.safetensors "${folder[@]}"
+expect_text '"top1":100.0,.*"count":6,'
+mv both/train/d both/train/e
+mv both/val/d both/val/e
+expect 3 dtn-eval --checkpoint run "${given[@]}" named.safetensors "${folder[@]}"
+expect_text "its class 'e' is not among the 4 classes .* of named.safetensors"
+expect 3 dtn-eval --checkpoint run "${given[@]}" linear.safetensors "${folder[@]}"
+expect_text 'has 2 classes .*, linear.safetensors has 4 classes'
+
+echo "a linear classifier that is not finite"
+expect 4 dtn-eval --checkpoint run --task linear --blocks 1 --lr 1e36 --epochs 5 --batch 12 \
+  --train-inputs train.safetensors --inputs val.safetensors --save-linear never.safetensors
+expect_text 'diverged in epoch [1-5]: .*; lower --lr 1e\+36'
+python3 - << 'EOC'
+import files
+tensors = files.read_safetensors("train.safetensors")[1]
+images = files.values_of(tensors["images"])
+images[5] = float("nan")
+files.write_safetensors("nan.safetensors", tensors | {"images": files.floats([60, 3, 16, 16], images)})
+EOC
+for inputs in "nan train" "train nan"; do
+  read -r training evaluated <<< "$inputs"
+  expect 3 dtn-eval --checkpoint run --task linear --blocks 1 --epochs 1 --batch 12 \
+    --train-inputs "$training.safetensors" --inputs "$evaluated.safetensors" \
+    --save-linear never.safetensors
+  expect_text 'the features of some (training|evaluated) images are not finite'
+done
+test ! -e never.safetensors || fail "a classifier that is not finite was written"
 
 echo "labels"
 expect 0 dtn-eval --checkpoint run --task knn --json --train-inputs train.safetensors \

@@ -64,6 +64,18 @@ done
 cmp dino.onnx ema.onnx || fail "the folder of a run does not export its teacher"
 if cmp -s dino.onnx model.onnx; then fail "student and teacher are equal"; fi
 
+echo "the untrained network is the model that the run started with"
+for task in dino supcon; do
+  expect 0 dtn-train --config $task.yaml --output $task-start --threads 2 --set optim.lr=1e-12 --set schedule.min_lr=0 \
+    --set schedule.steps=1
+  expect 0 dtn-eval --checkpoint $task-start --task knn --json --baselines
+  check "$task: the start of the run" << 'EOC'
+(found,) = [json.loads(l) for l in log.splitlines() if l.startswith("{")]
+for figure in ("top1", "top5"):
+    assert found["baselines"]["untrained"][figure] == found[figure], found
+EOC
+done
+
 echo "a collapse"
 expect 0 dtn-train --config dino.yaml --output hot --threads 2 --set dino.teacher_temp=1 \
   --set dino.warmup_teacher_temp=1

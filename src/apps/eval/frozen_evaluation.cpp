@@ -192,7 +192,7 @@ std::vector<CLI::Option*> FrozenOptions::add_training_to(CLI::App& app) {
               "once, instead of random crops and flips in every epoch"),
           app.add_option("--save-linear", save_linear,
                          "linear: write 'linear.weight' [K,F] and 'linear.bias' [K] to this "
-                         "safetensors file")};
+                         "safetensors file, with the names of the classes")};
 }
 
 int evaluate_frozen(const FrozenCommand& command) {
@@ -217,8 +217,8 @@ int evaluate_frozen(const FrozenCommand& command) {
                       neighbors_page("Nearest neighbours of " + weights.config.name,
                                      result.neighbors.json, result.neighbors.png));
   }
-  if (!options.save_linear.empty()) write_safetensors(options.save_linear, result.linear);
-  if (options.baselines) runs.add_baselines(result);
+  if (!options.save_linear.empty()) write_linear(options.save_linear, result.linear);
+  if (options.baselines) runs.add_baselines(result, weights.file);
   log_advice(command, result);
   if (command.json) {
     log_info(cat("features: ", result.description));

@@ -9,6 +9,7 @@
 #include "core/format.h"
 #include "core/progress.h"
 #include "core/seconds_since.h"
+#include "data/classes/match_classes.h"
 #include "data/feed/shuffle.h"
 #include "data/sample/transforms.h"
 #include "data/source/split_folders.h"
@@ -18,7 +19,6 @@
 #include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
 #include "tasks/class_names.h"
-#include "tasks/frozen/linear_file.h"
 #include "tasks/frozen/neighbor_examples.h"
 
 namespace dtn::app {
@@ -89,6 +89,12 @@ void check_width(const std::string& file, const Tensor& weight, FrozenFeatures& 
   throw ConfigError(cat(file, ": linear.weight is ", to_string(weight.shape()), ", for ", needed,
                         " features, but there are ", features.width(), " (", features.description(),
                         ")", advice));
+}
+
+// A linear classifier of features that are not finite would have weights and a loss like them.
+void check_finite(const Tensor& features, const char* name) {
+  if (are_comparable(features)) return;
+  throw DataError(cat("the features of some ", name, " images are not finite"));
 }
 
 // Adds the mean cross-entropy and accuracy of the classifier, if there are labels.
@@ -184,18 +190,18 @@ FeatureFunction pixels_of(const Normalization& n) {
   };
 }
 
-// Returns the number of values of an image. Throws ConfigError if the images of the two splits have
-// different sizes, or if the pixels do not fit into a reasonable memory.
-std::int64_t pixels_per_image(const ImageStream& training, const ImageStream& evaluated) {
+// Throws ConfigError if the images of the two splits have different sizes, or if the pixels do not
+// fit into a reasonable memory.
+void check_pixels(const ImageStream& training, const ImageStream& evaluated) {
   constexpr double kMaxBytes = 8.0 * 1024 * 1024 * 1024;
   if (training.shape() != evaluated.shape()) {
     throw ConfigError(cat("--baselines compares pixels, but training images are ",
                           to_string(training.shape()), " and evaluated images ",
                           to_string(evaluated.shape())));
   }
-  const std::int64_t count = training.shape().numel();
-  const double bytes = 4.0 * static_cast<double>(training.size()) * static_cast<double>(count);
-  if (bytes <= kMaxBytes) return count;
+  const double bytes =
+      4.0 * static_cast<double>(training.size()) * static_cast<double>(training.shape().numel());
+  if (bytes <= kMaxBytes) return;
   throw ConfigError(cat("--baselines compares the pixels of all images, which take ",
                         bytes_text(bytes), " here, more than ", bytes_text(kMaxBytes),
                         "; leave it out, or give fewer images with --train-inputs"));
@@ -212,21 +218,39 @@ FrozenRuns::FrozenRuns(const ExperimentConfig& config, const FrozenOptions& opti
   }
   if (options.is_knn() && inputs.empty() && !has_validation_images(config.data)) {
     log_info("val: none, so the training images are compared with each other");
-    return;
+  } else {
+    evaluated_ = open_evaluated(inputs);
+    log_info(cat("val: ", evaluated_->description()));
   }
-  evaluated_ = open_evaluated(inputs);
-  log_info(cat("val: ", evaluated_->description()));
+  if (options.baselines) check_pixels(training(), evaluated_ ? *evaluated_ : training());
 }
 
-// Opens the file of inputs or the validation split. Labels of a file of training images have no
-// class names, so the split then keeps its own.
 std::unique_ptr<ImageStream> FrozenRuns::open_evaluated(const std::string& inputs) {
   if (!inputs.empty()) return open_image_file(inputs, config_.model, streaming_);
-  const bool given_training = !options_.train_inputs.empty();
-  return stream_of(given_training
-                       ? open_validation_images(config_, registries_)
-                       : open_validation_images(config_, *training_images(), registries_),
-                   config_, ImagePreparation::kEvaluation, streaming_, registries_);
+  return stream_of(validation_images(), config_, ImagePreparation::kEvaluation, streaming_,
+                   registries_);
+}
+
+// Opens the validation split with the labels of the training images. It keeps its own if those are
+// in a file, whose labels have no names.
+std::shared_ptr<const Dataset> FrozenRuns::validation_images() {
+  if (!options_.linear.empty()) return validation_images_of(read_linear(options_.linear));
+  if (!options_.train_inputs.empty()) return open_validation_images(config_, registries_);
+  return open_validation_images(config_, *training_images(), registries_);
+}
+
+// Opens the validation split with the labels of a given classifier. One without names is taken to
+// have the classes of the training images if there are as many.
+std::shared_ptr<const Dataset> FrozenRuns::validation_images_of(
+    const LinearClassifier& classifier) {
+  const std::int64_t rows = classifier.weight.dim(0);
+  if (classifier.names.empty() && has_training_images(config_.data) &&
+      training_images()->has_labels() && training_images()->num_classes() == rows) {
+    return open_validation_images(config_, *training_images(), registries_);
+  }
+  std::shared_ptr<const Dataset> images = open_validation_images(config_, registries_);
+  if (!images->has_labels()) return images;
+  return with_labels_of({options_.linear, classifier.names, rows}, std::move(images));
 }
 
 const std::shared_ptr<const Dataset>& FrozenRuns::training_images() {
@@ -241,6 +265,11 @@ std::unique_ptr<ImageStream> FrozenRuns::open_training(ImagePreparation preparat
           : open_image_file(options_.train_inputs, config_.model, streaming_);
   log_info(cat("train: ", training->description()));
   return training;
+}
+
+ImageStream& FrozenRuns::training() {
+  if (!training_) training_ = open_training(ImagePreparation::kEvaluation);
+  return *training_;
 }
 
 FrozenResult FrozenRuns::evaluated_images(FrozenFeatures& features) {
@@ -261,19 +290,18 @@ Neighbors FrozenRuns::find_all(const NearestNeighbors& neighbors, const Tensor& 
 }
 
 FrozenResult FrozenRuns::nearest_neighbors(FrozenFeatures& features) {
-  const auto training = open_training(ImagePreparation::kEvaluation);
-  const Tensor labels = training_labels(*training);
+  const Tensor labels = training_labels(training());
   const auto start = Clock::now();
   const FeatureSet bank =
-      collect(*training, "training images", features.width(), features_of(features));
+      collect(training(), "training images", features.width(), features_of(features));
   const double seconds = seconds_since(start);
   const NearestNeighbors neighbors(bank.features, bank.labels,
                                    {.k = options_.k, .temperature = options_.temperature});
   FrozenResult result =
-      evaluated_ ? evaluated_images(features) : result_of(*training, bank, seconds);
-  if (evaluated_) result.damaged += training->damaged();
+      evaluated_ ? evaluated_images(features) : result_of(training(), bank, seconds);
+  if (evaluated_) result.damaged += training().damaged();
   if (!options_.save_neighbors.empty()) {
-    result.neighbors = draw_examples(neighbors, bank, result.evaluated, *training);
+    result.neighbors = draw_examples(neighbors, bank, result.evaluated, training());
   }
   result.unlabelled = images_without_labels(labels, result.labels);
   if (!result.unlabelled.empty()) return result;
@@ -332,8 +360,12 @@ FrozenResult FrozenRuns::linear_classifier(FrozenFeatures& features) {
                      .seed = config_.seed});
   train(probe, *training, features);
   FrozenResult result = evaluated_images(features);
+  check_finite(result.evaluated.features, "evaluated");
   result.damaged += training->damaged();
-  result.linear = named_values(probe.parameters());
+  const auto trained = [&](const char* name) {
+    return probe.parameters().find(name)->variable.value();
+  };
+  result.linear = {trained("linear.weight"), trained("linear.bias"), training->class_names()};
   add_metrics(probe, result);
   return result;
 }
@@ -351,6 +383,7 @@ FrozenResult FrozenRuns::given_classifier(FrozenFeatures& features) {
   LinearProbe probe(features.width(), classes, {});
   load_exact(probe.parameters(), given.named(), file);
   FrozenResult result = evaluated_images(features);
+  check_finite(result.evaluated.features, "evaluated");
   add_metrics(probe, result);
   return result;
 }
@@ -359,6 +392,7 @@ void FrozenRuns::train(LinearProbe& probe, ImageStream& training, FrozenFeatures
   FeatureSet fixed;
   if (training.is_fixed()) {
     fixed = collect(training, "training images", features.width(), features_of(features));
+    check_finite(fixed.features, "training");
   }
   const bool in_order = !options_.train_inputs.empty() || !config_.data.shuffle;
   ProgressBar bar("linear classifier", training.size() * options_.epochs);
@@ -370,7 +404,9 @@ void FrozenRuns::train(LinearProbe& probe, ImageStream& training, FrozenFeatures
     probe.begin_epoch(epoch);
     if (!training.is_fixed()) {
       training.for_each(epoch, [&](const ImageBatch& batch) {
-        probe.add(features.of(batch.fields), batch.labels);
+        const Tensor rows = features.of(batch.fields);
+        check_finite(rows, "training");
+        probe.add(rows, batch.labels);
         advance(batch.labels.numel(), epoch);
       });
     } else {
@@ -379,6 +415,9 @@ void FrozenRuns::train(LinearProbe& probe, ImageStream& training, FrozenFeatures
       advance(fixed.features.dim(0), epoch);
     }
     probe.end_epoch();
+    if (are_comparable(probe.parameters().find("linear.weight")->variable.value())) continue;
+    throw DivergedError(cat("the linear classifier diverged in epoch ", epoch + 1,
+                            ": its weights are not finite; lower --lr ", options_.lr));
   }
 }
 
@@ -392,20 +431,23 @@ Metrics FrozenRuns::neighbor_metrics(ImageStream& training, std::int64_t width,
   return accuracy_of(hits_of(find_all(neighbors, evaluated.features), evaluated.labels));
 }
 
-void FrozenRuns::add_baselines(FrozenResult& result) {
+void FrozenRuns::add_baselines(FrozenResult& result, const TensorFile& weights) {
   if (!result.metrics) return;
-  const auto training = open_training(ImagePreparation::kEvaluation);
-  const ImageStream& evaluated = evaluated_ ? *evaluated_ : *training;
-  const std::int64_t pixels = pixels_per_image(*training, evaluated);
+  if (config_.model.init_weights) {
+    log_info(cat("untrained: random weights, although the training began with those of ",
+                 *config_.model.init_weights));
+  }
   FrozenFeatures untrained(config_, streaming_.device, registries_);
+  untrained.restart_like(weights);
   result.baselines.emplace_back(
-      "untrained", neighbor_metrics(*training, untrained.width(), features_of(untrained)));
+      "untrained", neighbor_metrics(training(), untrained.width(), features_of(untrained)));
+  const ImageStream& evaluated = evaluated_ ? *evaluated_ : training();
   const Normalization normalization =
       evaluated.is_normalized()
           ? resolve_normalization(config_.data, config_.model.channels, registries_.datasets)
           : Normalization{{0}, {1}};
-  result.baselines.emplace_back("pixels",
-                                neighbor_metrics(*training, pixels, pixels_of(normalization)));
+  result.baselines.emplace_back(
+      "pixels", neighbor_metrics(training(), training().shape().numel(), pixels_of(normalization)));
 }
 
 }  // namespace dtn::app

@@ -14,6 +14,7 @@
 #include "tasks/frozen/frozen_features.h"
 #include "tasks/frozen/image_splits.h"
 #include "tasks/frozen/image_stream.h"
+#include "tasks/frozen/linear_file.h"
 #include "tasks/frozen/linear_probe.h"
 #include "tasks/frozen/nearest_neighbors.h"
 #include "tasks/frozen/neighbor_sheet.h"
@@ -30,7 +31,7 @@ struct FrozenResult {
   std::int64_t damaged = 0;   // images left out, of both splits
   double seconds = 0;         // for the evaluated images
   std::int64_t k = 0;         // voting neighbours; 0: nothing votes
-  NamedTensors linear{};      // weights of the linear classifier
+  LinearClassifier linear{};  // that was trained
   NeighborSheet neighbors{};  // empty without --save-neighbors
   std::string description{};  // of the features
   std::vector<std::pair<std::string, Metrics>> baselines{};  // "untrained", "pixels"
@@ -44,7 +45,8 @@ struct FrozenResult {
 class FrozenRuns {
  public:
   // Opens the images to evaluate: those of the file `inputs`, or if it is empty those of the
-  // validation split. Without either, k-NN compares the training images with each other.
+  // validation split. Without either, k-NN compares the training images with each other. Throws
+  // ConfigError if add_baselines() could not compare the images.
   FrozenRuns(const ExperimentConfig& config, const FrozenOptions& options,
              const std::string& inputs, const StreamOptions& streaming,
              const Registries& registries);
@@ -53,13 +55,18 @@ class FrozenRuns {
   FrozenResult linear_classifier(FrozenFeatures& features);
   // Evaluates the classifier of the file --linear, without training images.
   FrozenResult given_classifier(FrozenFeatures& features);
-  // Adds the k-NN accuracy of the model with its initial weights, and of the pixels.
-  void add_baselines(FrozenResult& result);
+  // Adds the k-NN accuracy of the model with its initial weights, and of the pixels. `weights`:
+  // those of the evaluated model.
+  void add_baselines(FrozenResult& result, const TensorFile& weights);
 
  private:
   std::unique_ptr<ImageStream> open_evaluated(const std::string& inputs);
   const std::shared_ptr<const Dataset>& training_images();
+  std::shared_ptr<const Dataset> validation_images();
+  std::shared_ptr<const Dataset> validation_images_of(const LinearClassifier& classifier);
   std::unique_ptr<ImageStream> open_training(ImagePreparation preparation);
+  // The training images as evaluation sees them.
+  ImageStream& training();
   Neighbors find(const NearestNeighbors& neighbors, const Tensor& queries,
                  std::span<const std::int64_t> rows) const;
   Neighbors find_all(const NearestNeighbors& neighbors, const Tensor& queries) const;
@@ -77,6 +84,7 @@ class FrozenRuns {
   StreamOptions streaming_;
   const Registries& registries_;
   std::shared_ptr<const Dataset> training_images_;  // null: not open yet
+  std::unique_ptr<ImageStream> training_;           // null: not open yet
   std::unique_ptr<ImageStream> evaluated_;          // null: the training images
 };
 

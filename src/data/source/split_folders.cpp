@@ -80,6 +80,11 @@ bool has_validation_images(const DataConfig& data) {
   return data.val || data.split || usual_name(data);
 }
 
+bool has_training_images(const DataConfig& data) {
+  std::error_code ignored;
+  return data.dataset != "imagefolder" || fs::is_directory(train_folder_of(data), ignored);
+}
+
 void take_test_split(DataConfig& data) {
   if (data.dataset != "imagefolder" || data.val || data.split) return;
   if (usual_name(data) || !is_there(data, "test")) return;

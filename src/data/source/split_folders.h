@@ -27,6 +27,9 @@ std::filesystem::path folder_of(const DataConfig& data, Split split);
 // set, and an image folder has none of the usual folders, or `tensors` not the usual file.
 bool has_validation_images(const DataConfig& data);
 
+// False for an image folder without training images: train_folder_of() does not exist.
+bool has_training_images(const DataConfig& data);
+
 // Uses the folder "test" as the validation split, and logs this, if an image folder has no other
 // and data.val and data.split are not set.
 void take_test_split(DataConfig& data);

@@ -48,6 +48,7 @@ FeatureChoice choice_of(const FeatureEvaluation& evaluation) {
 FrozenFeatures::FrozenFeatures(const ExperimentConfig& config, Device device,
                                const Registries& registries, const FeatureChoice& choice)
     : registries_(registries),
+      seed_(config.seed),
       choice_(choice),
       model_(without_head(config.model), config.seed, DType::kFloat32, device, registries.models,
              registries.norms) {
@@ -55,6 +56,19 @@ FrozenFeatures::FrozenFeatures(const ExperimentConfig& config, Device device,
             "the patch mean belongs to the features of one block");
   Context ctx;
   if (choice.blocks > 0) blocks_of(ctx, blank_input(model_));
+}
+
+void FrozenFeatures::restart_like(const TensorFile& file) {
+  const std::string_view inner = "backbone.";
+  const bool has_inner = std::ranges::any_of(
+      file.tensors, [&](const auto& named) { return named.first.starts_with(inner); });
+  model_.parameters().initialize(seed_);
+  if (!has_inner) return;
+  for (const Parameter& p : model_.parameters().parameters()) {
+    Tensor host = Tensor::empty(p.shape, DType::kFloat32), value = p.variable.value();
+    p.init.fill(host, seed_, cat(inner, p.name));
+    value.copy_from(host);
+  }
 }
 
 std::vector<std::string> FrozenFeatures::load(const TensorFile& file, const std::string& source) {

@@ -33,6 +33,10 @@ class FrozenFeatures {
   FrozenFeatures(const ExperimentConfig& config, Device device, const Registries& registries,
                  const FeatureChoice& choice = {});
 
+  // Gives the model the weights that the training of this file's model began with, unless that
+  // loaded others. Random weights depend on names, which begin with `backbone.` in some tasks.
+  void restart_like(const TensorFile& file);
+
   // Loads the backbone's weights from a file of a classifier, of a backbone alone, or of a model
   // whose names begin with `backbone.`; heads are left out. Returns notes for the user.
   std::vector<std::string> load(const TensorFile& file, const std::string& source);
@@ -51,6 +55,7 @@ class FrozenFeatures {
   std::vector<BlockOutput> blocks_of(Context& ctx, const Fields& batch);
 
   const Registries& registries_;
+  std::uint64_t seed_;
   FeatureChoice choice_;
   Classifier model_;
   int without_token_ = 0;  // of the blocks, see FeatureChoice

@@ -2,12 +2,20 @@
 
 #include "dtn/core/check.h"
 #include "models/weights/key_prefixes.h"
+#include "tasks/class_names.h"
 
 namespace dtn {
 
+void write_linear(const std::string& file, const LinearClassifier& classifier) {
+  StringMap metadata;
+  if (!classifier.names.empty()) metadata[kClassNamesKey] = as_json(classifier.names);
+  write_safetensors(file, classifier.named(), metadata);
+}
+
 LinearClassifier read_linear(const std::string& file) {
+  const TensorFile read = read_safetensors(file);
   Tensor weight, bias;
-  for (const auto& [key, tensor] : read_safetensors(file).tensors) {
+  for (const auto& [key, tensor] : read.tensors) {
     const std::string_view name = without_wrappers(key);
     Tensor* wanted = name == "linear.weight" ? &weight : name == "linear.bias" ? &bias : nullptr;
     if (!wanted || wanted->defined()) {
@@ -30,7 +38,7 @@ LinearClassifier read_linear(const std::string& file) {
                         to_string(bias.shape()),
                         "; a classifier of K classes and F features has [K, F] and [K]"));
   }
-  return {weight, bias};
+  return {weight, bias, stored_class_names(read.metadata, weight.dim(0))};
 }
 
 }  // namespace dtn

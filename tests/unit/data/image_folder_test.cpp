@@ -158,6 +158,19 @@ TEST_F(ImageFolderTest, KnowsIfThereAreValidationImages) {
   EXPECT_TRUE(has_validation_images(data));
 }
 
+TEST_F(ImageFolderTest, KnowsIfThereAreTrainingImages) {
+  bmp("val/a/1.bmp");
+  EXPECT_FALSE(has_training_images(data));
+  data.train = "val";
+  EXPECT_TRUE(has_training_images(data));
+  data.train.reset();
+  data.split = 0.5;
+  EXPECT_TRUE(has_training_images(data)) << "the folder itself holds the images";
+  data.split.reset();
+  data.dataset = "cifar10";
+  EXPECT_TRUE(has_training_images(data));
+}
+
 // The registry opens images without class folders only where labels are not needed.
 TEST_F(ImageFolderTest, ImagesWithoutClassFoldersHaveNoLabels) {
   bmp("train/2.bmp");

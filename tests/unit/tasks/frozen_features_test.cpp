@@ -168,6 +168,28 @@ TEST(FrozenFeatures, TakesBackboneOfEveryKindOfFile) {
   }
 }
 
+// Random weights depend on the names of parameters, and a task may put these below `backbone.`.
+TEST(FrozenFeatures, RestartsLikeTheTrainingOfAFile) {
+  ExperimentConfig config = config_with(deit_vit());
+  ParameterStore inner;
+  const Registries& registries = standard_registries();
+  const auto backbone = registries.models.at(config.model.family)
+                            .make(Scope{inner, "", &registries.norms} / "backbone", config.model);
+  inner.allocate();
+  inner.initialize(config.seed);
+  const NamedTensors trained = named_values(inner);
+  Classifier plain(deit_vit(), config.seed);
+  const Fields images{{"image", some_images(deit_vit(), kImages, DType::kFloat32)}};
+  FrozenFeatures features = frozen(deit_vit());
+  const Doubles other = doubles(features.of(images));
+  features.restart_like({trained, {}});
+  Context ctx;
+  EXPECT_EQ(doubles(features.of(images)), doubles(backbone->pooled(ctx, images).value()));
+  EXPECT_NE(doubles(features.of(images)), other);
+  features.restart_like({named_values(plain.parameters()), {}});
+  EXPECT_EQ(doubles(features.of(images)), other);
+}
+
 void expect_refused(const ModelConfig& model, const FeatureChoice& choice, const char* reason) {
   try {
     frozen(model, choice);
