@@ -127,7 +127,8 @@ class Tables {
                  CollectionPage& page) {
     std::vector<Complexity>& costs = costs_[sweep.name];
     if (costs.empty()) costs = costs_of(sweep, *options_.registries);
-    page.add_table({sweep, collect_results(sweep, runs, costs), options_.output / sweep.name, ""});
+    page.add_table({sweep, collect_results(sweep, runs, costs, options_.suite_roots),
+                    options_.output / sweep.name, ""});
   }
 
   void add_figure(const CollectedSweep& entry, const CollectionRuns& runs, CollectionPage& page) {

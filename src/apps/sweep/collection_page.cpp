@@ -65,7 +65,8 @@ plot::Figure bars_of(const SweepReport& report) {
 plot::Section section_of(const SweepReport& report) {
   plot::Section section{report.sweep.title, report.sweep.notes, {bars_of(report)}};
   if (const TableText ce = ce_table(report); !ce.columns.empty()) {
-    section.tables.push_back({.title = kCeTitle, .table = {ce.columns, ce.rows}});
+    section.tables.push_back(
+        {.title = kCeTitle, .table = {ce.columns, ce.rows}, .notes = ce_notes(report)});
   }
   if (const TableText features = feature_table(report); !features.columns.empty()) {
     section.tables.push_back({.title = feature_title(report.sweep),

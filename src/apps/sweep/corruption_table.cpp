@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "apps/sweep/sweep_report.h"
+#include "config/document.h"
 #include "core/format.h"
 #include "data/corrupt/corruptions.h"
 #include "dtn/core/check.h"
@@ -98,10 +99,64 @@ CorruptionRow row_of(const std::vector<VariantResult>& results, std::optional<st
   return row;
 }
 
+// A result of a run on a suite.
+struct SuiteResult {
+  std::string run;  // "variant:seed"
+  const RobustnessResult* result;
+};
+
+std::vector<SuiteResult> results_on(const SweepReport& report, const std::string& suite) {
+  std::vector<SuiteResult> results;
+  for (const VariantResult& r : report.results) {
+    for (const RunResult& run : r.runs) {
+      const auto at = run.suites.find(suite);
+      if (at == run.suites.end()) continue;
+      results.push_back({cat(report.sweep.variants[r.variant].name, ":", run.seed), &at->second});
+    }
+  }
+  return results;
+}
+
+bool has_stand_in_frost(const SweepReport& report) {
+  return std::ranges::any_of(results_on(report, "imagenet-c"),
+                             [](const SuiteResult& each) { return each.result->stand_in_frost; });
+}
+
+// Returns the heading of a row of corruptions.
+std::string row_label(const SweepReport& report, const std::string& name) {
+  const Corruption* corruption = find_corruption(name);
+  const bool stand_in = corruption && is_frost(*corruption) && has_stand_in_frost(report);
+  return stand_in ? kGeneratedFrost : name;
+}
+
+// Returns a sentence that names the sources, if results on the suite come from different images.
+std::vector<std::string> mixed_images_note(const SweepReport& report, const std::string& suite) {
+  std::vector<std::vector<SuiteResult>> groups;  // results from the same images
+  for (const SuiteResult& each : results_on(report, suite)) {
+    const auto group = std::ranges::find_if(groups, [&](const std::vector<SuiteResult>& g) {
+      return same_images(*g.front().result, *each.result);
+    });
+    if (group == groups.end()) {
+      groups.push_back({each});
+    } else {
+      group->push_back(each);
+    }
+  }
+  if (groups.size() < 2) return {};
+  const auto describe = [](const std::vector<SuiteResult>& group) {
+    const std::string& source = group.front().result->source;
+    return cat(source.empty() ? "unknown source" : source, ": ",
+               config::join(group, ", ", &SuiteResult::run));
+  };
+  return {cat("The results on ", suite, " come from different images and are not comparable (",
+              config::join(groups, "; ", describe), ").")};
+}
+
 // The errors of the evaluated variants, and their ratio to the baseline's.
-TableText error_table(const SweepConfig& sweep, std::span<const CorruptionRow> rows) {
+TableText error_table(const SweepReport& report, std::span<const CorruptionRow> rows) {
+  const SweepConfig& sweep = report.sweep;
   TableText table{{"corruption"}, {}};
-  for (const CorruptionRow& row : rows) table.rows.push_back({row.name});
+  for (const CorruptionRow& row : rows) table.rows.push_back({row_label(report, row.name)});
   for (std::size_t v = 0; v < sweep.variants.size(); ++v) {
     if (!rows.back().cells[v].error) continue;
     table.columns.push_back(sweep.variants[v].label);
@@ -171,7 +226,9 @@ TableText ce_table(const SweepReport& report) {
   }
   names.emplace_back(kMean);
   TableText table{{"corruption"}, {}};
-  for (const std::string& name : names) table.rows.push_back({name == kMean ? "mCE" : name});
+  for (const std::string& name : names) {
+    table.rows.push_back({name == kMean ? "mCE" : row_label(report, name)});
+  }
   for (std::size_t v = 0; v < sweep.variants.size(); ++v) {
     const std::vector<std::string> column = ce_column(report, v, names);
     const auto is_known = [](const std::string& cell) { return cell != "-"; };
@@ -182,16 +239,38 @@ TableText ce_table(const SweepReport& report) {
   return table.columns.size() > 1 ? table : TableText{};
 }
 
+std::vector<std::string> ce_notes(const SweepReport& report) {
+  if (!has_stand_in_frost(report)) return {};
+  const std::vector<SuiteResult> all = results_on(report, "imagenet-c");
+  std::vector<std::string> runs;
+  for (const SuiteResult& each : all) {
+    if (each.result->stand_in_frost) runs.push_back(each.run);
+  }
+  return {cat(kGeneratedFrost, runs.size() == all.size() ? "" : " of " + config::join(runs),
+              ": the pictures of frost are generated, so this mCE is not comparable with published "
+              "ones, such as the paper's.")};
+}
+
+std::vector<std::string> suite_notes(const SweepReport& report) {
+  std::vector<std::string> notes = ce_notes(report);
+  for (const std::string& suite : report.sweep.suites) {
+    for (std::string& note : mixed_images_note(report, suite)) notes.push_back(std::move(note));
+  }
+  return notes;
+}
+
 std::string corruption_markdown(const SweepReport& report) {
   std::string text;
   const auto rows = corruption_rows(report.results, report.sweep.baseline);
   if (!rows.empty()) {
     text = "## Top-1 error (%) by corruption, mean over the severities\n\n" +
-           markdown_table(error_table(report.sweep, rows));
+           markdown_table(error_table(report, rows));
   }
   const TableText ce = ce_table(report);
   if (ce.columns.empty()) return text;
-  return cat(text, text.empty() ? "" : "\n", "## ", kCeTitle, "\n\n", markdown_table(ce));
+  const std::vector<std::string> notes = ce_notes(report);
+  return cat(text, text.empty() ? "" : "\n", "## ", kCeTitle, "\n\n", markdown_table(ce),
+             notes.empty() ? "" : "\n", markdown_list(notes));
 }
 
 }  // namespace dtn

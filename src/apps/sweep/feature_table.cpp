@@ -111,9 +111,8 @@ std::vector<std::string> feature_notes(const SweepReport& report) {
 std::string feature_markdown(const SweepReport& report) {
   const TableText table = feature_table(report);
   if (table.columns.empty()) return "";
-  std::string text = cat("## ", feature_title(report.sweep), "\n\n", markdown_table(table), "\n");
-  for (const std::string& note : feature_notes(report)) text += "- " + note + "\n";
-  return text;
+  return cat("## ", feature_title(report.sweep), "\n\n", markdown_table(table), "\n",
+             markdown_list(feature_notes(report)));
 }
 
 }  // namespace dtn

@@ -8,7 +8,8 @@
 //   <variant>/seed-<n>/features/*.json  if its features were evaluated
 //   <variant>/seed-<n>/samples/*        if its samples were judged
 //
-// A sweep with such a folder runs only the missing runs, and adds them to the folder.
+// A sweep with such a folder runs only the missing runs, and adds them to the folder. All files of
+// a run come from one training: if a run was trained again, its new result replaces the old one.
 #pragma once
 
 #include <filesystem>
@@ -16,21 +17,26 @@
 #include <string>
 #include <vector>
 
+#include "apps/sweep/sweep.h"
 #include "apps/sweep/sweep_plan.h"
 
 namespace dtn {
 
 // Counts a run that is finished in `results`, but not in its own folder, as finished, and sets its
-// folder to that in `results`. An empty path does nothing. Throws ConfigError if configs differ.
+// folder to that in `results`. An empty path does nothing. Throws ConfigError if the config of a
+// result in `results` differs from the run's, also if the run is finished in its own folder.
 void adopt_kept_results(std::vector<SweepRun>& runs, const std::filesystem::path& results,
                         const ConfigSchemas& schemas);
 
-// Adds a finished run to the archive, or the new files of an archived run.
+// Adds a finished run to the archive, or the new files of an archived run. A kept result with other
+// figures is replaced, with all its evaluations. Keeps only results on suites that
+// robustness_result() returns for `roots`.
 void keep_result(const SweepConfig& sweep, const SweepRun& run,
-                 const std::filesystem::path& results);
+                 const std::filesystem::path& results, const SuiteRoots& roots = {});
 
 // Runs that several sweeps share, such as the LayerNorm in every table of a paper. Equal configs,
-// apart from names and keys without effect on results, are trained once.
+// apart from names and keys without effect on results, are trained once. The location of the data
+// is part of the config here: on one machine, other folders hold other data.
 class SharedRuns {
  public:
   // Replaces each unfinished run by an equal run of an earlier sweep, if that run is finished.

@@ -86,8 +86,8 @@ std::vector<std::string> sample_notes(const SweepReport& report) {
 std::string sample_markdown(const SweepReport& report) {
   const TableText table = sample_table(report);
   if (table.columns.empty()) return "";
-  std::string text = cat("## ", kSampleTitle, "\n\n", markdown_table(table), "\n");
-  for (const std::string& note : sample_notes(report)) text += "- " + note + "\n";
+  std::string text = cat("## ", kSampleTitle, "\n\n", markdown_table(table), "\n",
+                         markdown_list(sample_notes(report)));
   for (const auto& [variant, file] : report.grids) {
     text += cat("\n![samples of ", report.sweep.variants[variant].label, "](", file, ")\n");
   }

@@ -293,12 +293,13 @@ class Sweep {
   }
 
   SweepReport write_report() {
-    SweepReport report{sweep_, collect_results(sweep_, runs_, costs_), options_.output.string(),
-                       options_.command};
+    SweepReport report{sweep_, collect_results(sweep_, runs_, costs_, options_.suite_roots),
+                       options_.output.string(), options_.command};
     write_tables(report, options_.output, plot::PictureFormats::kSvgAndPng);
     if (!options_.results.empty()) {
       for (const SweepRun& run : runs_) {
-        if (run.state == RunState::kFinished) keep_result(sweep_, run, options_.results);
+        if (run.state != RunState::kFinished) continue;
+        keep_result(sweep_, run, options_.results, options_.suite_roots);
       }
       write_tables(report, options_.results, plot::PictureFormats::kSvg);
     }
@@ -335,6 +336,9 @@ class Sweep {
     const SweepReport report = write_report();
     bar_.clear();
     std::fputs(markdown_table(table_text(report)).c_str(), stdout);
+    if (const std::vector<std::string> notes = suite_notes(report); !notes.empty()) {
+      std::fputs(("\n" + markdown_list(notes)).c_str(), stdout);
+    }
     const std::string features = feature_markdown(report);
     if (!features.empty()) std::fputs(("\n" + features).c_str(), stdout);
     const std::string samples = sample_markdown(report);

@@ -22,15 +22,18 @@ namespace dtn {
 
 class SharedRuns;
 
+// Folders of robustness suites, by suite.
+using SuiteRoots = std::map<std::string, std::filesystem::path>;
+
 struct SweepOptions {
   std::filesystem::path output;
   // Archive of results; empty: none. Runs finished there do not run again (see known_runs.h).
   std::filesystem::path results;
-  std::filesystem::path trainer;                             // the program dtn-train
-  std::vector<std::string> evaluator;                        // command that starts dtn-eval
-  std::vector<std::string> analyzer;                         // command that starts dtn-analyze
-  std::vector<std::string> sampler;                          // command that starts dtn-sample
-  std::map<std::string, std::filesystem::path> suite_roots;  // folders, by suite
+  std::filesystem::path trainer;       // the program dtn-train
+  std::vector<std::string> evaluator;  // command that starts dtn-eval
+  std::vector<std::string> analyzer;   // command that starts dtn-analyze
+  std::vector<std::string> sampler;    // command that starts dtn-sample
+  SuiteRoots suite_roots;
   // Runs of other sweeps that may equal a run of this sweep; null: none.
   SharedRuns* shared = nullptr;
   std::string device = "auto";    // for dtn-train

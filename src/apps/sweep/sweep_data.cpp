@@ -1,4 +1,5 @@
 // Writes the tables of a sweep for programs: CSV and JSON.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -202,6 +203,13 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   }
   for (const auto& [suite, s] : r.suites) {
     json["suites"][suite] = {{"n", s.n}, {"mean", s.mean}, {"std", json_of(s.std)}};
+  }
+  const auto has_stand_in = [](const RunResult& run) {
+    const auto at = run.suites.find("imagenet-c");
+    return at != run.suites.end() && at->second.stand_in_frost;
+  };
+  if (std::ranges::any_of(r.runs, has_stand_in)) {
+    json["suites"]["imagenet-c"]["frost"] = kGeneratedFrost;
   }
   add_corruption_errors(report, r, json);
   add_paper_suites(variant, json);

@@ -59,7 +59,8 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
   adopt_kept_results(runs, options.results, options.registries->schemas());
   if (options.shared) options.shared->adopt(runs);
   const std::vector<Complexity> costs = costs_of(sweep, *options.registries);
-  const std::vector<VariantResult> results = collect_results(sweep, runs, costs);
+  const std::vector<VariantResult> results =
+      collect_results(sweep, runs, costs, options.suite_roots);
   const Device device = parse_device(options.device);
   int width = 3;
   for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));

@@ -160,6 +160,7 @@ std::vector<std::string> column_notes(const SweepReport& report) {
         "Multiply-adds of a forward pass of one sample, counted with a dense P as in the paper; "
         "computed: what the program executes.");
   }
+  for (std::string& note : suite_notes(report)) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -167,7 +168,7 @@ std::string to_markdown(const SweepReport& report) {
   std::string out = cat("# ", report.sweep.title, "\n\n", description_of(report.sweep), "\n\n",
                         markdown_table(table_text(report)), "\n");
   for (const auto& notes : {report.sweep.notes, column_notes(report), run_notes(report)}) {
-    for (const std::string& note : notes) out += "- " + note + "\n";
+    out += markdown_list(notes);
   }
   if (const std::string table = corruption_markdown(report); !table.empty()) out += "\n" + table;
   if (const std::string table = feature_markdown(report); !table.empty()) out += "\n" + table;

@@ -127,10 +127,12 @@ void update_state(SweepRun& run) {
   }
 }
 
-void check_config(const SweepRun& run, const ConfigSchemas& schemas) {
+void check_config(const SweepRun& run, const ConfigSchemas& schemas, std::string advice) {
   const fs::path file = run.folder / "config.yaml";
-  const std::string advice = cat("; delete ", run.folder.string(),
-                                 " to run it again, or choose another folder with --output");
+  if (advice.empty()) {
+    advice = cat("; delete ", run.folder.string(),
+                 " to run it again, or choose another folder with --output");
+  }
   ExperimentConfig was;
   try {
     was = load_experiment(file.string(), {}, schemas);

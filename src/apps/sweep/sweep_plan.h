@@ -43,8 +43,9 @@ std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const std::filesystem:
 // Updates the state from the run's folder.
 void update_state(SweepRun& run);
 
-// Throws ConfigError if the config in the run's folder differs from the run's config.
-void check_config(const SweepRun& run, const ConfigSchemas& schemas);
+// Throws ConfigError if the config in the run's folder differs from the run's config. The error
+// ends with `advice`; default: the advice for a run below --output.
+void check_config(const SweepRun& run, const ConfigSchemas& schemas, std::string advice = "");
 
 // Throws ConfigError if a folder holds a run with another config, or files that belong to no sweep.
 void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output,
@@ -54,7 +55,8 @@ void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::pat
 // machine the folders are elsewhere.
 void drop_split_folders(DataConfig& data);
 
-// Returns the config without the keys that affect neither the weights nor their evaluations.
+// Returns the config without the keys that affect neither the weights nor their evaluations, and
+// without the location of the data, which moves between machines.
 ExperimentConfig comparable(ExperimentConfig config);
 
 // FNV-1a hash of the text of comparable().

@@ -31,8 +31,13 @@ struct TableText {
 TableText table_text(const SweepReport& report);
 // Returns sentences that explain the columns.
 std::vector<std::string> column_notes(const SweepReport& report);
+// Returns sentences about results on robustness suites that are not comparable with others: with
+// the paper's, or with those of other runs of the sweep.
+std::vector<std::string> suite_notes(const SweepReport& report);
 // Formats the table as Markdown with aligned columns.
 std::string markdown_table(const TableText& table);
+// Formats the notes as a Markdown list.
+std::string markdown_list(const std::vector<std::string>& notes);
 
 // Results of the variants on a corruption of ImageNet-C, on "clean" images, or their "mean" over
 // the corruptions. The sweep's own table has only one figure for them.
@@ -56,6 +61,10 @@ std::string corruption_markdown(const SweepReport& report);
 // known, or if the images are too small for a CE.
 TableText ce_table(const SweepReport& report);
 inline constexpr const char* kCeTitle = "Corruption error CE (%), in parentheses the paper's";
+// Name of frost with generated pictures, as dtn-eval prints it.
+inline constexpr const char* kGeneratedFrost = "frost (stand-in)";
+// Returns the sentence about generated pictures of frost; nothing if there are none.
+std::vector<std::string> ce_notes(const SweepReport& report);
 
 // Returns top-1 of the frozen features with a row for each variant and evaluation. Without columns
 // if the sweep has no such evaluations.

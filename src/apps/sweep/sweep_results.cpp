@@ -28,7 +28,7 @@ double value_of(const std::vector<CurvePoint>& curve, const FigureSchema& figure
   return best;
 }
 
-RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
+RunResult read_result(const SweepConfig& sweep, const SweepRun& run, const SuiteRoots& roots) {
   RunResult result;
   result.seed = run.seed;
   const fs::path metrics = run.folder / "metrics.jsonl";
@@ -49,7 +49,8 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   result.images_per_second = number_at(summary, "images_per_second");
   result.wall_seconds = number_at(summary, "wall_seconds");
   for (const std::string& suite : sweep.suites) {
-    if (auto found = robustness_result(run, suite)) result.suites[suite] = std::move(*found);
+    auto found = robustness_result(sweep, run, suite, roots);
+    if (found) result.suites[suite] = std::move(*found);
   }
   for (const FeaturePoint& point : feature_points(sweep.features)) {
     result.features.push_back(feature_result(sweep, run, point));
@@ -226,13 +227,14 @@ std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& met
 
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
                                            const std::vector<SweepRun>& runs,
-                                           std::span<const Complexity> costs) {
+                                           std::span<const Complexity> costs,
+                                           const SuiteRoots& roots) {
   std::vector<VariantResult> results(sweep.variants.size());
   for (std::size_t i = 0; i < results.size(); ++i) results[i].variant = i;
   for (const SweepRun& run : runs) {
     VariantResult& result = results[run.variant];
     if (run.state == RunState::kFinished) {
-      result.runs.push_back(read_result(sweep, run));
+      result.runs.push_back(read_result(sweep, run, roots));
     } else if (run.state == RunState::kFailed) {
       result.failures[run.seed] = *run.failure;
     } else {

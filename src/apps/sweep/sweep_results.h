@@ -85,10 +85,12 @@ struct VariantResult {
   Complexity cost;                                  // of the model
 };
 
-// Returns the results in the order of the variants. `costs` has the same order.
+// Returns the results in the order of the variants. `costs` has the same order. Leaves out results
+// on suites in `roots` from another source, see robustness_result().
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
                                            const std::vector<SweepRun>& runs,
-                                           std::span<const Complexity> costs);
+                                           std::span<const Complexity> costs,
+                                           const SuiteRoots& roots = {});
 
 // Reads the evaluations that a run has logged in its metrics.jsonl.
 std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const std::filesystem::path& metrics);

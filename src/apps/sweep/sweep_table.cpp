@@ -302,4 +302,10 @@ std::string markdown_table(const TableText& table) {
   return out;
 }
 
+std::string markdown_list(const std::vector<std::string>& notes) {
+  std::string out;
+  for (const std::string& note : notes) out += "- " + note + "\n";
+  return out;
+}
+
 }  // namespace dtn

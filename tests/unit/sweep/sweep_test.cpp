@@ -250,15 +250,15 @@ TEST_F(Sweeps, EvaluatesFinishedRunsOnSuites) {
                                    "{\"snow\": {\"error\": 30, \"ce\": 34.6}}}' > \"$2\"\n")};
   options.suite_roots = {{"imagenet-c", kOnTheFly}};
   EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
-  ASSERT_TRUE(robustness_result(runs[0], "imagenet-c"));
-  EXPECT_EQ(robustness_result(runs[0], "imagenet-c")->figure, 61.5);
-  const auto corruptions = robustness_result(runs[0], "imagenet-c")->corruptions;
+  ASSERT_TRUE(robustness_result(sweep, runs[0], "imagenet-c"));
+  EXPECT_EQ(robustness_result(sweep, runs[0], "imagenet-c")->figure, 61.5);
+  const auto corruptions = robustness_result(sweep, runs[0], "imagenet-c")->corruptions;
   ASSERT_EQ(corruptions.size(), 1u);
   EXPECT_EQ(corruptions[0].name, "snow");
   EXPECT_EQ(corruptions[0].error, 30);
   EXPECT_EQ(corruptions[0].ce, 34.6);
-  EXPECT_FALSE(robustness_result(runs[0], "imagenet-r")) << "its folder is not known";
-  EXPECT_FALSE(robustness_result(runs[1], "imagenet-c")) << "it has no checkpoint";
+  EXPECT_FALSE(robustness_result(sweep, runs[0], "imagenet-r")) << "its folder is not known";
+  EXPECT_FALSE(robustness_result(sweep, runs[1], "imagenet-c")) << "it has no checkpoint";
   const std::string log = read("out/ln/seed-0/imagenet-c.log");
   expect_contains(log, "out/ln/seed-0/checkpoints/last --suite imagenet-c");
   expect_contains(log, "--corrupt-on-the-fly");
@@ -271,8 +271,8 @@ TEST_F(Sweeps, EvaluatesFinishedRunsOnSuites) {
   const auto results = collect_results(sweep, runs, costs_of(sweep, standard_registries()));
   EXPECT_EQ(results[0].suites.at("imagenet-c").mean, 61.5);
   const SweepReport report{sweep, results, "out", "c"};
-  expect_contains(to_markdown(report), "| mCE (%) |");
-  expect_contains(to_markdown(report), "|    61.5 |");
+  expect_contains(to_markdown(report), "|       mCE (%) |");
+  expect_contains(to_markdown(report), "| 61.5 (1 of 2) |");
 }
 
 // Images smaller than ImageNet-C's have no mCE. The report has their mean error, and a table of
@@ -296,7 +296,7 @@ TEST_F(Sweeps, CorruptionsOfSmallImages) {
   evaluated(1, true, "90", "50");
   evaluated(2, true, "60", "60");
   evaluated(3, false, "45", "null");
-  EXPECT_FALSE(robustness_result(runs[3], "imagenet-c")) << "it has not come to its end";
+  EXPECT_FALSE(robustness_result(sweep, runs[3], "imagenet-c")) << "it has not come to its end";
   const SweepReport report{
       sweep, collect_results(sweep, runs, costs_of(sweep, standard_registries())), "out", "c"};
   const auto rows = corruption_rows(report.results, sweep.baseline);
