@@ -279,19 +279,38 @@ double draw_legend(Canvas* canvas, Point at, double width, std::span<const Legen
   return entries.empty() ? 0 : y + kRow - at.y;
 }
 
-Series mean_of(std::span<const Series> runs) {
-  std::map<double, std::vector<double>> at;
+std::vector<Series> at_common_x(std::span<const Series> runs) {
+  std::vector<std::map<double, double>> values;
   for (const Series& run : runs) {
+    std::map<double, double>& at = values.emplace_back();
     for (std::size_t i = 0; i < run.x.size(); ++i) {
-      if (std::isfinite(run.y[i])) at[run.x[i]].push_back(run.y[i]);
+      if (std::isfinite(run.x[i]) && std::isfinite(run.y[i])) at[run.x[i]] = run.y[i];
     }
   }
+  std::vector<Series> out(runs.size());
+  if (runs.empty()) return out;
+  for (const auto& point : values.front()) {
+    const double x = point.first;
+    if (!std::ranges::all_of(values, [&](const auto& at) { return at.contains(x); })) continue;
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      out[r].x.push_back(x);
+      out[r].y.push_back(values[r].at(x));
+    }
+  }
+  return out;
+}
+
+Series mean_of(std::span<const Series> runs) {
+  const std::vector<Series> joined = at_common_x(runs);
   Series out;
-  for (const auto& [x, values] : at) {
-    out.x.push_back(x);
+  if (joined.empty()) return out;
+  out.x = joined.front().x;
+  for (std::size_t i = 0; i < out.x.size(); ++i) {
+    std::vector<double> values;
+    for (const Series& run : joined) values.push_back(run.y[i]);
     out.y.push_back(std::accumulate(values.begin(), values.end(), 0.0) /
                     static_cast<double>(values.size()));
-    if (runs.size() < 2) continue;
+    if (values.size() < 2) continue;
     const auto [least, most] = std::ranges::minmax(values);
     out.low.push_back(least);
     out.high.push_back(most);

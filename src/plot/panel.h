@@ -24,9 +24,12 @@ struct Series {
   bool markers = true;    // false: a thin line, for many points
 };
 
-// Returns the mean of the runs' y at each x that at least one run has, with a band from the minimum
-// to the maximum if there are several runs. Ignores labels, styles and bands of the runs, and skips
-// missing values.
+// Returns the points of each run at the x where all runs have a value, in ascending order of x. If
+// a run has several values at an x, the last one counts. Drops labels, styles and bands.
+std::vector<Series> at_common_x(std::span<const Series> runs);
+// Returns the mean of the runs' y at each x where all runs have a value, with a band from the
+// minimum to the maximum if there are several runs. A mean over fewer runs would jump where a run
+// drops out. Ignores labels, styles and bands of the runs.
 Series mean_of(std::span<const Series> runs);
 // Returns a line with at most `points` points, each the mean of equally many neighbours. A line
 // that becomes shorter loses its band.

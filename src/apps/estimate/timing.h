@@ -39,10 +39,12 @@ double seconds_of(Device device, const auto& work) {
   return 1e-3 * end.since(begin);
 }
 
+// Returns the median of one or more values: of an even number, the mean of the two middle ones.
 inline double median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  if (values.size() % 2 == 1) return *middle;
+  return (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
 // Returns the median seconds of `work` on a CUDA device, replayed as a graph to avoid launch costs.

@@ -22,12 +22,14 @@ namespace {
 
 constexpr std::size_t kSmoothPoints = 60;  // per smoothed line
 
-// The line of a group in a split. `logged` has the values of the record, and `drawn` the smoothed
-// ones of a noisy quantity.
+// The line of a group in a split: a run, or the mean of several at the epochs that all of them
+// have. `logged` has the values of the record, and `drawn` the smoothed ones of a noisy quantity.
 struct Line {
   plot::Series drawn, logged;
   std::string split;
   std::size_t group = 0;
+  std::size_t runs = 0;    // that log the quantity
+  bool shortened = false;  // a run goes on after the end of the line
 };
 
 // Style of a split among the lines of a single group.
@@ -39,23 +41,33 @@ std::size_t style_of_split(const RunGroup& group, const std::string& split) {
   return 3 + static_cast<std::size_t>(std::distance(all.begin(), all.find(split)));
 }
 
+// Marks the label of a line that some runs of its group have no values for.
+std::string share_of_runs(std::span<const RunGroup> groups, const Line& line) {
+  const std::size_t all = groups[line.group].runs.size();
+  return line.runs == all ? "" : cat(" (", line.runs, " of ", all, " runs)");
+}
+
 std::optional<Line> line_of(std::span<const RunGroup> groups, std::size_t g, const Quantity& q,
                             const std::string& split) {
   const bool smooth = split == kTraining && q.smooth, single = groups.size() == 1;
-  std::vector<plot::Series> logged, drawn;
-  for (const RunRecord& run : groups[g].runs) {
-    const plot::Series* curve = curve_in(run, split, q.key);
-    if (!curve) continue;
-    logged.push_back(*curve);
-    const bool many = curve->x.size() >= 2 * kSmoothPoints;
-    drawn.push_back(smooth && many ? plot::coarser(*curve, kSmoothPoints) : *curve);
+  const GroupCurves curves = curves_in(groups[g], split, q.key);
+  std::vector<plot::Series> drawn;
+  for (const plot::Series& run : curves.runs) {  // all have the same x, also when coarser
+    const bool many = run.x.size() >= 2 * kSmoothPoints;
+    drawn.push_back(smooth && many ? plot::coarser(run, kSmoothPoints) : run);
   }
-  Line line{plot::mean_of(drawn), plot::mean_of(logged), split, g};
+  Line line{.drawn = plot::mean_of(drawn),
+            .logged = plot::mean_of(curves.runs),
+            .split = split,
+            .group = g,
+            .runs = curves.runs.size(),
+            .shortened = curves.shortened};
   if (line.logged.y.empty()) return std::nullopt;
   const bool merged = q.splits.size() > 1;
   line.logged.label = single   ? split_name(split)
                       : merged ? cat(groups[g].label, ", ", split_name(split))
                                : groups[g].label;
+  line.logged.label += share_of_runs(groups, line);
   line.logged.style = single ? style_of_split(groups[g], split) : g;
   line.logged.markers = split != kTraining || (!single && !merged);
   line.drawn.style = line.logged.style;
@@ -80,15 +92,28 @@ void set_labels(std::span<const RunGroup> groups, std::vector<Line>& lines) {
     const bool first = i == 0 || lines[i].group != lines[i - 1].group;
     const bool last = i + 1 == lines.size() || lines[i].group != lines[i + 1].group;
     if (groups.size() == 1) {
-      if (lines.size() > 1) lines[i].drawn.label = lines[i].logged.label;
+      const bool partial = !share_of_runs(groups, lines[i]).empty();
+      if (lines.size() > 1 || partial) lines[i].drawn.label = lines[i].logged.label;
     } else if (last) {  // the evaluation, which has markers
-      lines[i].drawn.label = groups[lines[i].group].label;
+      lines[i].drawn.label = groups[lines[i].group].label + share_of_runs(groups, lines[i]);
     }
     if (groups.size() > 1 && first && last) lines[i].drawn.markers = lines[i].logged.markers = true;
   }
 }
 
 bool is_smoothed(const Line& line) { return line.drawn.x.size() < line.logged.x.size(); }
+
+bool has_shortened(const std::vector<Line>& lines) {
+  return std::ranges::any_of(lines, [](const Line& line) { return line.shortened; });
+}
+
+// Returns the caption of the quantity, and where the lines end if a run goes on.
+std::string caption_of(const Quantity& q, const std::vector<Line>& lines) {
+  if (!has_shortened(lines)) return q.caption;
+  return cat(q.caption, q.caption.empty() ? "" : " ",
+             "A mean and its band end where the first run ends. "
+             "The table names the last epoch that all runs have.");
+}
 
 std::string subtitle_of(std::span<const RunGroup> groups, const std::vector<Line>& lines) {
   std::string text;
@@ -104,19 +129,22 @@ std::string subtitle_of(std::span<const RunGroup> groups, const std::vector<Line
   } else if (smoothed) {
     text = "means of neighbouring steps";
   }
-  if (seeds) text += cat(text.empty() ? "" : "; ", "bands: minimum to maximum of several runs");
-  return text;
+  if (!seeds) return text;
+  text += cat(text.empty() ? "" : "; ", "bands: minimum to maximum");
+  return text + (has_shortened(lines) ? " until a run ends" : " of several runs");
 }
 
+// Returns the values of the lines. The last one is at the last epoch that all runs of a line have.
 plot::Table last_values(const std::vector<Line>& lines, std::span<const RunGroup> groups) {
-  plot::Table table{{groups.size() == 1 ? "line" : "run", "first", "last", "min", "max", "runs"},
-                    {}};
+  plot::Table table{
+      {groups.size() == 1 ? "line" : "run", "first", "last", "last epoch", "min", "max", "runs"},
+      {}};
   for (const Line& line : lines) {
     const std::vector<double>& y = line.logged.y;
     const auto [least, most] = std::ranges::minmax(y);
     table.rows.push_back({line.logged.label, plot::readable(y.front()), plot::readable(y.back()),
-                          plot::readable(least), plot::readable(most),
-                          cat(groups[line.group].runs.size())});
+                          plot::readable(line.logged.x.back()), plot::readable(least),
+                          plot::readable(most), cat(line.runs)});
   }
   return table;
 }
@@ -159,7 +187,7 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
   }
   if (!q.smooth) keep_off_frame(chart);
   plot::Figure figure = plot::chart_figure(q.name, chart, cat(q.title, " over the epochs"));
-  figure.caption = q.caption;
+  figure.caption = caption_of(q, lines);
   figure.table = last_values(lines, groups);
   figure.values = plot::hover_values(chart.x.label, values);
   return figure;
@@ -256,15 +284,15 @@ void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
   norms.first = epoch(run.gradients.front());
   norms.last = epoch(run.gradients.back());
   const std::string title = "Gradient norm in each part of the model";
-  out.push_back(
-      {.name = "gradient_parts",
-       .title = title,
-       .caption =
-           "Before clipping. A part that stays dark learns little; one that grows may diverge.",
-       .description = title,
-       .svg = draw_norms(norms, title, kFigureWidth),
-       .table = table,
-       .phone_svg = draw_norms(norms, "Gradient norm of each part", plot::kPhoneWidth)});
+  out.push_back({.name = "gradient_parts",
+                 .title = title,
+                 .caption = "Before clipping of their global norm, and after clipping of single "
+                            "tensors. A part that stays dark learns little; one that grows may "
+                            "diverge.",
+                 .description = title,
+                 .svg = draw_norms(norms, title, kFigureWidth),
+                 .table = table,
+                 .phone_svg = draw_norms(norms, "Gradient norm of each part", plot::kPhoneWidth)});
 }
 
 void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {

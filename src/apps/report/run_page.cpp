@@ -23,6 +23,9 @@ using namespace drawing;
 namespace {
 
 constexpr std::size_t kMaxRunCards = 6;  // of a comparison; more runs have a table alone
+constexpr const char* kEndOfMeans =
+    "Some seeds end at different epochs. A mean and its band end where the first seed ends. The "
+    "last value is the mean at the last epoch that all seeds have; the table names this epoch.";
 
 // Last and best value of an evaluation metric; missing if there are none.
 struct Reached {
@@ -286,23 +289,40 @@ void write_run_report(const std::filesystem::path& folder, const Registries& reg
 
 namespace {
 
-// Means over the runs of a group, and the steps at which runs diverged.
+// A value after the last evaluation that all runs of a group have: the mean over the runs.
+struct LastMean {
+  double value = plot::kMissing;  // missing: a run has no evaluation, or they share no epoch
+  double epoch = plot::kMissing;
+  bool shortened = false;  // a run has later evaluations
+};
+
+LastMean last_mean(const RunGroup& group, const std::string& key) {
+  if (group.runs.size() == 1) {
+    return {.value = reached_in(group.runs.front(), "val", key, true).last};
+  }
+  const GroupCurves curves = curves_in(group, "val", key);
+  const plot::Series mean = plot::mean_of(curves.runs);
+  if (curves.runs.size() < group.runs.size() || mean.y.empty()) return {};
+  return {mean.y.back(), mean.x.back(), curves.shortened};
+}
+
+// Means over the runs of a group, and the steps at which runs diverged. `best` is the mean of the
+// best value of each run.
 struct GroupResult {
-  Reached figure, loss;
-  double epoch = 0;
-  std::string diverged;
+  LastMean figure, loss;
+  double best = 0, best_epoch = 0;
+  plot::Range epochs = {};  // of the ends of the runs
+  std::string diverged = {};
 };
 
 GroupResult result_of(const RunGroup& group, const FigureSchema& figure) {
-  GroupResult out{.figure = {0, 0, 0}, .loss = {0, 0, 0}, .diverged = {}};
+  GroupResult out{.figure = last_mean(group, figure.name), .loss = last_mean(group, "loss")};
   const auto n = static_cast<double>(group.runs.size());
   for (const RunRecord& run : group.runs) {
     const Reached reached = reached_in(run, "val", figure.name, figure.higher_is_better);
-    out.figure.last += reached.last / n;
-    out.figure.best += reached.best / n;
-    out.figure.best_epoch += reached.best_epoch / n;
-    out.loss.last += reached_in(run, "val", "loss", false).last / n;
-    out.epoch = std::max(out.epoch, run.epoch);
+    out.best += reached.best / n;
+    out.best_epoch += reached.best_epoch / n;
+    out.epochs.take_in(run.epoch);
     if (const auto step = run.diverged_at()) {
       out.diverged += cat(out.diverged.empty() ? ", diverged at step " : ", ", *step);
     }
@@ -310,22 +330,35 @@ GroupResult result_of(const RunGroup& group, const FigureSchema& figure) {
   return out;
 }
 
-void add_to_overview(const RunGroup& group, const FigureSchema& figure, plot::Page& page) {
-  const GroupResult result = result_of(group, figure);
+// Names the epoch of a value if the group has later evaluations.
+std::string text_of_last(const LastMean& last, const std::string& value) {
+  return last.shortened ? cat(value, " (epoch ", plot::readable(last.epoch, 4), ")") : value;
+}
+
+std::string text_of_epochs(const plot::Range& epochs) {
+  if (epochs.empty()) return "-";
+  const std::string last = plot::readable(epochs.high);
+  return epochs.low < epochs.high ? cat(plot::readable(epochs.low), " to ", last) : last;
+}
+
+void add_to_overview(const RunGroup& group, const GroupResult& result, const FigureSchema& figure,
+                     plot::Page& page) {
   const auto number = [&](double v) {
     if (!std::isfinite(v)) return std::string("-");
     return figure.percent ? format("%.2f", v) : plot::readable(v, 4);
   };
+  const double loss = result.loss.value;
   page.overview.rows.push_back(
-      {group.label, cat(group.runs.size()), plot::readable(result.epoch) + result.diverged,
-       number(result.figure.last), number(result.figure.best),
-       std::isfinite(result.loss.last) ? format("%.4f", result.loss.last) : "-"});
-  if (!std::isfinite(result.figure.last)) return;
+      {group.label, cat(group.runs.size()), text_of_epochs(result.epochs) + result.diverged,
+       text_of_last(result.figure, number(result.figure.value)), number(result.best),
+       text_of_last(result.loss, std::isfinite(loss) ? format("%.4f", loss) : "-")});
+  if (!std::isfinite(result.figure.value)) return;
   const std::string title = title_in(group.runs.front(), figure);
-  page.cards.push_back({group.label, value_text(figure, result.figure.last),
-                        cat(title, "; best ", value_text(figure, result.figure.best), " ",
+  const std::string at = result.figure.shortened ? " " + after_epoch(result.figure.epoch) : "";
+  page.cards.push_back({group.label, value_text(figure, result.figure.value),
+                        cat(title, at, "; best ", value_text(figure, result.best), " ",
                             group.runs.size() > 1 ? cat("in ", group.runs.size(), " runs")
-                                                  : after_epoch(result.figure.best_epoch))});
+                                                  : after_epoch(result.best_epoch))});
 }
 
 }  // namespace
@@ -339,7 +372,13 @@ std::string comparison_page(const std::string& title, std::span<const RunGroup> 
   page.overview.columns = {"run",   "seeds",
                            "epoch", cat(heading, figure.percent ? " (%)" : "", ", last"),
                            "best",  "loss, last"};
-  for (const RunGroup& group : groups) add_to_overview(group, figure, page);
+  bool shortened = false;
+  for (const RunGroup& group : groups) {
+    const GroupResult result = result_of(group, figure);
+    add_to_overview(group, result, figure, page);
+    shortened = shortened || result.figure.shortened || result.loss.shortened;
+  }
+  if (shortened) page.lead.push_back(kEndOfMeans);
   if (groups.size() > kMaxRunCards) page.cards.clear();
   page.folded = config_differences_of(groups);
   page.sections.push_back({"Curves", {}, figures});

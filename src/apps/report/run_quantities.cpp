@@ -225,4 +225,20 @@ const plot::Series* curve_in(const RunRecord& run, const std::string& split,
   return found == curves->end() ? nullptr : &found->second;
 }
 
+GroupCurves curves_in(const RunGroup& group, const std::string& split, const std::string& key) {
+  std::vector<plot::Series> logged;
+  for (const RunRecord& run : group.runs) {
+    if (const plot::Series* curve = curve_in(run, split, key)) logged.push_back(*curve);
+  }
+  GroupCurves out{.runs = plot::at_common_x(logged)};
+  for (const plot::Series& run : logged) {
+    for (std::size_t i = 0; i < run.x.size(); ++i) {
+      const std::vector<double>& common = out.runs.front().x;
+      const bool after = common.empty() || run.x[i] > common.back();
+      out.shortened = out.shortened || (after && std::isfinite(run.y[i]));
+    }
+  }
+  return out;
+}
+
 }  // namespace dtn

@@ -42,4 +42,11 @@ std::string split_name(const std::string& split);
 const plot::Series* curve_in(const RunRecord& run, const std::string& split,
                              const std::string& key);
 
+// The curves of a key in the runs of a group, at the epochs that all of these runs have.
+struct GroupCurves {
+  std::vector<plot::Series> runs = {};  // of the runs that log the key; all have the same x
+  bool shortened = false;               // a run has values after the last of these epochs
+};
+GroupCurves curves_in(const RunGroup& group, const std::string& split, const std::string& key);
+
 }  // namespace dtn

@@ -22,10 +22,10 @@ double loss_at(int step) { return 2.0 / (1 + 0.01 * step) + (step % 2 ? 0.1 : -0
 // A rate that changes at a single step.
 double rate_at(int step) { return step < 120 ? 1e-3 : 2.5e-4; }
 
-RunRecord record_of(const std::string& name, double top1) {
+RunRecord record_of(const std::string& name, double top1, int epochs = kEpochs) {
   RunRecord run;
   run.name = name;
-  for (int step = 1; step <= kEpochs * kStepsPerEpoch; ++step) {
+  for (int step = 1; step <= epochs * kStepsPerEpoch; ++step) {
     const double epoch = static_cast<double>(step) / kStepsPerEpoch;
     const auto log = [&](Curves& curves, const char* key, double value) {
       curves[key].x.push_back(epoch);
@@ -111,6 +111,71 @@ TEST(RunCurves, PointerShowsTheFiguresOfTheRecord) {
   const Json& evaluated = values["lines"][1];
   ASSERT_EQ(evaluated["y"].size(), static_cast<std::size_t>(kEpochs));
   EXPECT_NEAR(evaluated["y"][2].get<double>(), loss_at(3 * kStepsPerEpoch) + 0.25, 1e-5);
+}
+
+// Seeds of 6 and 4 epochs. The longer one has the lower top-1 and the higher loss.
+RunGroup seeds_of_different_length() {
+  RunGroup group{"dtn", {record_of("seed-0", 50, 6), record_of("seed-1", 60, 4)}};
+  for (double& loss : group.runs[0].training["loss"].y) loss += 1;
+  return group;
+}
+
+TEST(RunCurves, SeedsOfDifferentLengthAreSmoothedAtTheSameEpochs) {
+  RunGroup group = seeds_of_different_length();
+  for (RunRecord& run : group.runs) run.evaluations.clear();
+  const auto figures = curve_figures({&group, 1});
+  const plot::Figure& loss = figure_named(figures, "loss");
+  // The last path is the line: its points come as x,y and are separated by L.
+  const std::size_t begin = loss.svg.find("d=\"", loss.svg.rfind("<path")) + 3;
+  const std::string path = loss.svg.substr(begin, loss.svg.find('"', begin) - begin);
+  std::vector<double> heights;
+  for (std::size_t at = 0; (at = path.find(',', at)) != std::string::npos; ++at) {
+    heights.push_back(std::stod(path.substr(at + 1)));
+  }
+  EXPECT_EQ(heights.size(), 50u) << "200 common steps, 4 to a point";
+  EXPECT_TRUE(std::ranges::is_sorted(heights)) << "a falling loss is no sawtooth: " << path;
+  const Json line = lines_in(loss)[0];
+  ASSERT_EQ(line["y"].size(), 200u);
+  for (const std::size_t i : {0u, 199u}) {
+    const double y = loss_at(static_cast<int>(i) + 1);
+    EXPECT_NEAR(line["y"][i].get<double>(), y + 0.5, 1e-5);
+    EXPECT_NEAR(line["low"][i].get<double>(), y, 1e-5);
+    EXPECT_NEAR(line["high"][i].get<double>(), y + 1, 1e-5);
+  }
+}
+
+TEST(RunCurves, MeanEndsWhereTheFirstSeedEnds) {
+  const RunGroup group = seeds_of_different_length();
+  const auto figures = curve_figures({&group, 1});
+  const plot::Figure& top1 = figure_named(figures, "val_top1");
+  const Json line = lines_in(top1)[0];
+  EXPECT_EQ(line["x"].get<std::vector<double>>(), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(line["y"].get<std::vector<double>>(), (std::vector<double>{56, 57, 58, 59}));
+  EXPECT_EQ(top1.table.columns, (std::vector<std::string>{"line", "first", "last", "last epoch",
+                                                          "min", "max", "runs"}));
+  EXPECT_EQ(top1.table.rows[0],
+            (std::vector<std::string>{"evaluation", "56", "59", "4", "56", "59", "2"}));
+  expect_contains(top1.svg, "bands: minimum to maximum until a run ends");
+  expect_contains(top1.caption, "A mean and its band end where the first run ends.");
+  // Seeds of equal length need no such words.
+  const RunGroup equal{"ln", {record_of("seed-0", 50), record_of("seed-1", 60)}};
+  const auto others = curve_figures({&equal, 1});
+  expect_contains(figure_named(others, "val_top1").svg, "minimum to maximum of several runs");
+  EXPECT_EQ(figure_named(others, "val_top1").caption, "");
+}
+
+TEST(RunCurves, LineOfSomeSeedsSaysSo) {
+  RunGroup dtn{"dtn", {record_of("seed-0", 50), record_of("seed-1", 60)}};
+  dtn.runs[1].evaluations.clear();
+  const std::vector<RunGroup> groups = {dtn, {"ln", {record_of("ln", 55)}}};
+  const auto figures = curve_figures(groups);
+  const plot::Figure& top1 = figure_named(figures, "val_top1");
+  const std::vector<std::string> names = {"dtn (1 of 2 runs)", "ln"};
+  EXPECT_EQ(names_in(top1), names);
+  EXPECT_EQ(legend_of(top1.svg, {names.begin(), names.end()}), names);
+  EXPECT_EQ(top1.table.rows[0].back(), "1");
+  EXPECT_EQ(names_in(figure_named(figures, "learning_rate")),
+            (std::vector<std::string>{"dtn", "ln"}));
 }
 
 TEST(RunCurves, LearningRateIsNotSmoothed) {

@@ -110,6 +110,42 @@ TEST_F(RunPages, ComparisonListsKeysThatDiffer) {
   expect_contains(page, card("lr 0.001", "61.75 %", "top-1; best 62.25 % after epoch 2"));
 }
 
+// Returns a run whose top-1 rises by 1 and whose loss falls by 0.125 per epoch.
+RunRecord evaluated_run(double top1, int epochs) {
+  RunRecord run;
+  run.epoch = epochs;
+  Curves& curves = run.evaluations["val"];
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    for (const char* key : {"top1", "loss"}) curves[key].x.push_back(epoch);
+    curves["top1"].y.push_back(top1 + epoch);
+    curves["loss"].y.push_back(2 - 0.125 * epoch);
+  }
+  return run;
+}
+
+TEST(ComparisonPage, LastValueIsThatOfAnEpochThatAllSeedsHave) {
+  RunGroup group{"dtn", {evaluated_run(60, 10), evaluated_run(70, 10), evaluated_run(80, 6)}};
+  const std::string page = comparison_page("One", {&group, 1}, {});
+  expect_contains(page,
+                  "<td>dtn</td><td>3</td><td>6 to 10</td><td>76.00 (epoch 6)</td><td>78.67</td>"
+                  "<td>1.2500 (epoch 6)</td>");
+  expect_contains(page, card("dtn", "76.00 %", "top-1 after epoch 6; best 78.67 % in 3 runs"));
+  const char* lead = "A mean and its band end where the first seed ends.";
+  expect_contains(page, lead);
+
+  group.runs.pop_back();
+  const std::string equal = comparison_page("One", {&group, 1}, {});
+  expect_contains(equal, "<td>dtn</td><td>2</td><td>10</td><td>75.00</td><td>75.00</td>");
+  EXPECT_EQ(equal.find(lead), std::string::npos);
+}
+
+TEST(ComparisonPage, SeedWithoutEvaluationLeavesNoMean) {
+  RunGroup group{"dtn", {evaluated_run(60, 4), evaluated_run(70, 4)}};
+  group.runs[1].evaluations.clear();
+  expect_contains(comparison_page("One", {&group, 1}, {}),
+                  "<td>dtn</td><td>2</td><td>4</td><td>-</td><td>-</td><td>-</td>");
+}
+
 TEST(ConfigTable, ListsNestedKeys) {
   const ConfigValues values = config_values("a: 1\nb: {c: [x, 2], d: null}\n");
   EXPECT_EQ(values, (ConfigValues{{"a", "1"}, {"b.c", "[x, 2]"}, {"b.d", "null"}}));
