@@ -303,6 +303,33 @@ void mark_best(const fs::path& run_dir, std::int64_t step) {
   replace_symlink(checkpoints_of(run_dir) / "best", folder.filename());
 }
 
+bool continue_best(const fs::path& run_dir, const fs::path& resumed,
+                   std::optional<std::int64_t> best_step) {
+  const fs::path checkpoints = checkpoints_of(run_dir);
+  const fs::path link = checkpoints / "best";
+  if (best_step) {
+    const fs::path own = checkpoint_path(run_dir, *best_step);
+    const fs::path source = fs::canonical(resumed).parent_path() / own.filename();
+    if (!is_folder(own) && is_folder(source)) {
+      std::error_code error;
+      fs::create_directories(checkpoints, error);
+      AtomicDirectory directory(own);
+      if (!error) fs::copy(source, directory.staging(), fs::copy_options::recursive, error);
+      if (error) {
+        throw Error(
+            cat("cannot copy ", source.string(), " to ", own.string(), ": ", error.message()));
+      }
+      directory.commit();
+    }
+    if (is_folder(own)) {
+      if (linked_step(link) != best_step) replace_symlink(link, own.filename());
+      return true;
+    }
+  }
+  if (linked_step(link)) remove_link(link);
+  return false;
+}
+
 void confirm_checkpoint(const fs::path& run_dir, std::int64_t step, int keep,
                         std::optional<std::int64_t> best_step, const PermanentSteps& permanent) {
   const fs::path checkpoints = checkpoints_of(run_dir), folder = checkpoint_path(run_dir, step);

@@ -58,6 +58,13 @@ void save_checkpoint(const std::filesystem::path& run_dir, const CheckpointData&
 // Points `best` at a saved step. Throws Error if the step has no checkpoint.
 void mark_best(const std::filesystem::path& run_dir, std::int64_t step);
 
+// For a run that goes on from the checkpoint `resumed`, whose best step is `best_step`: points
+// `best` at it, because a run that was wound back may have marked a later one. Copies the
+// checkpoint of that step if `resumed` belongs to another run. Returns false, and removes `best`,
+// if there is no best step or if its checkpoint does not exist any more.
+bool continue_best(const std::filesystem::path& run_dir, const std::filesystem::path& resumed,
+                   std::optional<std::int64_t> best_step);
+
 // Points `confirmed` at a saved step, durably, and deletes older steps as save_checkpoint() does.
 // Does nothing if `confirmed` points there already, or if the checkpoint has been deleted.
 void confirm_checkpoint(const std::filesystem::path& run_dir, std::int64_t step, int keep,

@@ -70,6 +70,17 @@ RunProgress resume(const std::filesystem::path& checkpoint, const ExperimentConf
                         "; the data set or train.batch_size has changed"));
 }
 
+// Gives the folder of a resumed run its best checkpoint. Without one, the next evaluation counts as
+// the best.
+void restore_best(const TrainerOptions& options, RunProgress& progress) {
+  const std::int64_t step = progress.best_step;
+  const auto best = step < 0 ? std::nullopt : std::optional(step);
+  if (continue_best(options.output, *options.resume_from, best) || !best) return;
+  progress.best_step = -1;
+  log_warn(cat("resume: the best checkpoint so far, step ", step,
+               ", does not exist any more; the best one of the evaluations from here counts"));
+}
+
 void load_init_weights(const ExperimentConfig& config, const Registries& registries,
                        Learner& learner) {
   const std::string& named = *config.model.init_weights;
@@ -144,6 +155,7 @@ RunProgress load_start(const ExperimentConfig& config, const TrainerOptions& opt
   if (ranks.is_root() && options.resume_from) {
     progress =
         resume(*options.resume_from, config, options.registries->schemas(), training, learner);
+    restore_best(options, progress);
   } else if (ranks.is_root() && config.model.init_weights) {
     load_init_weights(config, *options.registries, learner);
   }

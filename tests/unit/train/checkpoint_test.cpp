@@ -179,6 +179,28 @@ TEST_F(Checkpoints, RewoundRunContinuesFromItsOwnSteps) {
   EXPECT_EQ(names(), (std::set<std::string>{"last", "step-00000020", "step-00000030"}));
 }
 
+TEST_F(Checkpoints, RewoundRunHasItsOwnBest) {
+  for (std::int64_t step : {10, 20, 30}) save_checkpoint(run_, example(step), 5, step);
+  EXPECT_TRUE(continue_best(run_, checkpoint_path(run_, 20), 10));
+  EXPECT_EQ(fs::read_symlink(link("best")), "step-00000010");
+  EXPECT_FALSE(continue_best(run_, checkpoint_path(run_, 20), 5)) << "step 5 was deleted";
+  EXPECT_FALSE(fs::is_symlink(link("best")));
+  mark_best(run_, 30);
+  EXPECT_FALSE(continue_best(run_, checkpoint_path(run_, 20), std::nullopt));
+  EXPECT_FALSE(fs::is_symlink(link("best"))) << "step 30 belongs to the other run";
+}
+
+TEST_F(Checkpoints, RunInAnotherFolderTakesTheBestAlong) {
+  for (std::int64_t step : {10, 20, 30}) save_checkpoint(run_, example(step), 5, 10);
+  const fs::path other = run_ / "other";
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_TRUE(continue_best(other, link("last"), 10));
+    EXPECT_EQ(fs::read_symlink(other / "checkpoints" / "best"), "step-00000010");
+    EXPECT_EQ(load_checkpoint(other / "checkpoints" / "best").step, 10);
+  }
+  EXPECT_FALSE(fs::exists(checkpoint_path(other, 30)));
+}
+
 TEST_F(Checkpoints, SupportsStepsBeyondEightDigits) {
   for (std::int64_t step : {99'999'999, 100'000'000}) save_checkpoint(run_, example(step), 2);
   fs::remove(link("last"));
