@@ -211,6 +211,7 @@ void Learner::start_step(const Fields& batch, const StepInputs& inputs) {
   DTN_CHECK(!ranks_ || n == rows_.numel(), "a rank's rows of a batch of ", train_.batch_size,
             " are ", rows_.numel(), ", not ", n);
   const std::vector<MicroBatch> parts = micro_batches_.of(n);
+  gradient_scale_ = 1 / static_cast<double>(parts.size());
   pipeline_.start(inputs, signature_of(batch), parts.size(),
                   [&] { run_step(batch, parts, inputs.step); });
 }

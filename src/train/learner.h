@@ -46,6 +46,10 @@ class Learner {
   // start_step and finish_step.
   StepReport step(const Fields& batch, std::int64_t step, double lr);
 
+  // The factor of the gradients in memory that gives those of the last started step: they are sums
+  // over its micro-batches. Of the kinds of clipping, only that of the global norm is not in them.
+  double gradient_scale() const { return gradient_scale_; }
+
   Task& task() { return task_; }
   // Returns the store that learns: the first of the task's stores.
   ParameterStore& parameters() { return parameters_; }
@@ -91,6 +95,7 @@ class Learner {
   ParameterStore& parameters_;
   bool has_late_;
   std::int64_t late_from_ = 0;
+  double gradient_scale_ = 1;
   MicroBatches micro_batches_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<AdaptiveClipping> adaptive_clipping_;

@@ -30,23 +30,21 @@ std::string part_of(const std::string& parameter) {
 }
 
 std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& parameters,
-                                                           double whole) {
+                                                           double scale) {
   const Tensor flat = parameters.gradients().to(kCpu);
   std::vector<std::pair<std::string, double>> squares;
-  double all = 0;
   for (const Parameter& p : parameters.parameters()) {
     if (p.frozen) continue;
     double sum = 0;
     for (const float g : ParameterStore::view(flat, p).values<float>()) {
       sum += static_cast<double>(g) * g;
     }
-    all += sum;
     const std::string part = part_of(p.name);
     auto at = std::ranges::find(squares, part, [](const auto& pair) { return pair.first; });
     if (at == squares.end()) at = squares.insert(squares.end(), {part, 0});
     at->second += sum;
   }
-  for (auto& [part, square] : squares) square = all > 0 ? whole * std::sqrt(square / all) : 0;
+  for (auto& [part, square] : squares) square = scale * std::sqrt(square);
   return squares;
 }
 
@@ -56,9 +54,9 @@ GradientNormsWriter::GradientNormsWriter(const std::filesystem::path& run,
     : parameters_(parameters),
       lines_(JsonLinesWriter::open_for_resume(run / "gradients.jsonl", resumed_at.value_or(-1))) {}
 
-void GradientNormsWriter::write(std::int64_t step, double epoch, double whole) {
+void GradientNormsWriter::write(std::int64_t step, double epoch, double scale) {
   nlohmann::ordered_json line = {{"step", step}, {"epoch", epoch}};
-  for (const auto& [part, norm] : gradient_norms(parameters_, whole)) {
+  for (const auto& [part, norm] : gradient_norms(parameters_, scale)) {
     line["gradient_norm"][part] = norm;  // null if it is not finite
   }
   lines_.write(line.dump());

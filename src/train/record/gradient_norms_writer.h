@@ -19,10 +19,10 @@ namespace dtn {
 // blocks.
 std::string part_of(const std::string& parameter);
 
-// Returns the Euclidean norms of the gradients by part, in the order of first appearance, scaled so
-// that the norm of all is `whole`. Leaves out parts that are frozen.
+// Returns the Euclidean norms of the gradients in memory times `scale`, by part, in the order of
+// first appearance. Leaves out parts that are frozen.
 std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& parameters,
-                                                           double whole);
+                                                           double scale);
 
 // Lines {"step", "epoch", "gradient_norm": {"patch_embed": 0.5, ...}}.
 class GradientNormsWriter {
@@ -31,9 +31,9 @@ class GradientNormsWriter {
   GradientNormsWriter(const std::filesystem::path& run, ParameterStore& parameters,
                       std::optional<std::int64_t> resumed_at);
 
-  // Writes the norms of the current gradients, which are those of `step`. `whole` is their norm
-  // before clipping.
-  void write(std::int64_t step, double epoch, double whole);
+  // Writes the norms of the current gradients, which are those of `step` after
+  // Learner::gradient_scale().
+  void write(std::int64_t step, double epoch, double scale);
   void sync() { lines_.sync(); }
 
  private:

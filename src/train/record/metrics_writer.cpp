@@ -88,8 +88,13 @@ void MetricsWriter::lambdas(std::int64_t step, const std::vector<LayerInfo>& lay
   add("lambda_var", var_lambdas(layers, parameters));
 }
 
-void MetricsWriter::histograms(std::int64_t step, ParameterStore& parameters) {
-  const Tensor values = parameters.values().to(kCpu), gradients = parameters.gradients().to(kCpu);
+void MetricsWriter::histograms(std::int64_t step, ParameterStore& parameters,
+                               double gradient_scale) {
+  const Tensor values = parameters.values().to(kCpu);
+  Tensor gradients = parameters.gradients().to(kCpu).clone();
+  for (std::int64_t i = 0; i < gradients.numel(); ++i) {
+    gradients.data<float>()[i] *= static_cast<float>(gradient_scale);
+  }
   const auto add = [&](const std::string& name, const Tensor& flat, const Parameter& p) {
     events_.add_histogram(name, ParameterStore::view(flat, p).values<float>(), step);
   };

@@ -40,7 +40,8 @@ class MetricsWriter {
     events_.flush();
   }
   void lambdas(std::int64_t step, const std::vector<LayerInfo>& layers, ParameterStore&);
-  void histograms(std::int64_t step, ParameterStore& parameters);
+  // `gradient_scale`: see Learner.
+  void histograms(std::int64_t step, ParameterStore& parameters, double gradient_scale);
 
  private:
   const RunPeriods& periods_;

@@ -178,12 +178,14 @@ void RunRecorder::step(const StepReport& report, double lr, double data_wait) {
   }
   if (periods_.lambdas_due(step)) lambdas();
   if (periods_.gradients_due(step)) {
-    parts_->gradients.write(step, periods_.epoch_at(step), report.grad_norm);
+    parts_->gradients.write(step, periods_.epoch_at(step), learner_.gradient_scale());
     if (const Backbone* backbone = learner_.task().backbone()) {
       parts_->metrics.lambdas(step, backbone->layers(), learner_.parameters());
     }
   }
-  if (periods_.histograms_due(step)) parts_->metrics.histograms(step, learner_.parameters());
+  if (periods_.histograms_due(step)) {
+    parts_->metrics.histograms(step, learner_.parameters(), learner_.gradient_scale());
+  }
 }
 
 RunLength RunRecorder::length() const {
