@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/format.h"
 #include "data/sample/normalization.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
@@ -29,6 +30,15 @@ void check_divisor(const DataConfig& data, const Backbone& backbone) {
                         problem, "; the usual 32 suits backbones of four stages"));
 }
 
+// Throws ConfigError if the levels of the detector do not have the strides of the anchors.
+void check_strides(const Detector& detector, const DenseRule& rule) {
+  if (std::ranges::equal(detector.strides(), rule.levels, {}, {}, &AnchorLevel::stride)) return;
+  throw ConfigError(cat("the first level of this detector has cells of ",
+                        counted(detector.strides().front(), "pixels"),
+                        ", but anchors are for cells of ", rule.levels.front().stride,
+                        "; leave model.patch_size and model.reduction at those of the preset"));
+}
+
 // Throws DataError if a data set has other classes than those that a model has learnt.
 void check_classes(const ClassList& learnt, const Dataset& dataset) {
   const std::vector<std::string>& names = dataset.class_names();
@@ -38,6 +48,10 @@ void check_classes(const ClassList& learnt, const Dataset& dataset) {
                         learnt.names[i], "' in ", learnt.owner,
                         "; evaluate with the categories that the model was trained with"));
   }
+}
+
+ClassList categories_of(const Dataset& dataset) {
+  return {dataset.description(), dataset.class_names(), dataset.num_classes()};
 }
 
 void add_term(const char* name, const Variable& loss, Variable& sum, Context& ctx,
@@ -60,6 +74,7 @@ Detect::Detect(const TaskSetup& setup)
                                  {3, 256})
                         .to(device_)) {
   check_divisor(config_.data, detector_.backbone());
+  check_strides(detector_, *rule_);
 }
 
 Detect::~Detect() = default;
@@ -74,6 +89,9 @@ std::shared_ptr<const Dataset> Detect::open(Split split) const {
     dataset =
         open_unlabelled(config_.data, config_.model, split, config_.seed, registries_.datasets);
     if (learnt_) check_classes(*learnt_, *dataset);
+    for (const auto& [other, opened] : splits_) {
+      if (other != split && opened) check_classes(categories_of(*opened), *dataset);
+    }
   }
   return dataset;
 }

@@ -63,11 +63,16 @@ std::vector<TruthObject> truths_of(const CocoDataset& truths, std::int64_t sampl
 std::vector<FoundObject> found_in(const Fields& outputs, std::int64_t row,
                                   std::span<const CocoCategory> categories, PixelSize image) {
   const std::vector<Detection> objects = objects_in(outputs, row);
-  std::vector<FoundObject> found(objects.size());
-  parallel_for(static_cast<std::int64_t>(objects.size()), [&](std::int64_t i) {
+  std::vector<std::int64_t> known;  // the model may have more classes than the images
+  for (std::int64_t i = 0; i < std::ssize(objects); ++i) {
+    if (objects[static_cast<std::size_t>(i)].label < std::ssize(categories)) known.push_back(i);
+  }
+  std::vector<FoundObject> found(known.size());
+  parallel_for(std::ssize(known), [&](std::int64_t place) {
+    const std::int64_t i = known[static_cast<std::size_t>(place)];
     const Detection& object = objects[static_cast<std::size_t>(i)];
     const Box& box = object.box;
-    FoundObject& to = found[static_cast<std::size_t>(i)];
+    FoundObject& to = found[static_cast<std::size_t>(place)];
     to.category = categories[static_cast<std::size_t>(object.label)].id;
     to.box = {box.x1, box.y1, static_cast<double>(box.x2) - box.x1,
               static_cast<double>(box.y2) - box.y1};

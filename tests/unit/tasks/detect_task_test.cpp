@@ -1,6 +1,8 @@
 // The task detect: the same losses for any threads and batch padding, images without objects,
 // detections that do not depend on the batch, its config, and its weights.
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "data/shapes/write_shapes.h"
 #include "dtn/config/load.h"
@@ -11,6 +13,7 @@
 #include "dtn/tasks/detect.h"
 #include "dtn/tasks/registries.h"
 #include "independent_images.h"
+#include "tasks/detect/meter.h"
 #include "temp_folder.h"
 #include "tensors.h"
 #include "texts.h"
@@ -179,6 +182,53 @@ TEST_P(DetectTask, LoadsItsWeightsAndThoseForOtherClasses) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DetectTask, testing::Values("retinanet", "mask_rcnn"));
 
+// Evaluates detectors of three classes on images with fewer categories.
+TEST(DetectTaskData, ClassesThatTheImagesDoNotHaveAreLeftOut) {
+  const auto task = make_detector("mask_rcnn");
+  std::vector<CocoCategory> all_categories(3);
+  for (std::size_t i = 0; i < 3; ++i) all_categories[i].id = static_cast<std::int64_t>(5 + 2 * i);
+  const std::span<const CocoCategory> categories = all_categories;
+  Context ctx;
+  const Fields outputs = task->outputs(ctx, batch_of(*task->source(Split::kVal, kCpu), {0}));
+  const auto count = [&](std::size_t known) {
+    std::size_t listed = 0;
+    for (const FoundObject& object : found_in(outputs, 0, categories.first(known), {64, 64})) {
+      for (std::size_t i = 0; i < known; ++i) listed += object.category == categories[i].id;
+    }
+    return std::pair(listed, found_in(outputs, 0, categories.first(known), {64, 64}).size());
+  };
+  const auto [all, found] = count(3);
+  EXPECT_EQ(all, found);
+  EXPECT_GT(found, 0u);
+  const auto [some, kept] = count(1);
+  EXPECT_EQ(some, kept);
+  EXPECT_LT(kept, found);
+}
+
+// A label is the place of a category in its file.
+TEST(DetectTaskData, SplitsHaveTheSameCategories) {
+  const TempFolder folder;
+  std::filesystem::copy(shapes_folder(), folder.path(), std::filesystem::copy_options::recursive);
+  const auto file = folder.path() / "annotations" / "instances_val.json";
+  const auto without = [&](std::size_t label) {
+    auto json = nlohmann::json::parse(
+        std::ifstream(shapes_folder() / "annotations" / "instances_val.json"));
+    auto& categories = json["categories"].get_ref<nlohmann::json::array_t&>();
+    std::ranges::sort(categories, {}, [](const auto& c) { return c["id"].template get<int>(); });
+    const auto id = categories[label]["id"];
+    categories.erase(categories.begin() + static_cast<std::ptrdiff_t>(label));
+    std::erase_if(json["annotations"].get_ref<nlohmann::json::array_t&>(),
+                  [&](const auto& object) { return object["category_id"] == id; });
+    std::ofstream(file) << json;
+    const ExperimentConfig config = config_of("retinanet", folder.path());
+    const Detect task({config, kCpu, standard_registries()});
+    task.source(Split::kTrain, kCpu);
+    task.source(Split::kVal, kCpu);
+  };
+  expect_error<DataError>([&] { without(1); }, {"val with", ": class 1 is", "/train: "});
+  EXPECT_NO_THROW(without(2)) << "the labels of the others stay";
+}
+
 // A classification model becomes the backbone; its head, norm and class token are left out.
 TEST(DetectTaskWeights, TakeABackboneFromClassification) {
   const TempFolder folder;
@@ -229,6 +279,16 @@ TEST(DetectTaskConfig, DetectorImpliesTheTask) {
   expect_error<ConfigError>(
       [&] { parse("model: {preset: pvt_tiny, detector: retinanet}\naugment: deit"); },
       {"augment.preset is not read by the task 'detect'"});
+}
+
+TEST(DetectTaskConfig, RefusesStridesThatTheAnchorsDoNotHave) {
+  ExperimentConfig config = config_of("retinanet", shapes_folder());
+  config.model.patch_size = 2;
+  expect_error<ConfigError>(
+      [&] {
+        Detect({config, kCpu, standard_registries()});
+      },
+      {"cells of 4 pixels", "anchors are for cells of 8"});
 }
 
 TEST(DetectTaskConfig, RefusesModelsWithoutFourStages) {
