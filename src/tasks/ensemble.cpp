@@ -9,6 +9,7 @@
 #include "data/sample/normalization.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/core/log.h"
 
 namespace dtn {
 namespace {
@@ -74,6 +75,7 @@ void check_joins_ensemble(const ExperimentConfig& first, const ExperimentConfig&
   same.data.crop_pct = other.data.crop_pct;
   same.data.interpolation = other.data.interpolation;
   same.data.resample = other.data.resample;
+  same.data.exif = other.data.exif;
   const std::vector<std::string> differences = config_differences(first, same);
   constexpr const char* kRemedy = "; --set gives all the same value";
   if (!differences.empty()) {
@@ -85,6 +87,19 @@ void check_joins_ensemble(const ExperimentConfig& first, const ExperimentConfig&
                         ": the models of an ensemble see the same inputs, but data.mean or "
                         "data.std is another than in the first",
                         kRemedy));
+}
+
+void warn_of_other_split(const ExperimentConfig& first, const ExperimentConfig& other,
+                         const std::string& named) {
+  const std::optional<double>&share = first.data.split, &others = other.data.split;
+  if (!share || (others == share && other.seed == first.seed)) return;
+  const auto text = [](const ExperimentConfig& config) {
+    return config.data.split ? cat("data.split ", *config.data.split, " with seed ", config.seed)
+                             : std::string("no data.split");
+  };
+  log_warn(cat(named, ": trained with ", text(other), ", and the first model with ", text(first),
+               ", so it has learned from images that are evaluated here, and its figures are too "
+               "good; evaluate other images (--set data.split=null --set data.val=...)"));
 }
 
 Ensemble::Ensemble(const TaskSetup& setup, std::vector<std::unique_ptr<Classify>> others)

@@ -35,4 +35,9 @@ Tensor log_mean_probabilities(const std::vector<Tensor>& logits);
 void check_joins_ensemble(const ExperimentConfig& first, const ExperimentConfig& other,
                           const std::string& named, const DatasetRegistry& datasets);
 
+// Warns if data.split held out other images from the training of `named` than from that of the
+// first model, whose held-out images are evaluated: `named` has learned from most of them.
+void warn_of_other_split(const ExperimentConfig& first, const ExperimentConfig& other,
+                         const std::string& named);
+
 }  // namespace dtn

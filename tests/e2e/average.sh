@@ -129,6 +129,24 @@ expect 0 dtn-train --config supcon.yaml --set task=supcon --set schedule.steps=1
 expect 2 dtn-average supcon --evaluate --output a.safetensors
 expect_text 'models of the task supcon have features' 'dtn-eval --task knn'
 
+echo "teachers of self-distillation"
+sed '/^augment/d; s/label_smoothing: 0.1, ema: 0.9, //' tiny.yaml > dino.yaml
+printf 'augment: dino\ndino: {out_dim: 32, hidden_dim: 16, bottleneck_dim: 8, local_crops: 0}\n' >> dino.yaml
+expect 0 dtn-train --config dino.yaml --set task=dino --set schedule.steps=4 --output dino \
+  --set train.checkpoint_every=2 --set train.keep=2
+expect 0 dtn-average dino/checkpoints/step-0000000{2,4} --output dino.safetensors
+check "the mean of the teachers" << 'EOF'
+def values(path):
+    tensors = files.read_safetensors(path)[1]
+    return {name: files.values_of(tensor) for name, tensor in tensors.items()}
+first, second = (values(f"dino/checkpoints/step-0000000{i}/ema.safetensors") for i in (2, 4))
+mean = values("dino.safetensors")
+assert mean.keys() == first.keys(), mean.keys() ^ first.keys()
+for name, found in mean.items():
+    for a, b, c in zip(first[name], second[name], found):
+        assert abs((a + b) / 2 - c) < 1e-6, (name, a, b, c)
+EOF
+
 echo "running statistics"
 for seed in 1 2; do
   expect 0 dtn-train --config tiny.yaml --set model.norm.type=bn --set seed=$seed --set schedule.steps=3 \

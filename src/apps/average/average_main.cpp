@@ -161,6 +161,7 @@ int run_average(const AverageCommand& options, const Registries& registries) {
   Report report(options, models);
   std::optional<WeightsJudge> judge;
   if (options.greedy || options.evaluate) {
+    models.warn_of_other_splits();
     const TrainConfig& train = models.config().train;
     const int usual = std::min(64, train.micro_batch.value_or(train.batch_size));
     judge.emplace(models.config(), models.file(0), device, registries,

@@ -9,6 +9,7 @@
 #include "dtn/models/weights.h"
 #include "dtn/tasks/registries.h"
 #include "tasks/class_names.h"
+#include "tasks/ensemble.h"
 
 namespace dtn::app {
 namespace {
@@ -65,6 +66,7 @@ Ingredients::Ingredients(std::vector<std::string> checkpoints, const WeightsOpti
     check_same_classes(class_names_, names, named);
     if (class_names_.empty()) class_names_ = names;
     files_.push_back(file);
+    configs_.push_back(config);
   }
   task_ = make_task({config_, kCpu, registries});
 }
@@ -75,15 +77,24 @@ Tensor Ingredients::weights(std::size_t i) {
     for (const std::string& note : notes) log_info(cat(name(i), ": ", note));
   }
   noted_[i] = true;
-  return task_->stores().front().value->values().clone();
+  return store().values().clone();
 }
 
-bool Ingredients::has_statistics() const {
-  return !task_->stores().front().value->buffers().empty();
+ParameterStore& Ingredients::store() const {
+  ParameterStore* averaged = task_->averaged();
+  return averaged ? *averaged : *task_->stores().front().value;
 }
+
+void Ingredients::warn_of_other_splits() const {
+  for (std::size_t i = 1; i < configs_.size(); ++i) {
+    warn_of_other_split(config_, configs_[i], name(i));
+  }
+}
+
+bool Ingredients::has_statistics() const { return !store().buffers().empty(); }
 
 NamedTensors Ingredients::named(const Tensor& weights) const {
-  return named_weights(*task_->stores().front().value, weights);
+  return named_weights(store(), weights);
 }
 
 }  // namespace dtn::app

@@ -29,16 +29,22 @@ class Ingredients {
   // The config of the first model.
   const ExperimentConfig& config() const { return config_; }
   const std::vector<std::string>& class_names() const { return class_names_; }  // empty: unknown
+  // Warns of models that have learned from the images that the first is evaluated on.
+  void warn_of_other_splits() const;
   // True if batch normalizers have running statistics among the weights.
   bool has_statistics() const;
   // These weights by the names of the model's tensors.
   NamedTensors named(const Tensor& weights) const;
 
  private:
+  // The store that an evaluation reads: of a task with a teacher, the teacher's.
+  ParameterStore& store() const;
+
   std::vector<std::string> checkpoints_;
   std::vector<std::filesystem::path> files_;
   std::vector<bool> noted_;
   ExperimentConfig config_;
+  std::vector<ExperimentConfig> configs_;  // of all models
   std::vector<std::string> class_names_;
   std::unique_ptr<Task> task_;
 };

@@ -20,6 +20,7 @@ std::unique_ptr<Classify> load_member(const TaskSetup& setup, const TensorFile& 
   const TensorFile weights = read_safetensors(file);
   const ExperimentConfig config = own.config_of(weights, setup.registries.schemas());
   check_joins_ensemble(setup.config, config, named, setup.registries.datasets);
+  warn_of_other_split(setup.config, config, named);
   const std::int64_t classes = config.model.num_classes;
   check_same_classes(stored_class_names(first.metadata, classes),
                      stored_class_names(weights.metadata, classes), named);

@@ -9,6 +9,7 @@
 #include "dtn/core/check.h"
 #include "dtn/data/dataset_registry.h"
 #include "tensors.h"
+#include "texts.h"
 
 namespace dtn::test {
 namespace {
@@ -49,6 +50,26 @@ TEST(LogMeanProbabilities, KeepsNotANumber) {
   const Tensor a = Tensor::from(std::vector<float>{1, nan, 2}, {1, 3});
   const Tensor b = Tensor::from(std::vector<float>{1, 1, 1}, {1, 3});
   for (double value : doubles(log_mean_probabilities({b, a}))) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(WarnOfOtherSplit, NeedsEqualSharesAndSeeds) {
+  const auto warning = [](double share, std::uint64_t seed) {
+    ExperimentConfig first, other;
+    first.data.split = 0.2;
+    first.seed = 1;
+    other.data.split = share;
+    other.seed = seed;
+    testing::internal::CaptureStderr();
+    warn_of_other_split(first, other, "b");
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(0.2, 1), "");
+  expect_contains(warning(0.2, 2), "b: trained with data.split 0.2 with seed 2, and the first");
+  expect_contains(warning(0.1, 1), "it has learned from images that are evaluated here");
+  ExperimentConfig whole;
+  testing::internal::CaptureStderr();
+  warn_of_other_split(whole, whole, "b");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(CheckJoinsEnsemble, NamesTheDifference) {
