@@ -56,6 +56,10 @@ judge() { expect "$1" dtn-eval --checkpoint judge --samples "${@:2}"; }
 echo "the judge's images as samples"
 judge 0 train.safetensors --json
 grep '^{' "$log" > train.json
+# Samples are whole images, so references must not be cropped.
+judge 0 train.safetensors --json --set data.crop_pct=0.875
+expect_text 'data.crop_pct: 1 in place of 0.875, because samples are compared with whole images'
+expect_equal "judgement of whole images" "$(grep '^{' "$log")" "$(cat train.json)"
 judge 0 turned.safetensors --json --batch-size 7 --threads 2
 grep '^{' "$log" > turned.json
 judge 0 reversed.safetensors --json --references 96

@@ -63,12 +63,15 @@ std::string best_of_run(const fs::path& run) {
 }
 
 std::vector<std::string> next_commands(const ExperimentConfig& config, const fs::path& run) {
-  const std::string word = shell_word(run.string());
+  // With --ema, a command reads the weights whose figure the run has shown as its best.
+  const bool by_average = config.train.ema && config.train.best == BestBy::kEma;
+  const std::string folder = shell_word(run.string()), word = folder + (by_average ? " --ema" : "");
   const std::string& data = config.data.dataset;
   const bool classifies = config.task == "classify" || config.task == "multilabel";
   const bool has_images = data != "tensors" && data != "listops";
   if (config.task == "diffusion") {
-    return {cat("dtn-sample --checkpoint ", word, " --output samples.png"),
+    const char* images = config.model.num_classes > 0 ? " --classes 0" : " --count 16";
+    return {cat("dtn-sample --checkpoint ", word, images, " --output samples.png"),
             cat("dtn-eval --checkpoint ", word)};
   }
   if (config.task == "translate") {
@@ -81,7 +84,7 @@ std::vector<std::string> next_commands(const ExperimentConfig& config, const fs:
   }
   if (config.task == "dino" || config.task == "supcon") {
     return {cat("dtn-eval --checkpoint ", word, " --task knn"),
-            cat("dtn-train --config CONFIG --set model.init_weights=", word)};
+            cat("dtn-train --config CONFIG --set model.init_weights=", folder)};
   }
   if (config.task == "detect") {
     return {cat("dtn-eval --checkpoint ", word),

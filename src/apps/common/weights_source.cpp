@@ -1,11 +1,15 @@
 #include "apps/common/weights_source.h"
 
+#include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "apps/common/program.h"
+#include "config/choices.h"
 #include "config/document.h"
 #include "config/model_cache.h"
 #include "config/presets.h"
+#include "data/sample/normalization.h"
 #include "dtn/core/check.h"
 #include "io/weights_file.h"
 #include "tasks/trained_weights.h"
@@ -31,6 +35,21 @@ void WeightsOptions::add_config_to(CLI::App& app, const std::string& ema_help) {
 }
 
 namespace {
+
+// Gives images of another data set or folder the mean and deviation of the training images, if the
+// training took the usual ones of its data set.
+void keep_statistics(const ExperimentConfig& trained, ExperimentConfig& config,
+                     const ConfigSchemas& schemas) {
+  const int channels = config.model.channels;
+  const bool has_pixels = config.model.max_length == 0 && (channels == 1 || channels == 3);
+  if (!has_pixels || !dataset_registry().find(trained.data.dataset)) return;
+  for (const ExperimentConfig* each : {&trained, &std::as_const(config)}) {
+    if (!config::is_read("data.mean", *each, schemas)) return;
+  }
+  const DataConfig of_training = with_statistics(trained.data, channels, dataset_registry());
+  config.data.mean = of_training.mean;
+  config.data.std = of_training.std;
+}
 
 // True if the run diverged: it has a checkpoint that was set aside.
 bool is_diverged(const fs::path& run) {
@@ -106,8 +125,16 @@ ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
                           " contains no config, and there is no config.json beside it; give one "
                           "with --config: a file, or a name that dtn-info --models lists"));
   }
-  return parse_experiment(embedded->second, checkpoint + " (config)", overrides, schemas,
-                          ConfigOrigin::kStored);
+  const auto parse = [&](const std::vector<std::string>& keys) {
+    return parse_experiment(embedded->second, checkpoint + " (config)", keys, schemas,
+                            ConfigOrigin::kStored);
+  };
+  ExperimentConfig config = parse(overrides);
+  const bool given = std::ranges::any_of(overrides, [](const std::string& key) {
+    return key.starts_with("data.mean") || key.starts_with("data.std");
+  });
+  if (!overrides.empty() && !given) keep_statistics(parse({}), config, schemas);
+  return config;
 }
 
 }  // namespace dtn::app

@@ -154,6 +154,14 @@ int run_frozen(const EvalCommand& options, Device device, const Registries& regi
                           .registries = registries});
 }
 
+// Prepares references like samples, which are whole images.
+void take_whole_images(DataConfig& data) {
+  if (data.crop_pct == 1) return;
+  log_info(cat("data.crop_pct: 1 in place of ", data.crop_pct,
+               ", because samples are compared with whole images"));
+  data.crop_pct = 1;
+}
+
 // Judges the samples of --samples.
 int run_samples(const EvalCommand& options, const ExperimentConfig& config, Classify& judge,
                 Device device, const Registries& registries) {
@@ -224,6 +232,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   const bool makes_images = config.task == "diffusion" || config.task == "translate";
   if (options.inputs.empty()) take_test_split(config.data);
   if (!options.inputs.empty() && makes_images) evaluate_inputs_as_split(options, config.data);
+  if (!options.judged.samples.empty()) take_whole_images(config.data);
   const TaskSetup setup{config, device, registries};
   const std::unique_ptr<Task> task =
       others.empty() ? make_task(setup) : make_ensemble(setup, weights, others, options.weights);

@@ -1,9 +1,11 @@
 #include "apps/recipe/folder_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "core/format.h"
+#include "core/text.h"
 #include "data/source/image_names.h"
 #include "data/source/split_folders.h"
 #include "data/table/label_table.h"
@@ -84,6 +86,24 @@ bool has_class_folders(const fs::path& folder) {
   }
 }
 
+// Throws DataError if a folder without `train` has folders that look like splits: they would be
+// taken for classes.
+void check_no_splits(const fs::path& root) {
+  for (const std::string& name : class_folders_of(root.string())) {
+    const std::string lower = lowered(name);
+    const bool is_split = std::ranges::any_of(
+        std::array{"train", "training", "val", "valid", "validation", "test", "testing"},
+        [&](const char* split) { return lower == split; });
+    if (!is_split || !has_class_folders(root / name)) continue;
+    throw DataError(cat((root / name).string(),
+                        ": has class folders of its own, so it looks like a split and not like a "
+                        "class. Put the images to learn from into ",
+                        (root / "train").string(),
+                        "/<class>/; a folder beside it may be val or "
+                        "test"));
+  }
+}
+
 bool is_tar(const fs::path& file) { return lower_ending(file.filename().string()) == ".tar"; }
 
 // Uses the validation split if there is one, else holds out a part of the training images.
@@ -98,7 +118,8 @@ void divide(FolderLayout& layout) {
   layout.notes.push_back(
       cat("validation: a fifth of the images, chosen by the seed and the names of the files"));
   std::error_code ignored;
-  if (fs::is_directory(root / "test", ignored)) {
+  const bool apart = fs::is_directory(root / "train", ignored) && !data.train;
+  if (apart && fs::is_directory(root / "test", ignored)) {
     layout.notes.push_back(cat((root / "test").string(),
                                " is left for a last test: dtn-eval RUN "
                                "--set data.split=null --set data.val=test"));
@@ -167,7 +188,10 @@ FolderLayout find_layout(const fs::path& folder) {
   const fs::path train = has_train ? root / "train" : root;
   const bool class_folders = has_class_folders(train);
   if (const auto table = labels_in(train, class_folders)) return of_table(root, *table, !has_train);
-  if (class_folders) return of_class_folders(root, train);
+  if (class_folders) {
+    if (!has_train) check_no_splits(root);
+    return of_class_folders(root, train);
+  }
   if (has_train) {
     if (const auto table = labels_in(root, false)) return of_table(root, *table, true);
   }

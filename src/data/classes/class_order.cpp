@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <compare>
+#include <string>
 #include <string_view>
 
 #include "core/text.h"
@@ -23,22 +25,28 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-// Returns a value below, equal to or above 0 if a comes before, is equal to or comes after b.
+// Removes the leading characters that are no digits from a text and returns them in lower case.
+std::string take_letters(std::string_view& text) {
+  const auto end = std::ranges::find_if(text, is_digit);
+  std::string letters(text.begin(), end);
+  text.remove_prefix(letters.size());
+  std::ranges::transform(letters, letters.begin(), lower);
+  return letters;
+}
+
+int sign_of(std::strong_ordering order) { return order < 0 ? -1 : order > 0 ? 1 : 0; }
+
+// Returns a value below, equal to or above 0 if a comes before, is equal to or comes after b. As in
+// timm, names are lists of alternating texts and numbers, and their parts are compared as a whole.
 int compare_naturally(std::string_view a, std::string_view b) {
-  while (!a.empty() && !b.empty()) {
-    if (is_digit(a.front()) && is_digit(b.front())) {
-      const std::string_view x = take_digits(a), y = take_digits(b);
-      if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
-      if (x != y) return x < y ? -1 : 1;
-      continue;
-    }
-    const auto x = static_cast<unsigned char>(lower(a.front()));
-    const auto y = static_cast<unsigned char>(lower(b.front()));
-    if (x != y) return x < y ? -1 : 1;
-    a.remove_prefix(1);
-    b.remove_prefix(1);
+  while (!a.empty() || !b.empty()) {
+    const std::string letters = take_letters(a), others = take_letters(b);
+    if (letters != others) return sign_of(letters <=> others);
+    const std::string_view x = take_digits(a), y = take_digits(b);
+    if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
+    if (x != y) return sign_of(x <=> y);
   }
-  return static_cast<int>(!a.empty()) - static_cast<int>(!b.empty());
+  return 0;
 }
 
 }  // namespace

@@ -20,9 +20,7 @@ void normalize_row(const std::uint8_t* in, int n, const float* table, std::int64
     for (int c = 0; c < kChannels; ++c) out[c * plane] = table[c * 256 + in[c]];
 }
 
-std::vector<float> per_channel(const std::vector<double>& given, const std::vector<double>& usual,
-                               int channels, const char* key) {
-  const std::vector<double>& values = given.empty() ? usual : given;
+std::vector<float> per_channel(const std::vector<double>& values, int channels, const char* key) {
   if (values.size() != 1 && values.size() != static_cast<std::size_t>(channels))
     throw ConfigError(cat("data.", key, " has ", values.size(), " values for images of ", channels,
                           " channels; give one, or one per channel"));
@@ -34,19 +32,27 @@ std::vector<float> per_channel(const std::vector<double>& given, const std::vect
 
 }  // namespace
 
-Normalization resolve_normalization(const DataConfig& data, int channels,
-                                    const DatasetRegistry& datasets) {
-  DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
+DataConfig with_statistics(DataConfig data, int channels, const DatasetRegistry& datasets) {
   const DatasetEntry* row = datasets.find(data.dataset);
   const PixelStatistics usual = !row                 ? kImageNetStatistics
                                 : row->statistics_of ? row->statistics_of(data)
                                                      : row->statistics;
-  const auto pick = [&](const std::array<double, 3>& color, double gray) {
-    return channels == 1 ? std::vector<double>{gray}
-                         : std::vector<double>(color.begin(), color.end());
+  const auto fill = [&](std::vector<double>& values, const std::array<double, 3>& color,
+                        double gray) {
+    if (!values.empty()) return;
+    values =
+        channels == 1 ? std::vector<double>{gray} : std::vector<double>(color.begin(), color.end());
   };
-  Normalization n{per_channel(data.mean, pick(usual.mean, usual.gray_mean), channels, "mean"),
-                  per_channel(data.std, pick(usual.std, usual.gray_std), channels, "std")};
+  fill(data.mean, usual.mean, usual.gray_mean);
+  fill(data.std, usual.std, usual.gray_std);
+  return data;
+}
+
+Normalization resolve_normalization(const DataConfig& config, int channels,
+                                    const DatasetRegistry& datasets) {
+  DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
+  const DataConfig data = with_statistics(config, channels, datasets);
+  Normalization n{per_channel(data.mean, channels, "mean"), per_channel(data.std, channels, "std")};
   for (std::size_t c = 0; c < n.std.size(); ++c)
     if (!(n.std[c] > 0) || !std::isfinite(n.std[c]) || !std::isfinite(n.mean[c]))
       throw ConfigError(cat("data.mean and data.std must be finite and std positive; channel ", c,

@@ -16,8 +16,12 @@ struct Normalization {
 // Returns the values of the config, or the usual values of its data set (ImageNet's if it has
 // none). A single value serves all channels. Throws ConfigError if the number of values is wrong or
 // a deviation is not positive.
-Normalization resolve_normalization(const DataConfig& data, int channels,
+Normalization resolve_normalization(const DataConfig& config, int channels,
                                     const DatasetRegistry& datasets = dataset_registry());
+
+// Returns the data with the mean and deviation of resolve_normalization() in place of unset ones.
+// They then stay if the data set or its folder changes.
+DataConfig with_statistics(DataConfig data, int channels, const DatasetRegistry& datasets);
 
 // Returns the data with a mean and deviation of 0.5: pixels become -1 .. 1.
 DataConfig symmetric_pixels(DataConfig data);

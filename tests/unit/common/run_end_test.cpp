@@ -69,6 +69,27 @@ TEST(RunEnd, CommandsSuitTheTask) {
   EXPECT_NE(first_of("detect", "coco").find("dtn-predict"), std::string::npos);
 }
 
+// The best figure is that of the average, so the commands must read it.
+TEST(RunEnd, CommandsReadTheWeightsThatAreBest) {
+  ExperimentConfig config;
+  config.train.ema = 0.9;
+  EXPECT_EQ(next_commands(config, "run").at(1), "dtn-predict --checkpoint run IMAGE...");
+  config.train.best = BestBy::kEma;
+  for (const std::string& command : next_commands(config, "run")) {
+    EXPECT_NE(command.find(" --checkpoint run --ema"), std::string::npos) << command;
+  }
+}
+
+TEST(RunEnd, CommandsOfDiffusionNameTheImagesToDraw) {
+  ExperimentConfig config;
+  config.task = "diffusion";
+  EXPECT_EQ(next_commands(config, "run").at(0),
+            "dtn-sample --checkpoint run --classes 0 --output samples.png");
+  config.model.num_classes = 0;
+  EXPECT_EQ(next_commands(config, "run").at(0),
+            "dtn-sample --checkpoint run --count 16 --output samples.png");
+}
+
 TEST(RunEnd, CommandsOfImageToImageModelsFitTheirConditions) {
   const auto second_of = [](const ModelConfig& model) {
     ExperimentConfig config;

@@ -133,6 +133,10 @@ TEST(ClassOrder, NaturalOrderMatchesTimm) {
   sort_class_names(names, ClassOrder::kNatural);
   EXPECT_EQ(names,
             (Names{"", "007", "7", "9", "10", "a", "a1", "A2", "a10", "b1", "img3", "img12b"}));
+  // A text is compared as a whole: "type" is the beginning of "type-a", and comes first.
+  Names types = {"Type-A", "Type2", "Type 3", "Type1"};
+  sort_class_names(types, ClassOrder::kNatural);
+  EXPECT_EQ(types, (Names{"Type1", "Type2", "Type 3", "Type-A"}));
   sort_class_names(names, ClassOrder::kBytes);
   EXPECT_EQ(names[1], "007");
   EXPECT_EQ(names[2], "10");

@@ -48,6 +48,18 @@ TEST_F(FolderLayouts, Splits) {
   EXPECT_EQ(found().data.split, std::nullopt);
 }
 
+// They would be classes.
+TEST_F(FolderLayouts, SplitsWithoutTrainAreRejected) {
+  images({"cat/1.jpg", "dog/1.jpg", "Test/cat/1.jpg", "Test/dog/1.jpg"});
+  expect_rejected({"/Test: has class folders of its own", "looks like a split", "/train/<class>/"});
+}
+
+TEST_F(FolderLayouts, ClassMayHaveTheNameOfASplit) {
+  images({"test/1.jpg", "exam/1.jpg"});
+  EXPECT_EQ(found().data.split, 0.2);
+  EXPECT_EQ(found().notes.back().find("last test"), std::string::npos);
+}
+
 TEST_F(FolderLayouts, Table) {
   images({"1.jpg", "2.jpg"});
   folder_.write("names of files.csv", "path,label\n1.jpg,cat\n2.jpg,dog\n");
