@@ -62,7 +62,10 @@ class SampleEvaluator {
     results.classes = agreement_by_class(samples, judge_.classes().count);
     results.test = score_of_test_images();
     results.noise = score_of(judge_noise());
-    if (other_) results.other = score_of(judge(*other_, judge_.input_of(*other_), "other samples"));
+    if (other_) {
+      results.other = score_of(judge(*other_, judge_.input_of(*other_), "other samples"));
+      warn_of_few(results.other->count, "reference samples");
+    }
     return results;
   }
 
@@ -112,8 +115,10 @@ class SampleEvaluator {
     }
     log_info(cat("test images: ", images->description()));
     ProgressBar bar("test images", images->size());
-    return score_of(judge_.judge(images, draw_images(*images, file_.labels.numel()),
-                                 [&](std::int64_t done) { bar.update(done, ""); }));
+    const Score score = score_of(judge_.judge(images, draw_images(*images, file_.labels.numel()),
+                                              [&](std::int64_t done) { bar.update(done, ""); }));
+    warn_of_few(score.count, "test images");
+    return score;
   }
 
   // Normal noise, with which sampling begins, as samples that were asked for the same classes.

@@ -104,6 +104,10 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
   const Device device = options.machine.apply();
   const std::filesystem::path file = options.file(registries.schemas());
   const TensorFile weights = read_safetensors(file);
+  const auto step = weights.metadata.find("step");
+  if (step != weights.metadata.end()) {
+    log_info(cat("weights: ", std::filesystem::canonical(file).string(), ", step ", step->second));
+  }
   const ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   const std::unique_ptr<Diffusion> task = make_model({config, device, registries});
   options.check_model(config);

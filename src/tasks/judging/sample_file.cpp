@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/format.h"
+#include "data/classes/class_order.h"
 #include "data/classes/match_classes.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -72,6 +73,12 @@ void match_sample_labels(const ClassList& model, SampleFile& file) {
   ClassList classes = named_classes(file.path, stored_class_names(file.metadata, kAny));
   if (classes.names.empty() || model.names.empty()) {
     check_range(file, model.count, model.owner);
+    const bool one_is_named = !classes.names.empty() || !model.names.empty();
+    if (!one_is_named) return;
+    const ClassList& named = classes.names.empty() ? model : classes;
+    log_info(cat("classes: ", classes.names.empty() ? file.path : model.owner,
+                 " does not name its classes; they are assumed to have the order of ", named.owner,
+                 ": ", listed_names(named.names)));
     return;
   }
   check_range(file, classes.count, "its own metadata");

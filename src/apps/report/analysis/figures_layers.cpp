@@ -298,7 +298,7 @@ void add_signals(const FigureInput& in, Figures& out) {
   LayerLines gradients{"gradient_norm",
                        "Gradient norms",
                        "norm",
-                       "Euclidean norm of the gradient of the mean cross entropy over all "
+                       "Euclidean norm of the gradient of the mean loss over all "
                        "parameters of a block, and over those of its norms, attention and MLP.",
                        {line_panel(in, "whole block", "gradient_norm", {}),
                         line_panel(in, "norms", "branch_gradient_norm", {0}),
