@@ -56,6 +56,22 @@ judge() { expect "$1" dtn-eval --checkpoint judge --samples "${@:2}"; }
 echo "the judge's images as samples"
 judge 0 train.safetensors --json
 grep '^{' "$log" > train.json
+# A model without classes is asked for none.
+python3 - << 'EOF'
+import files
+tensors = files.read_safetensors("train.safetensors")[1]
+files.write_safetensors("unasked.safetensors", tensors, {"unconditional": "1"})
+EOF
+judge 0 unasked.safetensors --json
+check "samples without classes" << 'EOF'
+found = json.loads([l for l in log.splitlines() if l.startswith("{")][-1])
+asked = json.load(open("train.json"))
+assert found["agreement"] is None and found["references"]["noise"]["agreement"] is None, found
+assert found["classes"] == [] and found["frechet_distance"] == asked["frechet_distance"], found
+assert found["references"]["test_images"] == asked["references"]["test_images"], found
+EOF
+judge 0 unasked.safetensors
+expect_text '^samples +- +[0-9.e+-]+  96 images$' 'of a model without classes, so there is no agreement'
 # Samples are whole images, so references must not be cropped.
 judge 0 train.safetensors --json --set data.crop_pct=0.875
 expect_text 'data.crop_pct: 1 in place of 0.875, because samples are compared with whole images'

@@ -1,7 +1,9 @@
 #include "apps/eval/sample_evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -58,12 +60,16 @@ class SampleEvaluator {
     compare_with_training_images(results);
     warn_of_few(file_.labels.numel(), "samples");
     const Judgement samples = judge(file_, input_, "judging samples");
-    results.samples = score_of(samples);
-    results.classes = agreement_by_class(samples, judge_.classes().count);
+    results.samples = score_of(file_, samples);
+    if (file_.has_classes()) {
+      results.classes = agreement_by_class(samples, judge_.classes().count);
+    } else {
+      log_info(cat(file_.path, ": of a model without classes, so there is no agreement"));
+    }
     results.test = score_of_test_images();
-    results.noise = score_of(judge_noise());
+    results.noise = score_of(file_, judge_noise());
     if (other_) {
-      results.other = score_of(judge(*other_, judge_.input_of(*other_), "other samples"));
+      results.other = score_of(*other_, judge(*other_, judge_.input_of(*other_), "other samples"));
       warn_of_few(results.other->count, "reference samples");
     }
     return results;
@@ -89,6 +95,13 @@ class SampleEvaluator {
             .labelled = std::ssize(judgement.seen),
             .distance = frechet_distance(moments_of(judgement.features), training_),
             .count = judgement.features.dim(0)};
+  }
+
+  // Nothing was asked of the samples of a model without classes.
+  Score score_of(const SampleFile& file, const Judgement& judgement) const {
+    Score score = score_of(judgement);
+    if (!file.has_classes()) score.agreement = std::numeric_limits<double>::quiet_NaN();
+    return score;
   }
 
   void compare_with_training_images(Results& results) {
@@ -150,7 +163,7 @@ class SampleEvaluator {
 // --- output -------------------------------------------------------------------------------------
 
 Json score_json(const Score& score, const char* agreement) {
-  return {{agreement, score.agreement},
+  return {{agreement, json_of(score.agreement)},
           {"frechet_distance", json_of(score.distance)},
           {"count", score.count}};
 }
@@ -193,7 +206,9 @@ Json results_json(const Results& results, const SampleEvaluator& evaluator) {
 }
 
 void print_row(const std::string& name, const Score& score, const std::string& note) {
-  std::printf("%-17s %8.2f %% %18.4g  %s\n", name.c_str(), score.agreement, *score.distance,
+  const std::string agreement =
+      std::isnan(score.agreement) ? "-" : format("%.2f %%", score.agreement);
+  std::printf("%-17s %10s %18.4g  %s\n", name.c_str(), agreement.c_str(), *score.distance,
               note.c_str());
 }
 

@@ -23,6 +23,7 @@
 #include "tasks/diffusion/noise_file.h"
 #include "tasks/diffusion/sample_grid.h"
 #include "tasks/diffusion/sample_images.h"
+#include "tasks/judging/sample_file.h"
 
 namespace dtn::app {
 namespace {
@@ -73,13 +74,14 @@ void warn_of_infinite(const Tensor& samples) {
 
 // Returns what the samples depend on, and the names of their classes.
 StringMap metadata_of(const SampleCommand& options, const SamplerOptions& sampler,
-                      const StringMap& weights) {
+                      const StringMap& weights, int classes) {
   StringMap metadata = {{"sampler", options.sampler},
                         {"steps", std::to_string(sampler.steps)},
                         {"eta", config::number_text(sampler.eta)},
                         {"guidance", config::number_text(sampler.guidance)},
                         {"seed", std::to_string(options.seed)}};
   if (!options.noise.empty()) metadata.erase("seed");  // it draws nothing
+  if (classes == 0) metadata[kUnconditionalKey] = "1";
   if (options.untrained) metadata["step"] = "0";
   for (const char* key : {kClassNamesKey, "step"}) {
     if (const auto found = weights.find(key); found != weights.end()) metadata.insert(*found);
@@ -144,7 +146,7 @@ int run_sample(const SampleCommand& options, const Registries& registries) {
   if (!options.samples.empty()) {
     write_safetensors(options.samples,
                       {{"samples", samples}, {"labels", Tensor::from(request.labels, {n})}},
-                      metadata_of(options, sampling, weights.metadata));
+                      metadata_of(options, sampling, weights.metadata, model.num_classes));
   }
   write_picture(options, samples, model);
   warn_of_infinite(samples);

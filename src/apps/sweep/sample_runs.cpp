@@ -245,6 +245,11 @@ void check_variant(const SweepSamples& s, const SweepVariant& variant,
     throw ConfigError(cat("the task ", config.task, " draws no samples; leave samples out"));
   }
   const ModelConfig &model = config.model, &judge = s.judge->model;
+  if (model.num_classes == 0) {
+    throw ConfigError(
+        "a judge compares samples with the classes that were asked for, and this model has none "
+        "(model.num_classes: 0); leave samples out");
+  }
   if (judge.channels != model.channels || judge.image_size != model.image_size) {
     throw ConfigError(cat("samples of ", model.channels, " channels and ", model.image_size,
                           " pixels do not fit the judge, which reads ", judge.channels,

@@ -69,6 +69,7 @@ SampleFile read_sample_file(const std::filesystem::path& path) {
 }
 
 void match_sample_labels(const ClassList& model, SampleFile& file) {
+  if (!file.has_classes()) return;
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   ClassList classes = named_classes(file.path, stored_class_names(file.metadata, kAny));
   if (classes.names.empty() || model.names.empty()) {
