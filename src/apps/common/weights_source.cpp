@@ -129,12 +129,12 @@ ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
     return parse_experiment(embedded->second, checkpoint + " (config)", keys, schemas,
                             ConfigOrigin::kStored);
   };
-  ExperimentConfig config = parse(overrides);
+  ExperimentConfig stored = parse(overrides);
   const bool given = std::ranges::any_of(overrides, [](const std::string& key) {
     return key.starts_with("data.mean") || key.starts_with("data.std");
   });
-  if (!overrides.empty() && !given) keep_statistics(parse({}), config, schemas);
-  return config;
+  if (!overrides.empty() && !given) keep_statistics(parse({}), stored, schemas);
+  return stored;
 }
 
 }  // namespace dtn::app
