@@ -40,7 +40,7 @@ void CocoOptions::add_to(CLI::App& app, const std::vector<CLI::Option*>& others)
   found->needs(truths);
   app.add_option("--coco-iou", overlap,
                  "overlap of bbox (boxes) or segm (masks) (default: bbox; also segm if every "
-                 "result has a mask)")
+                 "result has a mask and every truth a segmentation)")
       ->check(CLI::IsMember({"bbox", "segm"}))
       ->needs(truths);
   for (CLI::Option* other : others) truths->excludes(other);

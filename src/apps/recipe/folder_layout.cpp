@@ -99,8 +99,7 @@ void check_no_splits(const fs::path& root) {
                         ": has class folders of its own, so it looks like a split and not like a "
                         "class. Put the images to learn from into ",
                         (root / "train").string(),
-                        "/<class>/; a folder beside it may be val or "
-                        "test"));
+                        "/<class>/, and those to judge by into val or test beside it"));
   }
 }
 

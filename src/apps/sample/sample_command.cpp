@@ -53,7 +53,8 @@ void SampleCommand::add_to(CLI::App& app) {
       "ddim, whose path is fixed by the first noise, or ddpm, which adds noise in each step");
   add_count(app, "--steps", steps,
             "number of steps; ddim needs an even stride through the steps of training");
-  add_defaulted(app, "--eta", eta, "noise in the steps of ddim: 0 none, 1 as much as ddpm");
+  add_defaulted(app, "--eta", eta,
+                "noise in the steps of ddim: 0 none, 1 the variance of the posterior");
   app.add_option("--cfg-scale", guidance,
                  "guidance scale: above 1, images follow their class more closely and vary less; "
                  "1: none (default: 1.5, or 1 for a model trained without model.label_dropout)");

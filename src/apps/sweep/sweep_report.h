@@ -90,8 +90,8 @@ std::string sample_markdown(const SweepReport& report);
 const SampleResult* any_sample_result(const SweepReport& report, std::size_t i);
 
 // Draws the metric over the epochs, as SVG: for each variant a line for the mean over the seeds,
-// and a band from the minimum to the maximum. The legend is sorted by result; DTN variants have
-// thicker lines.
+// and a band from the minimum to the maximum, up to the end of the first seed. The legend is sorted
+// by result; DTN variants have thicker lines.
 std::string curves_svg(const SweepReport& report);
 // Draws the results, one row per variant: a dot for each seed and a line for the mean. The paper's
 // figures, if any, are beside them with a separate scale.

@@ -27,7 +27,7 @@ using Denoiser = std::function<Tensor(const Tensor& x, const Tensor& t, const Te
 struct SamplerOptions {
   SamplerKind kind = SamplerKind::kDdim;
   std::int64_t steps = 50;  // see spaced_steps()
-  double eta = 0;           // DDIM: 0 adds no noise, 1 as much as DDPM
+  double eta = 0;           // DDIM: 0 adds no noise, 1 the variance of the posterior
   // e = e of no label + guidance (e of the label - e of no label), in the first three channels (the
   // public figures of DiT depend on that). The others, and v, are those of the label. 1: one pass
   // of the model, with the label.

@@ -339,6 +339,17 @@ TEST(CudaOptimizer, Ema) {
   }
 }
 
+// Rounded products would move values that are already equal.
+TEST(CudaOptimizer, EmaKeepsEqualValues) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  constexpr std::int64_t kCount = 10007;
+  Twin average = random_twin({kCount}, kF, 5), param = random_twin({kCount}, kF, 5);
+  for (const double decay : {0.996, 0.9, 0.3}) {
+    run(cuda_queue(), EmaStep{kCount, floats(average, kOnDevice), floats(param, kOnDevice), decay});
+  }
+  EXPECT_TRUE(same_bits(average.device(), param.device()));
+}
+
 // The device reads the number of updates.
 TEST(CudaOptimizer, EmaWarmsUp) {
   DTN_SKIP_WITHOUT_DEVICE();
