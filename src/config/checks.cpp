@@ -293,10 +293,12 @@ class Checker {
 
   void check_clipping() const {
     const OptimConfig& o = c_.optim;
-    if (!o.clip_param_norm || (!o.clip_grad_norm && !o.clip_adaptive)) return;
-    const char* other = o.clip_grad_norm ? "optim.clip_grad_norm" : "optim.clip_adaptive";
+    const bool clips_norm = o.clip_grad_norm.value_or(0) > 0;
+    if (!o.clip_param_norm || (!clips_norm && !o.clip_adaptive)) return;
+    const char* other = clips_norm ? "optim.clip_grad_norm" : "optim.clip_adaptive";
     fail(blame({"optim.clip_param_norm", other}), "optim.clip_param_norm and ", other,
-         " are both set; use one of them and set the other to null");
+         " are both set; use one of them, by optim.clip_param_norm: null or ", other,
+         clips_norm ? ": 0" : ": null");
   }
 
   void check_schedule() const {

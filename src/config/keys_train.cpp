@@ -158,9 +158,9 @@ std::vector<Key> train_keys() {
              "scale of orthogonal steps: match_rms_adamw (the size of AdamW's steps, so that its "
              "rate and decay carry over) or original (from the shape of the matrix); unset: "
              "match_rms_adamw"),
-      value(KEY(optim.clip_grad_norm), above(0), "1",
+      value(KEY(optim.clip_grad_norm), at_least(0), "1",
             "largest gradient norm over all weights; a gradient with a larger norm is scaled down "
-            "to it; unset: no clipping"),
+            "to it; 0 or unset: no clipping"),
       value(KEY(optim.clip_param_norm), above(0), "3",
             "largest gradient norm of each parameter by itself, as in DINO; a larger gradient is "
             "scaled down to it; unset: no clipping"),

@@ -85,6 +85,17 @@ void check_known(const Node& map, const std::string& prefix, const std::set<std:
   }
 }
 
+// Throws ConfigError if the text of a config is that of a sweep.
+void check_is_run(const Node& root) {
+  for (const char* key : {"variants", "sweeps", "base_sweep"}) {
+    const auto member = std::ranges::find(root.members, key, &Member::key);
+    if (member == root.members.end()) continue;
+    fail(member->where, "`", key,
+         "` is a key of sweeps; run this file with dtn-sweep (a sweep inherits from another by "
+         "base_sweep, not by base)");
+  }
+}
+
 // Converts one layer into the form that is merged, and checks it as far as possible alone.
 void prepare(Node& root, const ConfigSchemas& schemas) {
   if (root.is_null()) root = make_map(root.where);
@@ -144,6 +155,7 @@ class FileLoader {
   Node load(const std::filesystem::path& path, const Where* asked_by) {
     enter(path, asked_by);
     Node root = read(path, asked_by);
+    check_is_run(root);
     Node bases;
     if (root.is_map()) {
       if (const Node* base = root.find("base")) bases = load_bases(*base, path.parent_path());
@@ -307,6 +319,7 @@ Node load_text_layer(const std::string& text, const std::string& source,
   for (const Member& m : root.members) {
     if (m.key == "base") fail(m.where, "base: is for files only; this text has no folder");
   }
+  check_is_run(root);
   prepare(root, schemas);
   if (origin == ConfigOrigin::kStored) drop_unread(root, schemas);
   return root;

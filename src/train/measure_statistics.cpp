@@ -18,15 +18,28 @@ bool is_momentum(const Option& option) {
   return option.key == kMomentum;
 }
 
-// The config with normalizers whose statistics after a batch are those of the batch.
+bool has_statistics(const NormConfig& norm, const NormRegistry& norms) {
+  return norms.at(norm.type).schema.running_statistics;
+}
+
+// True if the statistics move by a share of each batch.
+bool has_momentum(const NormConfig& norm, const NormRegistry& norms) {
+  return std::ranges::any_of(norms.at(norm.type).schema.options, is_momentum<OptionSchema>);
+}
+
+std::vector<NormConfig*> norms_of(ModelConfig& model) {
+  std::vector<NormConfig*> norms{&model.norm};
+  if (model.decoder_norm) norms.push_back(&*model.decoder_norm);
+  return norms;
+}
+
+// Lets the statistics after a batch be those of the batch.
 ExperimentConfig without_memory(ExperimentConfig config, const NormRegistry& norms) {
-  NormConfig& norm = config.model.norm;
-  if (!has_measurable_statistics(norm, norms)) {
-    throw ConfigError(
-        cat("the model has no running statistics to measure; its norm is ", norm.type));
+  for (NormConfig* norm : norms_of(config.model)) {
+    if (!has_statistics(*norm, norms)) continue;
+    std::erase_if(norm->options, is_momentum<NormOption>);
+    norm->options.push_back({kMomentum, 1.0});
   }
-  std::erase_if(norm.options, is_momentum<NormOption>);
-  norm.options.push_back({kMomentum, 1.0});
   return config;
 }
 
@@ -65,16 +78,34 @@ std::vector<double> sum_statistics(Task& task, const ExperimentConfig& config, D
 
 }  // namespace
 
-bool has_measurable_statistics(const NormConfig& norm, const NormRegistry& norms) {
-  const NormSchema& schema = norms.at(norm.type).schema;
-  return schema.running_statistics &&
-         std::ranges::any_of(schema.options, is_momentum<OptionSchema>);
+std::string statistics_problem(const ExperimentConfig& config, const Registries& registries) {
+  ModelConfig model = config.model;
+  bool any = false;
+  for (const NormConfig* norm : norms_of(model)) {
+    if (!has_statistics(*norm, registries.norms)) continue;
+    any = true;
+    if (has_momentum(*norm, registries.norms)) continue;
+    return cat("the running statistics of the normalizer ", norm->type, " cannot be measured");
+  }
+  if (!any) {
+    return cat("the model has no running statistics that can be measured; its norm is ",
+               model.norm.type,
+               model.decoder_norm ? cat(", its decoder_norm ", model.decoder_norm->type) : "");
+  }
+  if (registries.tasks.at(config.task).schema.features_only) {
+    return cat("the task ", config.task,
+               " trains on views of images, so running statistics cannot be measured");
+  }
+  return "";
 }
 
 Tensor measure_statistics(const Tensor& weights, const ExperimentConfig& config, Device device,
                           const Registries& registries, std::int64_t batches,
                           const std::function<void(std::int64_t done)>& on_batch) {
   DTN_CHECK(batches > 0, "statistics of ", batches, " batches");
+  if (const std::string problem = statistics_problem(config, registries); !problem.empty()) {
+    throw ConfigError(problem);
+  }
   const ExperimentConfig own = without_memory(config, registries.norms);
   const std::unique_ptr<Task> task = make_task({own, device, registries});
   ParameterStore& store = *task->stores().front().value;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "dtn/config/train_config.h"
 #include "dtn/core/tensor.h"
@@ -12,15 +13,15 @@
 
 namespace dtn {
 
-// True if the normalizer has running statistics that move by a share of each batch, its option
-// `momentum`.
-bool has_measurable_statistics(const NormConfig& norm, const NormRegistry& norms);
+// Returns why the running statistics of a model cannot be measured; empty: they can. They must move
+// by a share of each batch, the option `momentum` of a normalizer.
+std::string statistics_problem(const ExperimentConfig& config, const Registries& registries);
 
 // Returns the weights with other running statistics: the mean of those of `batches` batches of
 // training samples, in training mode and float32. `weights` are the values of the store of the
 // config's task, float32 on the CPU. `on_batch` is called with the number of batches done.
-// Throws ConfigError if the normalizer of the config has no measurable statistics, and DataError if
-// the training samples fill no batch.
+// Throws ConfigError if there is a statistics_problem(), and DataError if the training samples fill
+// no batch.
 Tensor measure_statistics(const Tensor& weights, const ExperimentConfig& config, Device device,
                           const Registries& registries, std::int64_t batches,
                           const std::function<void(std::int64_t done)>& on_batch = {});

@@ -221,7 +221,7 @@ class Trainer {
       text += cat("The checkpoint after it is now ", retreat.set_aside->string(), ". ");
     }
     const OptimConfig& optim = config_.optim;
-    const bool clips = optim.clip_grad_norm || optim.clip_param_norm;
+    const bool clips = optim.clip_grad_norm.value_or(0) > 0 || optim.clip_param_norm;
     return cat(text, "Lower optim.lr, lengthen schedule.warmup_epochs, or ",
                clips ? "lower" : "set", " optim.",
                optim.clip_param_norm ? "clip_param_norm" : "clip_grad_norm", "; then ",

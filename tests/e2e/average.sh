@@ -185,7 +185,7 @@ expect_text '--shares has 1 numbers for 2 models'
 expect 2 dtn-average run1 run2 --shares 1,0 --output a.safetensors
 expect 2 dtn-average run1 run2 --shares 1,2 --greedy --output a.safetensors
 expect 2 dtn-average run1 run2 --update-bn 2 --output a.safetensors
-expect_text 'no running statistics to measure; its norm is dtn'
+expect_text 'no running statistics that can be measured; its norm is dtn'
 expect 2 dtn-average run1 absent --output a.safetensors
 expect_text 'absent: no such file or folder'
 expect 1 dtn-average run1 run2 --output no/such/folder/a.safetensors

@@ -129,6 +129,8 @@ Average greedy(Ingredients& models, WeightsJudge& judge, const Statistics& with_
 Statistics statistics_of(const AverageCommand& options, const Ingredients& models, Device device,
                          const Registries& registries) {
   if (options.update_bn == 0) return [](const Tensor& weights) { return weights; };
+  const std::string problem = statistics_problem(models.config(), registries);
+  if (!problem.empty()) throw ConfigError(cat("--update-bn: ", problem));
   return [&options, &models, device, &registries](const Tensor& weights) {
     ProgressBar bar("measuring statistics", options.update_bn);
     return measure_statistics(weights, models.config(), device, registries, options.update_bn,
@@ -169,7 +171,7 @@ int run_average(const AverageCommand& options, const Registries& registries) {
   }
   const Statistics with_statistics = statistics_of(options, models, device, registries);
   if (options.update_bn == 0 && models.has_statistics()) {
-    const bool measurable = has_measurable_statistics(models.config().model.norm, registries.norms);
+    const bool measurable = statistics_problem(models.config(), registries).empty();
     log_warn(cat(
         "the running statistics of the normalizers are averages, too, which may not fit the "
         "averaged weights",

@@ -55,7 +55,7 @@ inline std::vector<PolicySchema> fake_policies() {
   return {{"none", "nothing", {}}, {"three", "one of three", {}}, {"rand", "some of many", check}};
 }
 
-// One optimizer has its own defaults, and some do not read `momentum` or `nesterov`.
+// Two optimizers have their own defaults, and some do not read `momentum` or `nesterov`.
 inline std::vector<OptimizerSchema> fake_optimizers() {
   OptimizerSchema lion{"lion", "signs", {"betas", "nesterov"}};
   lion.defaults = [](OptimConfig& config) {
@@ -63,6 +63,7 @@ inline std::vector<OptimizerSchema> fake_optimizers() {
     config.momentum.reset();
   };
   OptimizerSchema lamb{"lamb", "ratios", {"betas"}};
+  lamb.defaults = [](OptimConfig& config) { config.clip_grad_norm = 1; };
   return {{"adamw", "usual", {"betas", "momentum"}},
           {"sgd", "plain", {"betas", "momentum", "nesterov"}},
           lion,

@@ -241,6 +241,17 @@ TEST(ConfigOverrides, NewOptimizerDropsOldHyperparameters) {
   EXPECT_EQ(parse(resolved, {"optim.name=adamw"}).optim.beta2, 0.999);
 }
 
+// LAMB clips by default, and null restores the default.
+TEST(ConfigOverrides, ZeroTurnsClippingOfLambOff) {
+  const char* const lamb = "model: {preset: vit_t}\noptim: {name: lamb}";
+  EXPECT_EQ(parse(lamb).optim.clip_grad_norm, 1);
+  EXPECT_EQ(parse(lamb, {"optim.clip_grad_norm=null"}).optim.clip_grad_norm, 1);
+  const ExperimentConfig off = parse(lamb, {"optim.clip_grad_norm=0", "optim.clip_param_norm=3"});
+  EXPECT_EQ(off.optim.clip_grad_norm, 0);
+  EXPECT_EQ(parse(to_yaml(off)).optim, off.optim);
+  expect_contains(parse_error(lamb, {"optim.clip_param_norm=3"}), "optim.clip_grad_norm: 0");
+}
+
 TEST(ConfigOverrides, OverridesScheduleLength) {
   const ExperimentConfig c = parse(kFile, {"schedule.steps=9"});
   EXPECT_EQ(c.schedule.steps, 9);

@@ -7,6 +7,7 @@
 #include "dtn/tasks/registries.h"
 #include "dtn/tasks/task.h"
 #include "tensors.h"
+#include "tiny_unet.h"
 #include "unit/train/small_run.h"
 
 namespace dtn::test {
@@ -48,8 +49,7 @@ std::vector<std::vector<double>> written(const Tensor& weights, const Experiment
 }
 
 // Training moves a statistic r by a batch's b to 0.9 r + 0.1 b.
-TEST(MeasureStatistics, IsTheMeanOfTheBatches) {
-  const ExperimentConfig config = config_of("bn");
+void expect_mean_of_batches(const ExperimentConfig& config) {
   const auto task = make_task({config, kCpu, standard_registries()});
   ParameterStore& store = *task->stores().front().value;
   store.initialize(5);
@@ -75,6 +75,28 @@ TEST(MeasureStatistics, IsTheMeanOfTheBatches) {
   }
 }
 
+TEST(MeasureStatistics, IsTheMeanOfTheBatches) { expect_mean_of_batches(config_of("bn")); }
+
+ExperimentConfig unet_config(const std::string& norm, const std::string& decoder_norm) {
+  ExperimentConfig c;
+  c.seed = 3;
+  c.task = "translate";
+  c.model = tiny_unet(norm);
+  c.model.decoder_norm.emplace().type = decoder_norm;
+  c.model.condition.size = 4;
+  c.data.dataset = "synthetic";
+  c.data.size = 3 * kBatch;
+  c.data.workers = 0;
+  c.train.batch_size = kBatch;
+  return c;
+}
+
+TEST(MeasureStatistics, CoversBothHalvesOfAUNet) {
+  expect_mean_of_batches(unet_config("bn", "bn"));
+  expect_mean_of_batches(unet_config("in", "bn"));
+  expect_mean_of_batches(unet_config("bn", "spade"));
+}
+
 TEST(MeasureStatistics, GoesThroughSeveralEpochs) {
   const ExperimentConfig config = config_of("bn");
   const auto task = make_task({config, kCpu, standard_registries()});
@@ -86,10 +108,21 @@ TEST(MeasureStatistics, GoesThroughSeveralEpochs) {
   EXPECT_FALSE(same_bits(measure(3), measure(5)));
 }
 
-TEST(MeasureStatistics, NeedsStatistics) {
-  const ExperimentConfig config = config_of("ln");
-  const auto task = make_task({config, kCpu, standard_registries()});
-  EXPECT_THROW(measure_statistics(task->stores().front().value->values(), config, kCpu,
+TEST(MeasureStatistics, SaysWhyNot) {
+  const auto problem = [](const ExperimentConfig& c) {
+    return statistics_problem(c, standard_registries());
+  };
+  EXPECT_EQ(problem(config_of("bn")), "");
+  EXPECT_EQ(problem(config_of("ln")),
+            "the model has no running statistics that can be measured; its norm is ln");
+  EXPECT_EQ(problem(unet_config("bn", "power")),
+            "the running statistics of the normalizer power cannot be measured");
+  ExperimentConfig views = config_of("bn");
+  views.task = "supcon";
+  EXPECT_EQ(problem(views),
+            "the task supcon trains on views of images, so running statistics cannot be measured");
+  const auto task = make_task({config_of("ln"), kCpu, standard_registries()});
+  EXPECT_THROW(measure_statistics(task->stores().front().value->values(), config_of("ln"), kCpu,
                                   standard_registries(), 1),
                ConfigError);
 }
