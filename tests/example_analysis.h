@@ -132,6 +132,7 @@ inline void ExampleMaker::add_layers(Json& out, const std::vector<Layer>& layers
     }));
     out["attention_entropy"].push_back(heads(
         l, [&](int) { return std::log(side * side) * (0.75 + 0.2 * uniform() * (1 - l.deep())); }));
+    out["attention_entropy_uniform"].push_back(std::log(side * side));
     out["attention_to_class"].push_back(
         what.plain ? heads(l, [&](int) { return 0.02 + 0.2 * l.deep() * uniform(); }) : Json());
     for (const char* key : {"variation_coefficient", "variation_coefficient_median"}) {

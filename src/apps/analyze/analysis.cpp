@@ -10,11 +10,14 @@
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
+#include "tasks/ensemble.h"
 
 namespace dtn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+bool decodes_fast(const DataConfig& data) { return data.decode == DecodeMode::kFast; }
 
 // Images of a data set are the same for both models only if both prepare them in the same way.
 void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool of_data) {
@@ -33,12 +36,15 @@ void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool 
   const DataConfig &p = a.config.data, &q = b.config.data;
   if (p.dataset != q.dataset || p.val != q.val || p.classes != q.classes || p.mean != q.mean ||
       p.std != q.std || p.crop_pct != q.crop_pct || p.interpolation != q.interpolation ||
-      p.resample != q.resample || p.corruptions != q.corruptions || p.corrupted != q.corrupted ||
-      p.drawn != q.drawn) {
+      p.resample != q.resample || p.exif != q.exif || p.corruptions != q.corruptions ||
+      p.corrupted != q.corrupted || p.side_by_side != q.side_by_side ||
+      p.direction != q.direction || p.drawn != q.drawn || p.labels != q.labels ||
+      decodes_fast(p) != decodes_fast(q)) {
     throw ConfigError(cat("compared models must take the same images, but the data sections of ",
                           a.name, " and ", b.name,
                           " differ; give images with --inputs, or analyze them separately"));
   }
+  warn_of_other_split(a.config, b.config, b.name);
 }
 
 void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {

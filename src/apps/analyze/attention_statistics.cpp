@@ -26,6 +26,7 @@ struct Problem {
   std::vector<double> key_rows, key_columns;
 
   Problem(const AttentionView&, bool has_class_token);
+  double uniform_entropy() const;
   std::int64_t heads() const { return view.how.heads; }
   std::int64_t token(std::int64_t g, std::int64_t i) const {
     return tokens.empty() ? i : tokens[static_cast<std::size_t>(g * group_queries + i)];
@@ -57,6 +58,21 @@ Problem::Problem(const AttentionView& v, bool has_class_token)
     key_rows.push_back(v.key_start + v.key_step * static_cast<double>(row));
     key_columns.push_back(v.key_start + v.key_step * static_cast<double>(column));
   }
+}
+
+// Mean over the queries of the entropy of equal weights of the keys that a query sees: the keys of
+// its group, or of its region of the group if there are regions. Groups have only patches.
+double Problem::uniform_entropy() const {
+  if (regions.empty()) return std::log(static_cast<double>(group_keys));
+  double sum = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::span<const double> of(regions.data() + g * group_keys,
+                                     static_cast<std::size_t>(group_keys));
+    for (const double region : of) {
+      sum += std::log(static_cast<double>(std::ranges::count(of, region)));
+    }
+  }
+  return sum / static_cast<double>(regions.size());
 }
 
 // Attention weights of one image, head and group, one query at a time.
@@ -200,6 +216,7 @@ void AttentionStatistics::add(const AttentionView& view, std::int64_t first, boo
                               Rollout& rollout) {
   const Problem p(view, class_token && view.key_grid.prefix > 0);
   has_class_token_ = p.class_token;
+  uniform_entropy_ = p.uniform_entropy();
   grid_ = view.query_grid;
   const auto heads = static_cast<std::size_t>(p.heads());
   const std::int64_t batch = view.queries.dim(0), tokens = view.queries.dim(1);

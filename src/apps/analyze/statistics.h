@@ -150,12 +150,15 @@ class AttentionStatistics {
 
   bool has_class_token() const { return has_class_token_; }
   const TokenGrid& grid() const { return grid_; }  // grid of the queries
+  // Entropy in nats if a query attended equally to all keys that it sees.
+  double uniform_entropy() const { return uniform_entropy_; }
 
   // Per head.
   std::vector<RunningMean> distance, to_class, entropy;
 
  private:
   bool has_class_token_ = false;
+  double uniform_entropy_ = 0;
   TokenGrid grid_{0, 0};
 };
 

@@ -160,6 +160,9 @@ void add_attention(const SubjectNumbers& n, Json& json) {
   });
   json["attention_to_class"] = any ? to_class : Json();
   json["attention_entropy"] = of([](const AttentionStatistics& a) -> auto& { return a.entropy; });
+  json["attention_entropy_uniform"] = per_layer(layers, [](const Layer& l) {
+    return l.attention.entropy.empty() ? Json() : Json(l.attention.uniform_entropy());
+  });
 }
 
 void add_variation(const Layers& layers, Json& json) {

@@ -126,8 +126,9 @@ TEST_F(AnalyzeModels, SupportsEveryFamily) {
     const std::string name = config.family + config.preset + config.norm.type;
     const Json json = numbers({subject(name, config)}, 3, config.num_classes)["checkpoints"][0];
     const std::size_t depth = json["depth"];
-    for (const char* key : {"attention_distance", "attention_entropy", "variation_coefficient",
-                            "lambda_mean", "p_radius", "token_cosine", "branch_rms"}) {
+    for (const char* key :
+         {"attention_distance", "attention_entropy", "attention_entropy_uniform",
+          "variation_coefficient", "lambda_mean", "p_radius", "token_cosine", "branch_rms"}) {
       EXPECT_EQ(json[key].size(), depth) << key;
     }
     EXPECT_EQ(json["residual_rms"].size(), depth + 1);

@@ -191,6 +191,7 @@ TEST(AttentionStatistics, TwoPatchesAndClassToken) {
   EXPECT_NEAR(statistics.to_class[0].mean(), (3.0 / 5 + 1.0 / 3) / 2, 1e-7);
   const double first = -(0.6 * std::log(0.6) + 0.4 * std::log(0.2));
   EXPECT_NEAR(statistics.entropy[0].mean(), (first + std::log(3.0)) / 2, 1e-7);
+  EXPECT_NEAR(statistics.uniform_entropy(), std::log(3.0), 1e-15);
   // The class token's row of the attention is 1/3 each; the rollout averages it with the identity.
   const auto shares = rollout.shares(2, true);
   ASSERT_EQ(shares.size(), 1u);
@@ -209,6 +210,7 @@ TEST(AttentionStatistics, OneKeyForFourPatches) {
   statistics.add(view, 0, true, rollout);
   EXPECT_NEAR(statistics.distance[0].mean(), std::sqrt(0.5), 1e-12);
   EXPECT_NEAR(statistics.entropy[0].mean(), 0, 1e-12);
+  EXPECT_EQ(statistics.uniform_entropy(), 0);
   EXPECT_FALSE(statistics.has_class_token());
   EXPECT_TRUE(rollout.shares(4, false).empty());
 }
@@ -229,6 +231,9 @@ TEST(AttentionStatistics, WindowsOnWholeMap) {
     // its weight on the other patch of its window.
     const double apart = 2 * std::sqrt(2) + (parted ? 0 : 1);
     EXPECT_NEAR(statistics.distance[0].mean(), 2 * apart / 2 / 6, 1e-12);
+    // With regions, 2 and 5 see only themselves.
+    EXPECT_NEAR(statistics.uniform_entropy(), std::log(2) * (parted ? 4 : 6) / 6, 1e-12);
+    EXPECT_NEAR(statistics.entropy[0].mean(), statistics.uniform_entropy(), 1e-12);
   }
 }
 

@@ -1,6 +1,5 @@
 // Figures with one number per head and layer.
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <type_traits>
@@ -347,11 +346,8 @@ double uniform_distance(const AnalyzedRun& run, std::size_t layer, std::size_t) 
   return number_of(value.is_array() ? item(value, layer) : value);
 }
 
-// Entropy of equal attention to all keys. The class token is one of the keys if it has a weight.
 double uniform_entropy(const AnalyzedRun& run, std::size_t layer, std::size_t) {
-  const double keys = static_cast<double>(run.grids[layer].rows * run.grids[layer].columns) +
-                      (any_number(run.of_heads("attention_to_class", layer)) ? 1 : 0);
-  return keys > 0 && run.at("heads").is_number() ? std::log(keys) : plot::kMissing;
+  return number_of(item(run.at("attention_entropy_uniform"), layer));
 }
 
 // Pixels per token if all layers have the same grid; otherwise NaN.
@@ -403,9 +399,10 @@ void add_attention(const FigureInput& in, Figures& out) {
           {"attention_distance_std", "Spread of the attention distance over images",
            "std (patches)", "Standard deviation, over images, of the mean distance in an image."});
   HeadDots entropy{"attention_entropy", "Entropy of attention", "entropy (nats)",
-                   "Mean entropy of the attention of a patch over all keys, the class token "
-                   "included: low where few keys get all the weight."};
-  entropy.reference = {"equal attention to all keys", by_place(in, Per::kLayer, uniform_entropy)};
+                   "Mean entropy of the attention of a patch over all keys that it sees, the class "
+                   "token included: low where few keys get all the weight."};
+  entropy.reference = {"equal attention to all keys that it sees",
+                       by_place(in, Per::kLayer, uniform_entropy)};
   add_key(in, out, Per::kLayer, std::move(entropy));
   HeadDots to_class{"attention_to_class", "Attention of patches to the class token", "weight",
                     "Mean attention weight of the class token for the queries of patches."};
