@@ -34,11 +34,14 @@ name: shapes
 task: multilabel
 model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 2, num_heads: 4, norm: dtn}
 data: {dataset: imagefolder, root: photos, labels: several.csv, split: 0.25}
-augment: {mixup: 0.2, hflip: 0.5}
+augment: {mixup: 0.2}
 train: {batch_size: 16, micro_batch: 8, eval_every: 20, checkpoint_every: 10, log_every: 5, ema: 0.9}
 optim: {lr: 3.0e-3}
 schedule: {steps: 60, warmup_epochs: 1}
 EOF
+
+expect 0 dtn-train --config shapes.yaml --dry-run --set augment.hflip=0.9 --set 'augment.scale=[0.5, 1]'
+expect_text 'warning: augment.scale, augment.hflip: no effect.*augment.preset: light'
 
 echo "train, be killed, resume"
 expect 0 dtn-train --config shapes.yaml --output run --threads 2

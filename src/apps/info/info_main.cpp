@@ -18,6 +18,7 @@
 #include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
+#include "tasks/backbone_cost.h"
 
 namespace dtn::app {
 namespace {
@@ -47,20 +48,30 @@ std::string sizes_text(const ModelConfig& m, const DataConfig& data, const Model
   return cat(text, ", image ", m.image_size);
 }
 
+// A detector costs more than its backbone, and a model of features less than a classifier.
+Complexity cost_of(const ExperimentConfig& config, const Registries& registries) {
+  const ModelConfig& m = config.model;
+  if (m.detector.kind) return make_task({config, kMeta, registries})->cost();
+  if (registries.tasks.at(config.task).schema.features_only) {
+    return backbone_cost(m, m.image_size, registries);
+  }
+  return complexity_of(m, registries.models, registries.norms);
+}
+
 void print_model(const std::string& name, const std::vector<std::string>& overrides,
                  const Registries& registries) {
   const ConfigSchemas schemas = registries.schemas();
   const ExperimentConfig config = load_experiment(find_config(name, schemas), overrides, schemas);
   const ModelConfig& m = config.model;
-  // A detector costs more than its backbone.
-  const Complexity c = m.detector.kind ? make_task({config, kMeta, registries})->cost()
-                                       : complexity_of(m, registries.models, registries.norms);
+  const Complexity c = cost_of(config, registries);
   const char* sample = m.max_length > 0 ? "sequence" : "image";
   std::printf("model            %s\n",
               cat(m.preset, ": ", sizes_text(m, config.data, registries.models.at(m.family).schema))
                   .c_str());
   std::printf("normalizer       %s\n", norm_text(m).c_str());
-  std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
+  const bool headless = registries.tasks.at(config.task).schema.features_only;
+  std::printf("parameters       %lld%s\n", static_cast<long long>(c.parameters),
+              headless ? "  (without a head)" : "");
   const bool separable = c.paper_multiply_adds != c.multiply_adds;
   std::printf("multiply-adds    %.4f G per %s, as the paper counts%s\n",
               c.paper_multiply_adds / 1e9, sample, separable ? " (dense P)" : "");

@@ -18,6 +18,7 @@
 #include "apps/estimate/run_size.h"
 #include "apps/recipe/folder_recipe.h"
 #include "apps/report/run_figures.h"
+#include "config/document.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
@@ -193,6 +194,26 @@ void log_lines(const std::string& text) {
   }
 }
 
+// Names the keys of crops and mirroring whose values have no effect; empty: none.
+std::string crop_warning(const ExperimentConfig& config) {
+  const AugmentConfig &a = config.augment, usual;
+  const bool of_classes = config.task == "classify" || config.task == "multilabel";
+  const bool of_pixels = config.model.max_length == 0 && config.data.dataset != "tensors";
+  if (a.preset != AugmentPreset::kNone || !of_classes || !of_pixels) return "";
+  std::vector<std::string> unused;
+  if (a.scale_min != usual.scale_min || a.scale_max != usual.scale_max) {
+    unused.emplace_back("augment.scale");
+  }
+  if (a.ratio_min != usual.ratio_min || a.ratio_max != usual.ratio_max) {
+    unused.emplace_back("augment.ratio");
+  }
+  if (a.hflip > 0 && a.hflip != usual.hflip) unused.emplace_back("augment.hflip");
+  if (unused.empty()) return "";
+  return cat(config::join(unused, ", "),
+             ": no effect with augment.preset: none, which neither crops at random nor mirrors; "
+             "set augment.preset: light");
+}
+
 int run_train(const TrainCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   Communicator& ranks = *job();
@@ -223,6 +244,8 @@ int run_train(const TrainCommand& options, const Registries& registries) {
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
   if (!folder_of_images) settle(options, output, registries, config);
+  const std::string unused_crops = crop_warning(config);
+  if (ranks.is_root() && !unused_crops.empty()) log_warn(unused_crops);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
     if (ranks.is_root())

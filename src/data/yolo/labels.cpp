@@ -135,6 +135,12 @@ std::vector<std::string> names_of_map(const config::Node& map) {
 std::vector<std::string> names_of_yaml(const std::string& text, const std::string& file) {
   const config::Node root =
       config::parse_yaml(text, {std::make_shared<const std::string>(file), 1, 1, 0});
+  if (const config::Node* shape = root.value_at("kpt_shape")) {
+    // Lines with keypoints could be read as polygons.
+    config::fail(shape->where,
+                 "the labels have keypoints after each box, which cannot be read; write labels "
+                 "without keypoints, and remove kpt_shape");
+  }
   const config::Node* names = root.find("names");
   if (!names) config::fail(root.where, "has no list `names`; add it, or write classes.txt");
   if (names->is_map()) return names_of_map(*names);

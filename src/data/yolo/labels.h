@@ -32,8 +32,8 @@ std::vector<YoloLabel> parse_yolo_labels(std::string_view text, const std::strin
                                          std::int64_t height);
 
 // Reads the names of classes: the list or map `names` of a .yaml or .yml file, else a text file
-// with one name a line. Throws DataError if there are none, or if a map does not number them from 0
-// on.
+// with one name a line. Throws DataError if there are none, if a map does not number them from 0
+// on, or if `kpt_shape` says that the labels have keypoints.
 std::vector<std::string> read_yolo_names(const std::filesystem::path& file);
 
 // Returns the file with the names of classes: data.yaml, data.yml or classes.txt in the folder of

@@ -38,6 +38,7 @@ bool is_readable(const ExampleObject& object) {
 Json json_of(const std::vector<ExampleObject>& objects, Kind kind) {
   Json list = Json::array();
   for (const ExampleObject& object : objects) {
+    if (list.size() == kMaxObjects) break;
     if (is_readable(object)) list.push_back(json_of(object, kind));
   }
   return list;

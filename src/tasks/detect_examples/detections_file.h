@@ -39,7 +39,8 @@ struct DetectionsFile {
 };
 
 // Returns the text of the file. Names may be any bytes; parts that are not UTF-8 are replaced.
-// Objects whose values are not finite or out of range are left out.
+// Objects whose values are not finite or out of range are left out, as are those after the first
+// 5,000 truths or detections of an image, which a reader refuses.
 std::string detections_json(const DetectionsFile& file);
 
 // Reads a text, which need not be of detections_json(). `name` names it in errors. Throws DataError

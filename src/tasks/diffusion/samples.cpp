@@ -38,6 +38,10 @@ std::vector<float> symmetric_table(std::int64_t channels) {
   return normalization_table({half, half});
 }
 
+constexpr const char* kNoEmptyLabel =
+    "; the model has no embedding for no label; change the file, or set model.label_dropout above "
+    "0";
+
 }  // namespace
 
 struct DiffusionSamples::ImageWorkspace final : SampleSource::Workspace {
@@ -60,6 +64,7 @@ DiffusionSamples::DiffusionSamples(std::shared_ptr<const Dataset> dataset,
       steps_(config.diffusion.steps),
       hflip_(training_ ? config.augment.hflip : 0),
       label_dropout_(training_ ? config.model.label_dropout : 0),
+      hides_labels_(config.model.label_dropout > 0),
       resampling_(config.data.interpolation, config.data.resample),
       table_(symmetric_table(config.model.channels)) {
   if (dataset_->vocabulary() > 0) {
@@ -76,16 +81,18 @@ DiffusionSamples::DiffusionSamples(std::shared_ptr<const Dataset> dataset,
   check_ready_fields();
 }
 
-// Tensors may have the label that stands for none.
+// Tensors may have the label that stands for none, if the model has one.
 void DiffusionSamples::check_labels() const {
   if (classes_ == 0) return;  // a model without classes has no labels
-  const std::int64_t last = dataset_->has_pixels() ? classes_ - 1 : classes_;
+  const std::int64_t last = dataset_->has_pixels() || !hides_labels_ ? classes_ - 1 : classes_;
   for (std::int64_t i = 0; i < dataset_->size(); ++i) {
     const std::int64_t label = dataset_->label(i);
     if (0 <= label && label <= last) continue;
     throw DataError(cat(dataset_->sample_name(i), ": label ", label, " is outside [0, ", last,
                         "]; model.num_classes is ", classes_,
-                        dataset_->has_pixels() ? "" : ", which stands for no label"));
+                        last == classes_         ? ", which stands for no label"
+                        : dataset_->has_pixels() ? ""
+                                                 : kNoEmptyLabel));
   }
 }
 
@@ -100,7 +107,7 @@ void DiffusionSamples::check_ready_fields() const {
                         ", expected ", to_string(wanted), "; change the file or the model"));
   }
   check_range("timesteps", steps_);
-  check_range("drop", 2);
+  check_range("drop", hides_labels_ || classes_ == 0 ? 2 : 1);
 }
 
 void DiffusionSamples::check_range(const char* field, std::int64_t end) const {
@@ -111,7 +118,9 @@ void DiffusionSamples::check_range(const char* field, std::int64_t end) const {
     if (0 <= value && value < end) continue;
     throw DataError(cat(dataset_->sample_name(i), ": `", field, "` is ", value,
                         ", which is outside [0, ", end, ")",
-                        end == steps_ ? "; change the file or diffusion.steps" : ""));
+                        end == steps_ ? "; change the file or diffusion.steps"
+                        : end == 1    ? kNoEmptyLabel
+                                      : ""));
   }
 }
 

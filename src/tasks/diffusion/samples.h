@@ -63,6 +63,7 @@ class DiffusionSamples final : public SampleSource {
   Shape image_shape_;  // [C, H, W]
   std::int64_t classes_, steps_;
   double hflip_, label_dropout_;
+  bool hides_labels_;  // the model has an embedding for no label
   Resampling resampling_;
   std::vector<float> table_;  // [C, 256], see normalization_table()
 };

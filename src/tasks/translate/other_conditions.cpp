@@ -61,9 +61,15 @@ void OtherConditions::make(std::int64_t index, const SampleKey& key, FieldRow& r
 
 void OtherConditions::take_from_next(std::int64_t index, const SampleKey& key, FieldRow& row,
                                      WorkspaceOfTwo& ws) const {
-  const std::int64_t next = (index + 1) % size();
   FieldRow other(ws.next, 0);
-  whole_->make(next, {key.seed, key.epoch, static_cast<std::uint64_t>(next)}, other, *ws.own);
+  for (std::int64_t next = (index + 1) % size();; next = (next + 1) % size()) {
+    try {
+      whole_->make(next, {key.seed, key.epoch, static_cast<std::uint64_t>(next)}, other, *ws.own);
+      break;
+    } catch (const DataError&) {
+      if (next == index) throw;
+    }
+  }
   for (const FieldSpec& field : condition_) {
     field.dtype == DType::kInt64 ? copy_field<std::int64_t>(field.name, other, row)
                                  : copy_field<float>(field.name, other, row);

@@ -11,8 +11,9 @@
 
 namespace dtn {
 
-// Each sample has the condition (condition_fields()) of the next one, the last that of the first;
-// or, with `style`, all have this style, and their own one in the field "own_style" [] int64.
+// Each sample has the condition (condition_fields()) of the next one that is not damaged; after the
+// last comes the first. Or, with `style`, all have this style, and their own one in the field
+// "own_style" [] int64.
 class OtherConditions final : public SampleSource {
  public:
   // `whole` must have the fields of the model's condition.

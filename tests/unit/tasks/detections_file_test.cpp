@@ -120,9 +120,21 @@ TEST(DetectionsFile, HasLimits) {
   file.images.assign(65, example_file().images[0]);
   expect_error<DataError>([&] { read_detections(detections_json(file), "file"); },
                           {"images", "65 values"});
-  file.images.resize(1);
-  file.images[0].image.truths.assign(5001, file.images[0].image.truths[0]);
-  expect_error<DataError>([&] { read_detections(detections_json(file), "file"); }, {"5001 values"});
+  std::string many = detections_json(example_file());
+  const std::string crowd = "\"crowd\":true}";
+  const std::size_t after = many.find(crowd) + crowd.size();
+  for (int i = 0; i < 4999; ++i) many.insert(after, R"(,{"label":0,"box":[0,0,1,1]})");
+  expect_error<DataError>([&] { read_detections(many, "file"); }, {"5001 values"});
+}
+
+// A crowded image must not make the file unreadable.
+TEST(DetectionsFile, HoldsFirstTruthsOfCrowdedImage) {
+  DetectionsFile file = example_file();
+  std::vector<ExampleObject>& truths = file.images[0].image.truths;
+  truths.resize(6000, truths[0]);
+  const DetectionsFile read = read_detections(detections_json(file), "file");
+  truths.resize(5000);
+  EXPECT_EQ(read, file);
 }
 
 TEST(ExampleImages, AreSpreadOverDataSet) {

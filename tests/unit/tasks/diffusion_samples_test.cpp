@@ -203,6 +203,17 @@ TEST_F(GivenTensors, MissingOnesAreDrawn) {
                          Row(samples, 1, {.seed = 7}).fields.at("noise")));
 }
 
+// Without label dropout, a model has no embedding for "no label".
+TEST_F(GivenTensors, NeedEmbeddingOfNoLabel) {
+  config_.model.label_dropout = 0;
+  at("drop").data<std::int64_t>()[2] = 0;
+  expect_error("label 10 is outside [0, 9]");
+  for (int i = 0; i < 3; ++i) at("labels").data<std::int64_t>()[i] = i;
+  open();
+  at("drop").data<std::int64_t>()[2] = 1;
+  expect_error("`drop` is 1");
+}
+
 TEST_F(GivenTensors, ErrorsNameFieldAndValue) {
   at("timesteps").data<std::int64_t>()[1] = 1000;
   expect_error("[1]: `timesteps` is 1000");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "dtn/data/dataset_registry.h"
 #include "tasks/translate/corrupted_samples.h"
 #include "tasks/translate/pair_source.h"
@@ -44,6 +46,25 @@ TEST(OtherConditions, AreThoseOfTheNextSample) {
     for (const char* name : {"input", "target"}) EXPECT_EQ(row.floats(name), own.floats(name));
   }
   EXPECT_NE(PairRow(*whole, 0).floats("vector"), PairRow(*whole, 1).floats("vector"));
+}
+
+// Only the damaged samples themselves are lost.
+TEST(OtherConditions, PassOverDamagedSamples) {
+  const ExperimentConfig config = style_config();
+  const auto shuffled = [&](std::vector<std::int64_t> damaged) {
+    auto pictures = std::make_shared<NoisePictures>(7, 8, 8, 3, std::move(damaged));
+    return OtherConditions(
+        std::make_shared<CorruptedSamples>(std::move(pictures), config, Split::kVal), config.model);
+  };
+  const auto style = [](const SampleSource& source, std::int64_t index) {
+    return PairRow(source, index).fields.at("style").data<std::int64_t>()[0];
+  };
+  const OtherConditions two = shuffled({2, 3});  // sample i has the style i % 3
+  EXPECT_EQ(style(two, 0), 1);
+  EXPECT_EQ(style(two, 1), 4 % 3);
+  EXPECT_THROW(style(two, 2), DataError);
+  EXPECT_EQ(style(two, 4), 5 % 3);
+  EXPECT_EQ(style(shuffled({0, 1, 2, 3, 5, 6}), 4), 4 % 3);
 }
 
 TEST(OtherConditions, AreOneStyleForAll) {

@@ -148,6 +148,7 @@ TEST_F(YoloLabels, ReadsNames) {
       {"names: cat\n", "names must be a list or a map"},
       {"names: [[a]]\n", "a name must be a text"},
       {"names: []\n", "has no names"},
+      {"kpt_shape: [17, 2]\nnames: [a]\n", "bad.yaml:1:12: the labels have keypoints"},
       {"names: {0: a, 2: b}\n", "numbered from 0 to 1"},
       {"names: {0: a, 0: b}\n", "bad.yaml:1"},
       {"names: [a\n", "not valid YAML"}};
