@@ -27,8 +27,9 @@ bool has_momentum(const NormConfig& norm, const NormRegistry& norms) {
   return std::ranges::any_of(norms.at(norm.type).schema.options, is_momentum<OptionSchema>);
 }
 
-std::vector<NormConfig*> norms_of(ModelConfig& model) {
-  std::vector<NormConfig*> norms{&model.norm};
+template <class Model>  // ModelConfig, const or not
+auto norms_of(Model& model) {
+  std::vector norms{&model.norm};
   if (model.decoder_norm) norms.push_back(&*model.decoder_norm);
   return norms;
 }
@@ -79,7 +80,7 @@ std::vector<double> sum_statistics(Task& task, const ExperimentConfig& config, D
 }  // namespace
 
 std::string statistics_problem(const ExperimentConfig& config, const Registries& registries) {
-  ModelConfig model = config.model;
+  const ModelConfig& model = config.model;
   bool any = false;
   for (const NormConfig* norm : norms_of(model)) {
     if (!has_statistics(*norm, registries.norms)) continue;

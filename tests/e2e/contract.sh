@@ -46,6 +46,14 @@ vit_b_dtn 86540680 18.13
 vit_b_star_ln 86539240 17.58
 vit_b_star_dtn 86541160 18.13
 EOF
+# A model of features has no classifier, which would have 25 parameters for each of the 7 classes.
+model='model: {preset: vit_t, image_size: 32, patch_size: 8, embed_dim: 24, depth: 2, num_heads: 2, num_classes: 7}'
+echo "$model" > "$work/classifier.yaml"
+printf 'task: supcon\naugment: supcon\n%s\n' "$model" > "$work/features.yaml"
+expect 0 dtn-info "$work/classifier.yaml"
+whole=$(sed -n 's/^parameters *//p' "$log")
+expect 0 dtn-info "$work/features.yaml"
+expect_text "^parameters +$((whole - 25 * 7))  \(without a head\)$"
 expect 0 dtn-info --norms
 expect_text '^ln$' '^dtn$' variant lambda position init
 expect 0 dtn-info --presets
